@@ -283,7 +283,8 @@ bool is_exclusive(const Tensor& tensor) noexcept {
   // The base of a view has a handle of its own to the storage.
   const TensorImpl* const base = impl.base.get();
   return impl.use_count() == 1 && (base == nullptr || base->use_count() == 1) &&
-         impl.storage->use_count() == (base == nullptr ? 1U : 2U) && !impl.storage->owner();
+         impl.storage->use_count() == (base == nullptr ? 1U : 2U) && !impl.storage->owner() &&
+         (impl.storage->deferred() == nullptr || !impl.storage->deferred()->is_shared());
 }
 
 }  // namespace dl

@@ -87,6 +87,13 @@ Ref<Storage> Storage::wrap(void* data, std::size_t bytes, Device device,
   return wrap(data, bytes, device, make_ref<DeleterOwner>(data, std::move(deleter)));
 }
 
+Ref<Storage> Storage::make_deferred(std::size_t bytes, Device device, Ref<DeferredBytes> deferred) {
+  Ref<Storage> storage(new (memory::allocate(kHeader))
+                           Storage(nullptr, bytes, device, kHeader, nullptr));
+  storage->deferred_ = std::move(deferred);
+  return storage;
+}
+
 void Storage::operator delete(Storage* self, std::destroying_delete_t) noexcept {
   const std::size_t block_bytes = self->block_bytes_;
   self->~Storage();

@@ -12,11 +12,13 @@ struct BatchNormPlan {
   MemoryFormat format = MemoryFormat::kContiguous;    // of the input, the result and the gradients
   MemoryFormat in_torch = MemoryFormat::kContiguous;  // of PyTorch's result
 
-  // For the result of an input that lies in `format`.
+  // For the result or the gradient of an input that lies in `format`.
   Tensor empty_result(const Tensor& x) const {
-    const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-    return format == MemoryFormat::kChannelsLast ? empty_image(x.sizes(), in_torch, like)
-                                                 : empty(x.sizes(), like);
+    return empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
+  }
+  // That memory, filled, as PyTorch's result.
+  Tensor shown(const Tensor& memory) const {
+    return format == MemoryFormat::kChannelsLast ? shown_in(memory, in_torch) : memory;
   }
 };
 

@@ -1,6 +1,6 @@
 #include "core/ops/common.h"
 
-#include <functional>
+#include <cstdint>
 
 #include "core/ops/reduce.h"
 
@@ -29,22 +29,40 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
            name_of(dtype), name_of(self.dtype()));
 }
 
+namespace {
+
+// Whether the two share no memory because one has none yet: to ask for that of a deferred storage
+// would bring its elements home.
+bool is_apart(const Tensor& a, const Tensor& b) noexcept {
+  return a.storage() != b.storage() &&
+         (a.storage()->settled_data() == nullptr || b.storage()->settled_data() == nullptr);
+}
+
+// The first byte's address; among tensors of one storage its place there.
+std::uintptr_t place_of(const Tensor& tensor, const Tensor& other) noexcept {
+  const auto first = tensor.storage() == other.storage()
+                         ? std::uintptr_t{0}
+                         : reinterpret_cast<std::uintptr_t>(tensor.storage()->settled_data());
+  return first + static_cast<std::size_t>(tensor.storage_offset()) * size_of(tensor.dtype());
+}
+
+}  // namespace
+
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept {
-  if (a.numel() == 0 || b.numel() == 0) return false;
-  const auto end = [](const Tensor& tensor) {
+  if (a.numel() == 0 || b.numel() == 0 || is_apart(a, b)) return false;
+  const auto end = [](const Tensor& tensor, const Tensor& other) {
     std::int64_t last = 0;
     for (std::size_t d = 0; d < tensor.sizes().size(); ++d) {
       last += (tensor.sizes()[d] - 1) * tensor.strides()[d];
     }
-    return static_cast<const char*>(tensor.data_ptr()) +
-           (last + 1) * static_cast<std::int64_t>(size_of(tensor.dtype()));
+    return place_of(tensor, other) + static_cast<std::size_t>(last + 1) * size_of(tensor.dtype());
   };
-  const std::less<const void*> before;  // whatever memory the pointers are of
-  return before(a.data_ptr(), end(b)) && before(b.data_ptr(), end(a));
+  return place_of(a, b) < end(b, a) && place_of(b, a) < end(a, b);
 }
 
 Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
-  const bool alike = operand.data_ptr() == written.data_ptr() &&
+  const bool alike = !is_apart(operand, written) &&
+                     place_of(operand, written) == place_of(written, operand) &&
                      operand.sizes() == written.sizes() && operand.strides() == written.strides();
   // If both are the same elements in the same order, each is read before it is written.
   return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();

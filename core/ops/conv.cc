@@ -88,7 +88,8 @@ IntPair output_size(const Tensor& input, const IntPair& kernel, const Args& args
 // The gradient before the fused ReLU.
 Tensor unclipped(BackwardContext& context, const Tensor& output) {
   Tensor grad = laid_out(context.grad_output(), kLast);
-  const Tensor result = empty_like(output);
+  const Tensor result =
+      empty(output.sizes(), kLast, {.dtype = output.dtype(), .device = output.device()});
   call<Op::kUnaryBackward>(grad.device(), UnaryFn::kRelu, grad, output, Parameters{}, result);
   return result;
 }
@@ -107,7 +108,7 @@ struct Conv2dBackward final : Node {
     if (context.needs(0)) {
       const Tensor dinput = empty_like(input);
       call<Op::kConv2dBackwardData>(grad.device(), grad, weight, args, dinput);
-      context.give(0, dinput);
+      context.give(0, shown_in(dinput, in_torch));
     }
   }
 
@@ -134,6 +135,7 @@ struct Conv2dBackward final : Node {
   }
 
   Conv2dArgs args;
+  MemoryFormat in_torch = kLast;  // of the result and of the input's gradient
 };
 
 // Input: input. Saved: winner.
@@ -145,10 +147,11 @@ struct MaxPool2dBackward final : Node {
     const Tensor dinput =
         empty(input_shape, kLast, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kMaxPool2dBackward>(grad.device(), grad, saved(0), args, dinput);
-    context.give(0, dinput);
+    context.give(0, shown_in(dinput, in_torch));
   }
 
   MaxPool2dArgs args;
+  MemoryFormat in_torch = kLast;  // of the result and of the input's gradient
   Shape input_shape;
 };
 
@@ -158,7 +161,7 @@ struct MaxPool2dBackward final : Node {
 MemoryFormat convolved_format(const Tensor& input, const Tensor& weight) {
   const auto suggests_last = [](const Tensor& each) {
     const Shape& shape = each.sizes();
-    const Strides& strides = each.impl()->torch_strides();
+    const Strides& strides = each.strides();
     const bool there = is_channels_last(shape, strides);
     return suggested_format(shape, there ? strides : channels_last_strides(shape)) == kLast;
   };
@@ -187,13 +190,15 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
            args.padding[0], args.padding[1]);
   const Tensor x = laid_out(input, kLast);
   const Tensor w = laid_out(weight);
-  Tensor output = empty_image({input.size(0), weight.size(0), size[0], size[1]},
-                              convolved_format(input, weight),
+  const Tensor memory = empty({input.size(0), weight.size(0), size[0], size[1]}, kLast,
                               {.dtype = input.dtype(), .device = input.device()});
-  call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, output);
+  call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, memory);
+  const MemoryFormat in_torch = convolved_format(input, weight);
+  Tensor output = shown_in(memory, in_torch);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
     node->show_as(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
     node->args = args;
+    node->in_torch = in_torch;
     node->save(x);
     node->save(w);
     if (args.relu) node->save(output);
@@ -227,13 +232,15 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
       args.padding[0], args.padding[1]);
   const Tensor x = laid_out(input, kLast);
   const Shape shape{input.size(0), input.size(1), size[0], size[1]};
-  Tensor output =
-      empty_image(shape, torch_format(input), {.dtype = input.dtype(), .device = input.device()});
+  const Tensor memory = empty(shape, kLast, {.dtype = input.dtype(), .device = input.device()});
   const Tensor winner = empty(shape, kLast, {.dtype = DType::kU16, .device = input.device()});
-  call<Op::kMaxPool2d>(input.device(), x, args, output, winner);
+  call<Op::kMaxPool2d>(input.device(), x, args, memory, winner);
+  const MemoryFormat in_torch = torch_format(input);
+  Tensor output = shown_in(memory, in_torch);
   if (auto* node = record<MaxPool2dBackward>(output, input)) {
     node->show_as("MaxPool2DWithIndicesBackward0");
     node->args = args;
+    node->in_torch = in_torch;
     node->input_shape = input.sizes();
     node->save(winner);
   }

@@ -1,8 +1,9 @@
 // Convolution and pooling of images [N, C, H, W], or of one without a batch, [C, H, W]: the result
 // then has no batch either.
 //
-// Both compute on channels-last memory and return it: an input of another layout is copied once, so
-// a network's images stay channels-last from its first convolution to its flatten().
+// Both compute on channels-last memory: an input of another layout is copied once. The results have
+// PyTorch's strides; if these are row-major, the elements stay channels-last until their memory is
+// asked for (core/tensor/deferred.h), in a network from its first convolution to its flatten().
 // Thread-safety: as for every operation, one thread a graph.
 #pragma once
 

@@ -29,9 +29,10 @@ struct ConvTranspose2dBackward final : Node {
     if (!context.needs(0)) return;
     const Tensor d = empty_like(input);
     call<Op::kConv2d>(grad.device(), grad, weight, Tensor(), args, d);
-    context.give(0, d);
+    context.give(0, shown_in(d, in_torch));
   }
   Conv2dArgs args;
+  MemoryFormat in_torch = kFiltered;  // of the result and of the input's gradient
 };
 
 void check_transposed(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -119,12 +120,14 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   const Tensor x = laid_out(input, kFiltered);
   const Tensor w = laid_out(weight);
   const bool last_in_torch = torch_format(input) == kFiltered || torch_format(weight) == kFiltered;
-  Tensor output = empty_image({input.size(0), weight.size(1) * args.groups, along(0), along(1)},
-                              last_in_torch ? kFiltered : MemoryFormat::kContiguous,
-                              {.dtype = input.dtype(), .device = input.device()});
-  call<Op::kConv2dBackwardData>(input.device(), x, w, of_convolution, output);
+  const MemoryFormat in_torch = last_in_torch ? kFiltered : MemoryFormat::kContiguous;
+  const Tensor memory = empty({input.size(0), weight.size(1) * args.groups, along(0), along(1)},
+                              kFiltered, {.dtype = input.dtype(), .device = input.device()});
+  call<Op::kConv2dBackwardData>(input.device(), x, w, of_convolution, memory);
+  Tensor output = shown_in(memory, in_torch);
   if (auto* node = record<ConvTranspose2dBackward>(output, input, weight)) {
     node->args = of_convolution;
+    node->in_torch = in_torch;
     node->save(x);
     node->save(w);
   }

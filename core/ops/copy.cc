@@ -4,6 +4,8 @@
 #include "core/device/cuda/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/common.h"
+#include "core/ops/layout.h"
+#include "core/tensor/deferred.h"
 
 namespace dl {
 namespace {
@@ -41,11 +43,6 @@ struct FillBackward final : Node {
     context.give(0, zeros_like(context.grad_output()));
   }
 };
-
-bool lies_as(MemoryFormat format, const Shape& shape, const Strides& strides) {
-  return format == MemoryFormat::kChannelsLast ? is_channels_last(shape, strides)
-                                               : is_contiguous(shape, strides);
-}
 
 bool is_same_layout(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
@@ -112,7 +109,7 @@ void copy_any(const Tensor& source, const Tensor& destination, bool non_blocking
   }
 }
 
-Tensor copied(const Tensor& input, Tensor result, ToOptions options = {}) {
+Tensor copied(const Tensor& input, const Tensor& result, ToOptions options = {}) {
   copy_any(input, result, options.non_blocking);
   if (!is_floating(result.dtype())) return result;
   if (auto* node = record<CopyBackward>(result, input)) {
@@ -134,13 +131,23 @@ Tensor& fill_all(Tensor& tensor, Scalar value, std::string_view op) {
 
 }  // namespace
 
+void detail::copy_elements(const Tensor& source, const Tensor& destination) {
+  call<Op::kCopy>(source.device(), source, destination);
+}
+
+Tensor detail::laid_out_anew(const Tensor& tensor, MemoryFormat format) {
+  const AsItLies lying(tensor);
+  if (lying->is_contiguous(format)) return *lying;
+  const NoGradGuard not_recorded;
+  return tensor.contiguous(format);
+}
+
 Tensor Tensor::contiguous(MemoryFormat format) const {
   get("contiguous");
   if (format == MemoryFormat::kPreserve) return *this;
-  const TensorImpl& impl = *impl_;
-  const bool there = is_contiguous(format) &&
-                     (impl.lies_as_in_torch() || lies_as(format, impl.shape, impl.torch_strides()));
-  return there ? *this : clone(format);
+  if (!is_contiguous(format)) return clone(format);
+  impl_->data();  // what is asked for is memory in this order
+  return *this;
 }
 
 Tensor Tensor::clone(MemoryFormat format) const {
@@ -162,7 +169,6 @@ Tensor Tensor::to(Device wanted, ToOptions options) const {
   const Shape& shape = form.sizes();
   Tensor result =
       as_strided(empty(shape, {.dtype = dtype(), .device = wanted}), shape, form.strides(), 0);
-  result.impl()->set_torch_strides(form.impl()->torch_strides());
   return copied(form, result, options);
 }
 
@@ -188,7 +194,6 @@ Tensor Tensor::pin_memory() const {
   const bool dense = is_dense(sizes(), strides());
   Tensor result = empty(sizes(), {.dtype = dtype(), .pin_memory = true});
   if (dense) result = as_strided(result, sizes(), strides(), 0);
-  if (dense) result.impl()->set_torch_strides(impl_->torch_strides());
   return copied(*this, result);
 }
 

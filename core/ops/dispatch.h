@@ -20,6 +20,7 @@
 #include "core/kernels/cpu/all.h"
 #include "core/ops/recorded_call.h"
 #include "core/reductions/list.h"
+#include "core/tensor/deferred.h"
 
 namespace dl {
 
@@ -147,6 +148,23 @@ std::string_view name_of_call(Op, const First& first, const Args&...) noexcept
   return first.op;
 }
 
+// Kernels that take tensors of any strides. call() gives them a deferred tensor's elements where
+// these lie (core/tensor/deferred.h); other kernels bring them home.
+constexpr bool takes_any_strides(Op op) noexcept {
+  switch (op) {
+    case Op::kCopy:
+    case Op::kFill:
+    case Op::kUnary:
+    case Op::kUnaryBackward:
+    case Op::kBinary:
+    case Op::kTernary:
+    case Op::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
 namespace detail {
 // Out of line, and instantiated once for each kernel signature, so that call() stays small.
 template <typename R, typename... Params>
@@ -156,12 +174,45 @@ template <typename R, typename... Params>
   const RecordedCall span(op, name_of_call(op, args...), tensors);
   return kernel(std::forward<Params>(args)...);
 }
+
+template <typename T>
+bool may_be_deferred(const T& arg) noexcept {
+  const Tensor* const tensor = as_tensor(arg);
+  return tensor != nullptr && tensor->defined() && !tensor->impl()->is_settled();
+}
+template <typename T>
+decltype(auto) or_tensor(T& arg, const Tensor& tensor) noexcept {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, Tensor>) {
+    return tensor;
+  } else {
+    return arg;
+  }
+}
+template <typename R, typename... Params, std::size_t... i>
+[[gnu::noinline, gnu::cold]] R call_as_they_lie(std::index_sequence<i...>, Op op,
+                                                R (*kernel)(Params...),
+                                                std::type_identity_t<Params>... args) {
+  const Tensor* const tensors[] = {as_tensor(args)...};
+  const Tensor none;
+  // In order: results come last.
+  const AsItLies lying[] = {AsItLies(tensors[i] != nullptr ? *tensors[i] : none)...};
+  if (profiler::is_recording()) {
+    return call_recorded(op, kernel, or_tensor(args, *lying[i])...);
+  }
+  return kernel(or_tensor(args, *lying[i])...);
+}
 }  // namespace detail
 
 template <Op op, typename... Args>
 decltype(auto) call(Device device, Args&&... args) {
   const auto kernel =
       reinterpret_cast<typename KernelOf<op>::Type>(kernel_table().get(op, device.type));
+  if constexpr (takes_any_strides(op)) {
+    if ((detail::may_be_deferred(args) || ...)) [[unlikely]] {
+      return detail::call_as_they_lie(std::index_sequence_for<Args...>{}, op, kernel,
+                                      std::forward<Args>(args)...);
+    }
+  }
   if (profiler::is_recording()) [[unlikely]]
     return detail::call_recorded(op, kernel, std::forward<Args>(args)...);
   return kernel(std::forward<Args>(args)...);

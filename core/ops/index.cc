@@ -103,23 +103,22 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   const bool last_in_torch =
       all([](const Tensor& each) { return torch_format(each) == MemoryFormat::kChannelsLast; });
   const bool last = last_in_torch || all([](const Tensor& each) {
-                      return each.is_channels_last() && !each.is_contiguous();
+                      const AsItLies lying(each);
+                      return lying->is_channels_last() && !lying->is_contiguous();
                     });
-  Tensor result =
-      last ? empty_image(shape,
-                         last_in_torch ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous,
-                         like)
-           : empty(shape, like);
+  const Tensor memory =
+      empty(shape, last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous, like);
   std::int64_t start = 0;
   for (const Tensor& tensor : tensors) {
     if (is_nothing(tensor)) continue;
     const std::int64_t length = tensor.sizes()[d];
     Shape part = shape;
     part[d] = length;
-    call<Op::kCopy>(result.device(), tensor,
-                    as_strided(result, part, result.strides(), start * result.strides()[d]));
+    call<Op::kCopy>(memory.device(), tensor,
+                    as_strided(memory, part, memory.strides(), start * memory.strides()[d]));
     start += length;
   }
+  Tensor result = last && !last_in_torch ? shown_in(memory, MemoryFormat::kContiguous) : memory;
   if (!is_floating(dtype)) return result;
   if (auto* node = record_list<CatBackward>(result, tensors)) {
     node->dim = static_cast<std::int64_t>(d);

@@ -3,30 +3,27 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/ops/dispatch.h"
+#include "core/tensor/deferred.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
 
-// The tensor where it lies as the kernel wants it, else a copy that does, without history.
+namespace detail {
+// core/ops/copy.cc: laid_out() of a tensor that is deferred or lies in another order.
+Tensor laid_out_anew(const Tensor& tensor, MemoryFormat format);
+}  // namespace detail
+
+// The elements in the order that the kernel wants: where they lie, also in the source of a deferred
+// tensor, if they lie so, else a copy. Without history; only to be read.
 inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat::kContiguous) {
-  if (tensor.is_contiguous(format)) return tensor;
-  const NoGradGuard not_recorded;
-  return tensor.contiguous(format);
+  if (tensor.is_contiguous(format) && tensor.impl()->is_settled()) return tensor;
+  return detail::laid_out_anew(tensor, format);
 }
 
 // The format in which PyTorch computes with this image.
 inline MemoryFormat torch_format(const Tensor& tensor) {
-  return suggested_format(tensor.sizes(), tensor.impl()->torch_strides());
-}
-
-// Channels-last memory for a result of images that PyTorch lays out in the format `in_torch`.
-inline Tensor empty_image(const Shape& shape, MemoryFormat in_torch, const TensorOptions& options) {
-  Tensor image = empty(shape, MemoryFormat::kChannelsLast, options);
-  if (in_torch != MemoryFormat::kChannelsLast) {
-    image.impl()->set_torch_strides(contiguous_strides(shape));
-  }
-  return image;
+  return suggested_format(tensor.sizes(), tensor.strides());
 }
 
 // Memory for a result that lies as PyTorch's.
@@ -35,9 +32,9 @@ inline Tensor empty_with(const Shape& shape, const Strides& strides, const Tenso
 }
 
 // Memory of its own order for a result that keeps a tensor's: gaps are closed, as empty_like does.
-// An image that is channels-last only here gives a row-major result.
+// Never deferred.
 inline Tensor empty_as_torch(const Tensor& like, const Shape& shape, DType dtype) {
-  const Strides& strides = like.impl()->torch_strides();
+  const Strides& strides = like.strides();
   return empty_with(shape, dense_strides(shape, {&strides, 1}),
                     {.dtype = dtype, .device = like.device()});
 }

@@ -18,8 +18,9 @@ DType stats_dtype(const Tensor& x) {
 
 // Inputs: input, weight, bias. Saved: input, statistics, weight if there is one.
 struct NormBackward : Node {
+  // `format`: of the kernel's tensors; `in_torch`: of the input's gradient.
   template <typename Run>
-  void run(BackwardContext& context, MemoryFormat format, const Run& run) {
+  void run(BackwardContext& context, MemoryFormat format, MemoryFormat in_torch, const Run& run) {
     const Tensor grad = laid_out(context.grad_output(), format);
     const Tensor& x = saved(0);
     const Tensor weight = has_weight ? saved(2) : Tensor();
@@ -37,7 +38,9 @@ struct NormBackward : Node {
     run(grad, x, weight, saved(1), dx, dweight, dbias);
     if (context.needs(1)) context.give(1, dweight);
     if (context.needs(2)) context.give(2, dbias);
-    if (context.needs(0)) context.give(0, dx);
+    if (context.needs(0)) {
+      context.give(0, format == MemoryFormat::kChannelsLast ? shown_in(dx, in_torch) : dx);
+    }
   }
   // Saves tensors in a node that was just made.
   void keep(const Tensor& x, const Tensor& stats, const Tensor& weight, const Tensor& bias) {
@@ -60,7 +63,8 @@ struct RowNormBackward final : NormBackward {
     return args.op == "group_norm" ? "NativeGroupNormBackward0" : "NativeLayerNormBackward0";
   }
   void backward(BackwardContext& context) override {
-    run(context, MemoryFormat::kContiguous, [this](const Tensor& grad, const auto&... others) {
+    constexpr auto kRows = MemoryFormat::kContiguous;
+    run(context, kRows, kRows, [this](const Tensor& grad, const auto&... others) {
       call<Op::kRowNormBackward>(grad.device(), args, grad, others...);
     });
   }
@@ -72,12 +76,13 @@ struct BatchNormBackward final : NormBackward {
   std::string_view name() const noexcept override { return "batch_norm"; }
   std::string grad_fn_name() const override { return "NativeBatchNormBackward0"; }
   void backward(BackwardContext& context) override {
-    run(context, format, [this](const Tensor& grad, const auto&... others) {
+    run(context, format, in_torch, [this](const Tensor& grad, const auto&... others) {
       call<Op::kBatchNormBackward>(grad.device(), args, grad, others...);
     });
   }
   BatchNormArgs args;
   MemoryFormat format = MemoryFormat::kContiguous;
+  MemoryFormat in_torch = MemoryFormat::kContiguous;
 };
 
 void check_input(const Tensor& input, std::string_view op) {
@@ -233,9 +238,10 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                        !is_contiguous(input.sizes(), strides);
     return whole ? MemoryFormat::kChannelsLast : suggested_format(input.sizes(), strides);
   };
-  plan.in_torch = format_of(input.impl()->torch_strides());
+  plan.in_torch = format_of(input.strides());
+  const AsItLies lying(input);
   const bool image = plan.in_torch == MemoryFormat::kChannelsLast ||
-                     (input.is_channels_last() && !input.is_contiguous());
+                     (lying->is_channels_last() && !lying->is_contiguous());
   plan.args.channels_last = image || plan.args.places == 1;
   if (image) plan.format = MemoryFormat::kChannelsLast;
   return plan;
@@ -258,10 +264,12 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   // An empty batch leaves the running statistics unchanged.
   const bool moves = options.training && running_mean.defined() && input.numel() > 0;
   const bool given = moves || !options.training;
-  Tensor y = plan.empty_result(x);
+  const Tensor memory = plan.empty_result(x);
   const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
   call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
-                       given ? running_mean : Tensor(), given ? running_var : Tensor(), y, stats);
+                       given ? running_mean : Tensor(), given ? running_var : Tensor(), memory,
+                       stats);
+  Tensor y = plan.shown(memory);
   if (moves) {
     running_mean.bump_version();
     running_var.bump_version();
@@ -269,6 +277,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   if (auto* node = record<BatchNormBackward>(y, input, weight, bias)) {
     node->args = args;
     node->format = plan.format;
+    node->in_torch = plan.in_torch;
     node->keep(x, stats, w, bias);
   }
   return y;

@@ -20,9 +20,10 @@ struct TapsBackward final : Node {
     const Tensor d =
         empty(input_shape, kImagesLast, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kTaps2d>(grad.device(), gradient, grad, d);
-    context.give(0, d);
+    context.give(0, shown_in(d, in_torch));
   }
   Shape input_shape;
+  MemoryFormat in_torch = kImagesLast;  // of the result and of the input's gradient
   Taps2d gradient;
 };
 
@@ -36,11 +37,14 @@ void check_images(const Tensor& input, std::string_view op,
 
 Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
   const Tensor x = laid_out(input, kImagesLast);
-  Tensor y = empty_image({x.size(0), x.size(1), taps.rows.outputs(), taps.columns.outputs()},
-                         torch_format(input), {.dtype = x.dtype(), .device = x.device()});
-  call<Op::kTaps2d>(x.device(), taps, x, y);
+  const Tensor memory = empty({x.size(0), x.size(1), taps.rows.outputs(), taps.columns.outputs()},
+                              kImagesLast, {.dtype = x.dtype(), .device = x.device()});
+  call<Op::kTaps2d>(x.device(), taps, x, memory);
+  const MemoryFormat in_torch = torch_format(input);
+  Tensor y = shown_in(memory, in_torch);
   if (auto* node = record<TapsBackward>(y, input)) {
     node->show_as(grad_fn);
+    node->in_torch = in_torch;
     node->input_shape = x.sizes();
     node->gradient = {taps.op, taps.rows.transposed(), taps.columns.transposed()};
   }

@@ -1,7 +1,7 @@
 // Averages of windows, and images of other sizes.
 //
-// Images are [N, C, H, W], for averages also [C, H, W], and floating; results are channels-last in
-// memory, as those of convolutions. Throws kShape, kDType and kInvalidArgument. There is no CUDA
+// Images are [N, C, H, W], for averages also [C, H, W], and floating; results lie as those
+// of convolutions (conv.h). Throws kShape, kDType and kInvalidArgument. There is no CUDA
 // kernel yet.
 #pragma once
 

@@ -354,7 +354,7 @@ Tensor flip(const Tensor& input, const Dims& dims) {
     is_copy = true;
   }
   if (!is_copy) result = input.detach().clone();
-  if (!input.impl()->contiguous || !input.impl()->lies_as_in_torch()) {
+  if (!input.is_contiguous()) {
     Tensor placed = empty_as_torch(input, input.sizes(), input.dtype());
     if (!placed.is_contiguous()) result = placed.copy_(result);
   }

@@ -33,10 +33,10 @@ struct SyncBatchNormBackward final : Node {
     BatchNormArgs args = plan.args;
     args.rows_of_all = rows_of_all;
     args.sums_of_all = {all.data<double>(), static_cast<std::size_t>(all.numel())};
-    const Tensor dx = empty(x.sizes(), plan.format, {.dtype = x.dtype(), .device = x.device()});
+    const Tensor dx = plan.empty_result(x);
     call<Op::kBatchNormBackward>(x.device(), args, grad, x, weight, saved(1), dx, Tensor(),
                                  Tensor());
-    context.give(0, dx);
+    context.give(0, plan.shown(dx));
   }
   BatchNormPlan plan;
   Ref<BatchRanks> ranks;
@@ -108,13 +108,14 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
     move_running(running_mean, whole.mean, options.momentum);
     move_running(running_var, whole.variance * (n / (n - 1)), options.momentum);
   }
-  Tensor y = plan.empty_result(x);
+  const Tensor memory = plan.empty_result(x);
   const Tensor stats = empty({3, plan.args.channels},
                              {.dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32});
   BatchNormArgs by_given = plan.args;
   by_given.batch_statistics = false;
   call<Op::kBatchNorm>(x.device(), by_given, x, w, bias.defined() ? laid_out(bias) : bias,
-                       whole.mean, whole.variance, y, stats);
+                       whole.mean, whole.variance, memory, stats);
+  Tensor y = plan.shown(memory);
   if (auto* node = record<SyncBatchNormBackward>(y, input, weight, bias)) {
     node->plan = plan;
     node->ranks = ranks;

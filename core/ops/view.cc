@@ -117,14 +117,11 @@ bool may_overlap_itself(const Shape& shape, const Strides& strides) {
   return false;
 }
 
-// `steps(strides)` gives a view's strides from the base's; `strides` are those in memory.
-template <typename Steps>
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
-                 std::int64_t offset, const Steps& steps) {
+                 std::int64_t offset) {
   Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
   TensorImpl& impl = *view.impl();
   const TensorImpl& from = *base.impl();
-  if (!from.lies_as_in_torch()) impl.set_torch_strides(steps(from.torch_strides()));
   // A leaf that is a view has a gradient of its own, and ends the chain.
   const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
   impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
@@ -135,21 +132,14 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
 }
 
 // A view whose gradient is only reshaped on its way back.
-template <typename Steps>
-Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides, const Steps& steps,
+Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
                 const char* grad_fn = "ViewBackward0") {
-  Tensor view = make_view(base, shape, strides, base.storage_offset(), steps);
+  Tensor view = make_view(base, shape, strides, base.storage_offset());
   if (auto* node = record<ReshapeBackward>(view, base)) {
     node->shape = base.sizes();
     node->show_as(grad_fn);
   }
   return view;
-}
-
-// The strides of a tensor that is reshaped and had `from`: those of a view, or of a copy.
-Strides seen_as(const Tensor& tensor, const Strides& from, const Shape& target) {
-  const std::optional<Strides> steps = view_strides(tensor.sizes(), from, target);
-  return steps ? *steps : contiguous_strides(target);
 }
 
 // `order[d]` is the dimension of base that becomes d.
@@ -161,8 +151,8 @@ Tensor permuted(const Tensor& base, const Dims& order) {
     }
     return result;
   };
-  Tensor view = make_view(base, in_order(base.sizes()), in_order(base.strides()),
-                          base.storage_offset(), in_order);
+  Tensor view =
+      make_view(base, in_order(base.sizes()), in_order(base.strides()), base.storage_offset());
   if (auto* node = record<PermuteBackward>(view, base)) {
     node->inverse = Dims(order.size(), 0);
     for (std::size_t d = 0; d < order.size(); ++d) {
@@ -180,12 +170,10 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
   if (size < 2) step = 1;  // it is never taken, and may be any number
   const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
   if (drop) shape.erase(dim);
-  const auto strides_of_part = [&](Strides steps) {
-    steps[dim] *= step;
-    if (drop) steps.erase(dim);
-    return steps;
-  };
-  Tensor view = make_view(base, shape, strides_of_part(base.strides()), offset, strides_of_part);
+  Strides strides = base.strides();
+  strides[dim] *= step;
+  if (drop) strides.erase(dim);
+  Tensor view = make_view(base, shape, strides, offset);
   if (auto* node = record<PartBackward>(view, base)) {
     node->shape = base.sizes();
     node->part_shape = shape;
@@ -306,7 +294,7 @@ void detail::follow_base(const Tensor& view) {
 }
 
 Tensor alias(const Tensor& input) {
-  return reshaped(input, input.sizes(), input.strides(), std::identity{}, "AliasBackward0");
+  return reshaped(input, input.sizes(), input.strides(), "AliasBackward0");
 }
 
 Tensor Tensor::view(const Shape& shape) const {
@@ -317,18 +305,15 @@ Tensor Tensor::view(const Shape& shape) const {
            "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use "
            "reshape",
            sizes().str(), strides().str(), target.str());
-  return reshaped(*this, target, *steps,
-                  [&](const Strides& from) { return seen_as(*this, from, target); });
+  return reshaped(*this, target, *steps);
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   get("reshape");
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
-  const auto seen = [&](const Strides& from) { return seen_as(*this, from, target); };
-  if (steps) return reshaped(*this, target, *steps, seen);
+  if (steps) return reshaped(*this, target, *steps);
   const Tensor copy = clone(MemoryFormat::kContiguous).view(target);
-  if (!impl_->lies_as_in_torch()) copy.impl()->set_torch_strides(seen(impl_->torch_strides()));
   return detail::shown_as(copy, *this, "UnsafeViewBackward0");
 }
 
@@ -460,7 +445,7 @@ Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std
     return length == 0 ? 0 : row * strides[a] + column * strides[b];
   };
   Tensor view = make_view(input, shape, strides_of_view(input.strides()),
-                          input.storage_offset() + first_in(input.strides()), strides_of_view);
+                          input.storage_offset() + first_in(input.strides()));
   if (auto* node = record<PartBackward>(view, input)) {
     node->shape = sizes;
     node->part_shape = shape;
@@ -488,10 +473,8 @@ Tensor Tensor::expand(const Shape& shape) const {
     DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
   }
   element_count(target, "expand");
-  const auto expanded = [&](const Strides& steps) {
-    return broadcast_strides(sizes(), steps, target);
-  };
-  Tensor view = make_view(*this, target, expanded(strides()), storage_offset(), expanded);
+  Tensor view =
+      make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
   if (auto* node = record<ExpandBackward>(view, *this)) node->shape = sizes();
   return view;
 }
@@ -505,7 +488,7 @@ Tensor Tensor::squeeze() const {
     }
     return result;
   };
-  return reshaped(*this, kept(sizes()), kept(strides()), kept, "SqueezeBackward0");
+  return reshaped(*this, kept(sizes()), kept(strides()), "SqueezeBackward0");
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
@@ -515,7 +498,7 @@ Tensor Tensor::squeeze(std::int64_t dim) const {
     if (rank() > 0 && sizes()[d] == 1) from.erase(d);
     return from;
   };
-  return reshaped(*this, kept(sizes()), kept(strides()), kept, "SqueezeBackward1");
+  return reshaped(*this, kept(sizes()), kept(strides()), "SqueezeBackward1");
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
@@ -523,11 +506,9 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
   const std::size_t d = wrap_dim(dim, rank() + 1, "unsqueeze");
   Shape shape = sizes();
   shape.insert(d, 1);
-  const auto widened = [&](Strides steps) {
-    steps.insert(d, d < rank() ? sizes()[d] * steps[d] : 1);
-    return steps;
-  };
-  return reshaped(*this, shape, widened(strides()), widened, "UnsqueezeBackward0");
+  Strides steps = strides();
+  steps.insert(d, d < rank() ? sizes()[d] * steps[d] : 1);
+  return reshaped(*this, shape, steps, "UnsqueezeBackward0");
 }
 
 }  // namespace dl

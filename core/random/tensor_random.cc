@@ -58,15 +58,15 @@ Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, s
 
 Tensor detail::draw_memory(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
-  if (impl.contiguous && impl.lies_as_in_torch()) return tensor;
-  const Strides order = dense_strides(impl.shape, {&impl.torch_strides(), 1});
-  if (are_same_places(impl.shape, order, impl.strides)) return tensor;
+  // A deferred tensor stays so: the numbers are copied into it.
+  if (impl.contiguous && impl.is_settled()) return tensor;
+  const Strides order = dense_strides(impl.shape, {&impl.strides, 1});
+  if (impl.is_settled() && are_same_places(impl.shape, order, impl.strides)) return tensor;
   return as_strided(empty(impl.shape, like(tensor)), impl.shape, order, 0);
 }
 
 bool detail::draws_blocks(const Tensor& tensor) {
-  const TensorImpl& impl = *tensor.impl();
-  return is_contiguous(impl.shape, impl.torch_strides());
+  return tensor.is_contiguous();
 }
 
 Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {

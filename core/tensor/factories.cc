@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "core/tensor/deferred.h"
 
 namespace dl {
 namespace {
@@ -16,36 +19,29 @@ Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device devi
 
 constexpr std::size_t kMostOperands = 3;
 
-const Strides& in_memory(const Tensor& tensor) {
-  return tensor.strides();
-}
-const Strides& in_torch(const Tensor& tensor) {
-  return tensor.impl()->torch_strides();
-}
-
-// The strides of an element-wise operation's result. `of` gives the strides of an operand.
-Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
-                    const Strides& (*of)(const Tensor&)) {
+// The strides of an element-wise operation's result.
+Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands) {
   const bool row_major = std::ranges::all_of(operands, [&](const Tensor* each) {
-    return each->sizes() == shape && is_contiguous(shape, of(*each));
+    return each->sizes() == shape && each->is_contiguous();
   });
   if (row_major) return contiguous_strides(shape);
-  const Strides& first = of(*operands[0]);
-  const bool alike = std::ranges::all_of(
-      operands, [&](const Tensor* each) { return each->sizes() == shape && of(*each) == first; });
+  const Strides& first = operands[0]->strides();
+  const bool alike = std::ranges::all_of(operands, [&](const Tensor* each) {
+    return each->sizes() == shape && each->strides() == first;
+  });
   if (alike && is_dense(shape, first)) return first;
   std::array<Strides, kMostOperands> broadcast;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    broadcast[i] = broadcast_strides(operands[i]->sizes(), of(*operands[i]), shape);
+    broadcast[i] = broadcast_strides(operands[i]->sizes(), operands[i]->strides(), shape);
   }
   return dense_strides(shape, {broadcast.data(), operands.size()});
 }
 
-// Whether a tensor is row-major, here and in PyTorch, also by its strides along dimensions of size
-// 1, which may be any number: results of such operands are row-major, broadcast or not.
+// Whether a tensor is row-major and not deferred, also by its strides along dimensions of size 1,
+// which may be any number: results of such operands are row-major, broadcast or not.
 bool is_plain(const Tensor* tensor) {
   const TensorImpl& impl = *tensor->impl();
-  if (!impl.contiguous || !impl.lies_as_in_torch()) return false;
+  if (!impl.contiguous || !impl.is_settled()) return false;
   std::int64_t expected = 1;
   for (std::size_t d = impl.shape.size(); d-- > 0;) {
     if (impl.strides[d] != expected) return false;
@@ -57,22 +53,24 @@ bool is_plain(const Tensor* tensor) {
 // empty_for() of operands that are not all row-major.
 Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, DType dtype,
                   Device device) {
-  const auto lies_as_in_torch = [](const Tensor* each) { return each->impl()->lies_as_in_torch(); };
-  if (std::ranges::all_of(operands, lies_as_in_torch)) {
-    return make(shape, strides_for(shape, operands, in_memory), dtype, device);
-  }
-  // Images that are channels-last only here decide where the result lies, so that they stay so.
+  const Strides shown = strides_for(shape, operands);
+  const auto is_settled = [](const Tensor* each) { return each->impl()->is_settled(); };
+  if (std::ranges::all_of(operands, is_settled)) return make(shape, shown, dtype, device);
+  std::array<std::optional<AsItLies>, kMostOperands> lying;
+  for (std::size_t i = 0; i < operands.size(); ++i) lying[i].emplace(*operands[i]);
+  // Deferred operands decide where the result lies, so that it can be deferred as well.
   std::array<const Tensor*, kMostOperands> ordered{};
   std::size_t count = 0;
+  bool is_deferred = false;
   for (const bool decides : {true, false}) {
-    for (const Tensor* const each : operands) {
-      if ((!lies_as_in_torch(each) && each->sizes() == shape) == decides) ordered[count++] = each;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const bool follows = lying[i]->is_deferred() && operands[i]->sizes() == shape;
+      if (follows == decides) ordered[count++] = &**lying[i];
+      is_deferred |= follows;
     }
   }
-  Tensor result =
-      make(shape, strides_for(shape, {ordered.data(), count}, in_memory), dtype, device);
-  result.impl()->set_torch_strides(strides_for(shape, operands, in_torch));
-  return result;
+  if (!is_deferred) return make(shape, shown, dtype, device);
+  return shown_with(make(shape, strides_for(shape, {ordered.data(), count}), dtype, device), shown);
 }
 
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
@@ -180,11 +178,9 @@ Tensor detail::empty_copy(const Tensor& like, DType dtype) {
   const auto kept = [&](const Strides& strides) {
     return is_dense(shape, strides) ? strides : dense_strides(shape, {&strides, 1});
   };
-  Tensor result = make(shape, kept(like.strides()), dtype, like.device());
-  if (!like.impl()->lies_as_in_torch()) {
-    result.impl()->set_torch_strides(kept(like.impl()->torch_strides()));
-  }
-  return result;
+  const AsItLies lying(like);
+  Tensor result = make(shape, kept(lying->strides()), dtype, like.device());
+  return lying.is_deferred() ? shown_with(result, kept(like.strides())) : result;
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {

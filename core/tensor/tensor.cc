@@ -7,11 +7,21 @@
 #include "core/memory/cuda/cuda_memory.h"
 
 namespace dl {
+namespace {
+
+// Null if the storage has no memory yet.
+void* settled_at(const Storage& storage, std::int64_t offset, DType dtype) noexcept {
+  auto* const memory = static_cast<char*>(storage.settled_data());
+  if (memory == nullptr) return nullptr;
+  return memory + offset * static_cast<std::int64_t>(size_of(dtype));
+}
+
+}  // namespace
 
 TensorImpl::TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps,
                        std::int64_t first, DType type)
     : storage(std::move(memory)),
-      data(static_cast<char*>(storage->data()) + first * static_cast<std::int64_t>(size_of(type))),
+      data_(settled_at(*storage, first, type)),
       offset(first),
       numel(1),
       shape(sizes),
@@ -23,17 +33,7 @@ TensorImpl::TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& s
 }
 
 Ref<TensorImpl> TensorImpl::alias() const {
-  Ref<TensorImpl> other = make_ref<TensorImpl>(storage, shape, strides, offset, dtype);
-  if (!lies_as_in_torch()) other->set_torch_strides(torch_strides());
-  return other;
-}
-
-void TensorImpl::set_torch_strides(const Strides& given) {
-  if (given == strides) {
-    strides_in_torch_.reset();
-  } else {
-    strides_in_torch_ = std::make_unique<const Strides>(given);
-  }
+  return make_ref<TensorImpl>(storage, shape, strides, offset, dtype);
 }
 
 void* TensorImpl::operator new(std::size_t bytes) {
@@ -52,7 +52,7 @@ Scalar Tensor::item() const {
   DL_CHECK(get("item").numel == 1, kShape,
            "item: a tensor of one element was wanted, its shape is {}", sizes().str());
   alignas(8) char on_host[8];
-  const void* at = impl_->data;
+  const void* at = impl_->data();
   if (is_cuda()) {
     cuda::read(on_host, at, size_of(dtype()), cuda::current_stream(device().index));
     at = on_host;

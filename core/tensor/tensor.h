@@ -120,13 +120,13 @@ class Tensor {
   void bump_version() const { get("bump_version").storage->bump_version(); }
 
   // The elements. data<T>() throws kDType where T is not the dtype's type.
-  void* data_ptr() const { return get("data_ptr").data; }
+  void* data_ptr() const { return get("data_ptr").data(); }
   template <typename T>
   T* data() const {
     const TensorImpl& impl = get("data");
     if (impl.dtype != kDTypeOf<T>) [[unlikely]]
       refuse_data(kDTypeOf<T>);
-    return static_cast<T*>(impl.data);
+    return static_cast<T*>(impl.data());
   }
   // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
   // kInvalidArgument for a value that an integer type T does not hold (core/tensor/scalar.h).

@@ -1,11 +1,13 @@
 // TensorImpl: what a Tensor handle points at. Code outside core/ uses Tensor.
 //
-// Shape, strides and dtype are fixed when the impl is made. What autograd knows of a tensor hangs
-// on it as an opaque object, because autograd stands above this room.
+// Shape, strides and dtype are fixed when the impl is made, and are those that the tensor has in
+// PyTorch. If its storage is deferred, the elements lie elsewhere in another order, and data()
+// brings them to where the strides say (core/tensor/deferred.h). What autograd knows of a tensor
+// hangs on it as an opaque object, because autograd stands above this room.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "core/base/ref.h"
 #include "core/device/stream.h"
@@ -24,21 +26,23 @@ class TensorImpl final : public RefCounted {
   // Another tensor of the same elements, without what autograd knows of this one.
   Ref<TensorImpl> alias() const;
 
-  // The strides that this tensor has in PyTorch. They differ from `strides` behind a convolution,
-  // which keeps images channels-last where PyTorch's are row-major, and decide in which order
-  // random numbers are drawn and how results lie (docs/reference/memory_order.md).
-  const Strides& torch_strides() const noexcept {
-    return strides_in_torch_ == nullptr ? strides : *strides_in_torch_;
+  // The first element. Makes the memory of a deferred storage, and throws what that throws.
+  void* data() const {
+    void* const first = data_.load(std::memory_order_acquire);
+    return first != nullptr ? first : settle();
   }
-  bool lies_as_in_torch() const noexcept { return strides_in_torch_ == nullptr; }
-  // Only for a tensor that was just made.
-  void set_torch_strides(const Strides& given);
+  // False if data() has to ask the storage first, which may be deferred. Once true, it stays true.
+  bool is_settled() const noexcept { return data_.load(std::memory_order_relaxed) != nullptr; }
 
   static void* operator new(std::size_t bytes);
   static void operator delete(void* impl) noexcept;
 
   Ref<Storage> storage;
-  void* data;  // the first element
+
+ private:
+  mutable std::atomic<void*> data_;  // null: settle()
+
+ public:
   std::int64_t offset;
   std::int64_t numel;
   Shape shape;
@@ -87,7 +91,7 @@ class TensorImpl final : public RefCounted {
  private:
   ~TensorImpl() override = default;
 
-  std::unique_ptr<const Strides> strides_in_torch_;  // null: `strides`
+  void* settle() const;
 };
 
 }  // namespace dl

@@ -94,8 +94,7 @@ void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std:
 bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
                    const AttentionOptions& options) {
   const auto fits = [&](const Tensor& x) {
-    return x.dim() == 4 && x.numel() > 0 && x.size(3) == query.size(3) &&
-           x.impl()->torch_strides().back() == 1;
+    return x.dim() == 4 && x.numel() > 0 && x.size(3) == query.size(3) && x.strides().back() == 1;
   };
   return !query.is_cuda() && options.dropout_p == 0 && fits(query) && fits(key) && fits(value) &&
          !(options.attn_mask.defined() && options.attn_mask.requires_grad());

@@ -61,9 +61,9 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                    .padding = {0, options.padding},
                                    .dilation = {1, options.dilation},
                                    .groups = options.groups});
-  // However the input lies.
-  image.impl()->set_torch_strides(contiguous_strides(image.sizes()));
-  return dl::detail::shown_as(image.squeeze(2), input, "ConvolutionBackward0");
+  // PyTorch's is row-major, however the input lies.
+  const Tensor rows = image.is_contiguous() ? image : image.contiguous();
+  return dl::detail::shown_as(rows.squeeze(2), input, "ConvolutionBackward0");
 }
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,

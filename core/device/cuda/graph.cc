@@ -1,6 +1,7 @@
 #include "core/device/cuda/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "core/base/error.h"
@@ -9,6 +10,7 @@ namespace dl::cuda {
 namespace {
 
 constinit thread_local Graph* graph_of_thread = nullptr;
+constinit std::atomic<void (*)()> capture_bound = nullptr;
 
 // All graphs of the process. Never destroyed: a graph may be somebody's static.
 constinit std::mutex registry_mutex;
@@ -47,6 +49,7 @@ void Graph::begin(const Stream& stream) {
            "graph: the stream is being captured already");
   DL_CHECK(ready_ == nullptr && !lost_, kInvalidArgument,
            "graph: it is captured already; make another one");
+  if (auto* const at_bound = capture_bound.load()) at_bound();
   runtime_.begin_capture(stream.handle);
   stream_ = stream;
   captures_ = true;
@@ -56,9 +59,19 @@ void Graph::begin(const Stream& stream) {
 void Graph::end() {
   DL_CHECK(captures_ && graph_of_thread == this, kInvalidArgument,
            "graph: this thread does not capture it");
+  std::exception_ptr failed;
+  try {
+    if (auto* const at_bound = capture_bound.load()) at_bound();
+  } catch (...) {
+    failed = std::current_exception();
+  }
   captures_ = false;
   graph_of_thread = nullptr;
   void* const made = runtime_.end_capture(stream_.handle);
+  if (failed) {
+    if (made != nullptr) runtime_.destroy_graph(made);
+    std::rethrow_exception(failed);
+  }
   DL_CHECK(
       made != nullptr, kInternal,
       "the capture broke: something in it waited for the device, or left work on a stream that "
@@ -91,6 +104,10 @@ void Graph::launch(const Stream& stream) {
 // Under mutex_.
 void Graph::destroy() noexcept {
   if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
+}
+
+void set_capture_bound(void (*at_bound)()) noexcept {
+  capture_bound.store(at_bound);
 }
 
 bool capturing() noexcept {

@@ -74,6 +74,11 @@ class Graph {
   std::vector<Held> holds_{};
 };
 
+// What every capture calls before it begins and, while capturing() is still true, before it ends:
+// for work that would otherwise be done later, and be missing in the graph. One function for the
+// process.
+void set_capture_bound(void (*at_bound)()) noexcept;
+
 // Whether a Graph captures what this thread does now.
 bool capturing() noexcept;
 // Throws kInvalidArgument with this reason where one does.

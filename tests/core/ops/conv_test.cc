@@ -10,6 +10,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"
+#include "core/tensor/deferred.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 
@@ -97,8 +98,13 @@ TEST_P(Conv2dOp, FusedReluEqualsReluAfterIt) {
   }
 }
 
-TEST(Conv2dOpLayout, ReturnsChannelsLast) {
-  EXPECT_TRUE(conv2d(random_tensor({2, 3, 8, 8}), random_tensor({4, 3, 3, 3})).is_channels_last());
+TEST(Conv2dOpLayout, IsThatOfTheImageAndItsElementsLieChannelsLast) {
+  const Tensor x = random_tensor({2, 3, 8, 8});
+  const Tensor w = random_tensor({4, 3, 3, 3});
+  const Tensor y = conv2d(x, w);
+  EXPECT_TRUE(y.is_contiguous());
+  EXPECT_TRUE(AsItLies(y)->is_channels_last());
+  EXPECT_TRUE(conv2d(x.contiguous(MemoryFormat::kChannelsLast), w).is_channels_last());
 }
 
 TEST(Conv2dOpGradient, F32EqualsF64) {

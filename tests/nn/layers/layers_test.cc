@@ -352,7 +352,7 @@ TEST(Layers, TakeAnInputWithoutABatch) {
     const Tensor got = each.layer(alone);
     const Tensor wanted = each.layer(batch);
     EXPECT_EQ(got.sizes(), wanted.squeeze(0).sizes()) << each.grad_fn;
-    EXPECT_EQ(got.impl()->torch_strides(), contiguous_strides(got.sizes())) << each.grad_fn;
+    EXPECT_EQ(got.strides(), contiguous_strides(got.sizes())) << each.grad_fn;
     EXPECT_EQ(values<float>(got), values<float>(wanted)) << each.grad_fn;
     EXPECT_THAT(got.str(), testing::HasSubstr(std::string("grad_fn=<") + each.grad_fn + ">"));
     (got * got).sum().backward();

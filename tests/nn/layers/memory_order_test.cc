@@ -69,19 +69,11 @@ Tensor lying_as(const std::string& layout) {
                     strides, 0);
 }
 
-bool is_channels_last_for_row_major(const Tensor& got, const Strides& wanted) {
-  return got.is_channels_last() && is_contiguous(got.sizes(), wanted);
-}
-
 void expect_order(const Tensor& got, const std::string& name) {
   const Strides wanted = torch_strides_of(name);
   ASSERT_EQ(got.strides().size(), wanted.size()) << name;
-  const Strides& in_torch = got.impl()->torch_strides();
-  EXPECT_TRUE(are_same_places(got.sizes(), in_torch, wanted))
-      << name << ": " << in_torch.str() << ", wanted " << wanted.str();
-  EXPECT_TRUE(are_same_places(got.sizes(), got.strides(), wanted) ||
-              is_channels_last_for_row_major(got, wanted))
-      << name << " in memory: " << got.strides().str() << ", wanted " << wanted.str();
+  EXPECT_TRUE(are_same_places(got.sizes(), got.strides(), wanted))
+      << name << ": " << got.strides().str() << ", wanted " << wanted.str();
 }
 
 using OneTensor = std::function<Tensor(const Tensor&)>;

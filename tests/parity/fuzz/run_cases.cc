@@ -2,9 +2,9 @@
 //
 // IN.json is a list of cases, IN.safetensors has their memory. OUT.safetensors receives <case>.y0,
 // <case>.y1, ... and the gradients <case>.g0, ... of the inputs that ask for one; OUT.json the
-// sentence of each case that was refused ("refused"), and for each result of the others the strides
-// in memory and those that PyTorch's result has according to dlrun ("strides"), and whose memory it
-// has ("memory"). run_cases --names prints the operations that it knows.
+// sentence of each case that was refused ("refused"), and for each result of the others its strides
+// ("strides") and whose memory it has ("memory"). run_cases --names prints the operations that it
+// knows.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -103,8 +103,7 @@ void run(const nlohmann::json& described, const Operations& operations, const Me
   Tensor total;
   for (std::size_t i = 0; i < results.size(); ++i) {
     keep(fmt::format("y{}", i), results[i]);
-    outcome.strides[id].push_back(
-        {list_of(results[i].strides()), list_of(results[i].impl()->torch_strides())});
+    outcome.strides[id].push_back(list_of(results[i].strides()));
     outcome.memory[id].push_back(memory_of(results[i], inputs));
     const auto weight = memory.find(fmt::format("{}.w{}", id, i));
     if (weight == memory.end()) continue;
