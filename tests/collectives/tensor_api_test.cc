@@ -4,6 +4,8 @@
 
 #include <latch>
 
+#include "core/ops/activation.h"
+#include "core/ops/conv.h"
 #include "core/tensor/factories.h"
 #include "tests/collectives/ranks.h"
 
@@ -34,6 +36,16 @@ TEST(TensorCollectives, KeepTheirTensorsUntilTheyAreOver) {
     const Tensor y = numbers(1000, static_cast<float>(group.rank()));
     all_reduce(group, y)->wait();
     EXPECT_EQ(at(y, 10), 21);
+  });
+}
+
+// They lie channels-last underneath (core/tensor/deferred.h).
+TEST(TensorCollectives, TakeResultsOfPoolingRowByRow) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Tensor y = max_pool2d(numbers(120, 0).view({2, 3, 4, 5}), {.kernel = 1, .stride = 1});
+    all_reduce(group, y)->wait();
+    for (std::int64_t i = 0; i < 120; ++i) EXPECT_EQ(at(y, i), 2 * static_cast<float>(i));
+    EXPECT_EQ(at(relu(y), 7), 14);
   });
 }
 

@@ -352,6 +352,26 @@ TEST_F(CudaNetwork, ConvolutionsFirstMetInACapture) {
   expect_close(y, conv2d(x, w), tolerance(DType::kF32, 72, {.times = kOfWinograd}), "captured");
 }
 
+TEST_F(CudaNetwork, AStreamThatAsksForMemoryWaitsForTheResult) {
+  const Tensor x = numbers({4, 32, 64, 64});
+  const Tensor w = numbers({32, 32, 3, 3}, 2);
+  const Tensor x_there = x.to(kGPU);
+  const Tensor w_there = w.to(kGPU);
+  const Tensor wanted = conv2d(x, w);
+  const cuda::OwnedStream own(kGPU.index);
+  for (int round = 0; round < 5; ++round) {
+    const Tensor y = conv2d(x_there, w_there);
+    Tensor got;
+    {
+      const cuda::StreamGuard on_own(own.get());
+      got = y.view({-1}).cpu();
+    }
+    expect_close(got, wanted.view({-1}), tolerance(DType::kF32, 288, {.times = kOfWinograd}),
+                 "on another stream");
+    EXPECT_EQ(y.data_ptr(), y.detach().data_ptr());
+  }
+}
+
 // cuDNN counts up to 2^31 elements.
 TEST_F(CudaNetwork, ConvolutionsOfVeryManyElements) {
   if (cuda::runtime().memory_info(0).free < std::size_t{10} << 30) {

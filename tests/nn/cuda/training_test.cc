@@ -1,11 +1,16 @@
 // Optimizers, gradient scaling and mixed precision on a GPU against the CPU.
 #include <limits>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/math_flags.h"
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/conv.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
@@ -14,6 +19,7 @@
 #include "nn/optim/nadam.h"
 #include "nn/optim/rmsprop.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/capture_step.h"
 #include "tests/core/cuda/on_device.h"
 
 namespace dl::testing {
@@ -110,6 +116,33 @@ TEST_F(CudaTraining, ACapturedStepGoesOnWithTheStateThatIsLoaded) {
     eager->step();
     expect_same(parameter.detach(), other.detach().cpu(), "the parameter");
   }
+}
+
+// Also if the capture asks for no memory: of results, and of what was there before.
+TEST_F(CudaTraining, LaunchesFillTheMemoryOfImages) {
+  // Whole numbers, which TF32 holds.
+  const Tensor x = remainder(arange(960).to(DType::kF32), 7).view({2, 8, 6, 10}) - 3;
+  const Tensor w = remainder(arange(576).to(DType::kF32), 5).view({8, 8, 3, 3}) - 2;
+  const Tensor w_there = w.to(kGPU);
+  const Tensor before = conv2d(x.to(kGPU), w_there);
+  auto step = cuda::capture_step(
+      [&](std::span<const Tensor> in) {
+        const Tensor y = conv2d(in[0], w_there);
+        return std::vector<Tensor>{y, relu(y) + before};
+      },
+      {.device = kGPU});
+  std::vector<Tensor> last;
+  for (int i = 1; i < 6; ++i) {
+    const std::vector<Tensor> got = step({x * i});
+    const Tensor wanted = conv2d(x * i, w);
+    expect_close(got[0].view({2, -1}), wanted.view({2, -1}), 1e-2, "the result");
+    expect_close(got[1].view({-1}), (relu(wanted) + conv2d(x, w)).view({-1}), 1e-2, "the sum");
+    if (i > 3) {
+      EXPECT_EQ(got[0].data_ptr(), last[0].data_ptr());
+    }
+    last = got;
+  }
+  EXPECT_TRUE(step.is_captured()) << step.why_not();
 }
 
 TEST_F(CudaTraining, ABadStepChangesNothingOnTheDevice) {

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/ops/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/optim/adagrad.h"
@@ -129,6 +130,15 @@ TEST(Pth, WritesAStorageOnce) {
   const Value read = load_pth(path);
   EXPECT_EQ(numbers(read.find(19)->as_tensor()), range(190, 200));
   EXPECT_EQ(read.find(0)->as_tensor().storage(), read.find(19)->as_tensor().storage());
+}
+
+TEST(Pth, WritesResultsOfPoolingRowByRow) {
+  const TemporaryDirectory dir;
+  const Tensor image = arange(24).to(DType::kF32).view({1, 2, 3, 4});
+  save_pth(dir.path() + "/f", StateDict{{"y", max_pool2d(image, {.kernel = 1, .stride = 1})}});
+  const Tensor read = load_pth(dir.path() + "/f").at("y").as_tensor();
+  EXPECT_EQ(read.strides(), image.strides());
+  EXPECT_EQ(numbers(read), numbers(image));
 }
 
 TEST(Pth, WritesAndReadsZip64) {
