@@ -31,11 +31,14 @@ LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
 
 }  // namespace
 
-LeafNode::LeafNode(const Tensor& leaf)
-    : Node(kFirst, true),
-      shape_(leaf.sizes()),
-      strides_(is_dense(shape_, leaf.strides()) ? leaf.strides() : contiguous_strides(shape_)),
-      dtype_(leaf.dtype()) {}
+LeafNode::LeafNode(const Tensor& leaf) : Node(kFirst, true), dtype_(leaf.dtype()) {
+  set_shape(leaf.sizes(), leaf.strides());
+}
+
+void LeafNode::set_shape(const Shape& shape, const Strides& strides) {
+  shape_ = shape;
+  strides_ = is_dense(shape, strides) ? strides : contiguous_strides(shape);
+}
 
 void LeafNode::backward(BackwardContext& context) {
   accumulate(context.take_grad_output());

@@ -46,6 +46,10 @@ class LeafNode final : public Node {
   void set_grad(const Tensor& grad);
   void zero_grad(bool set_to_none);
   void set_destination(const Tensor& destination);
+  // Whether there is a gradient, or memory for one.
+  bool has_memory() const noexcept { return defined_ || fixed_; }
+  // For a tensor that changes its shape while has_memory() is false.
+  void set_shape(const Shape& shape, const Strides& strides);
 
   // The memory for the next gradient; see BackwardContext::target().
   GradTarget target() const;

@@ -1,4 +1,5 @@
 // The methods of core/tensor/methods.def.
+#include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/common.h"
 #include "core/ops/index.h"
@@ -11,6 +12,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/search.h"
 #include "core/ops/shape.h"
+#include "core/ops/softmax.h"
 #include "core/random/tensor_random.h"
 
 namespace dl {

@@ -15,10 +15,6 @@ Tensor dot(const Tensor& a, const Tensor& b);  // [k] x [k], without dimensions
 // a[i] b[j]: [n, m]
 Tensor outer(const Tensor& a, const Tensor& b);
 
-struct AddmmOptions {
-  double beta = 1;
-  double alpha = 1;
-};
 // beta input + alpha (a b); the input is broadcast to [n, m].
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, AddmmOptions options = {});
 

@@ -58,4 +58,9 @@ struct MultinomialOptions {
   bool replacement = false;
 };
 
+struct AddmmOptions {
+  double beta = 1;
+  double alpha = 1;
+};
+
 }  // namespace dl

@@ -36,6 +36,13 @@ Ref<TensorImpl> TensorImpl::alias() const {
   return make_ref<TensorImpl>(storage, shape, strides, offset, dtype);
 }
 
+void TensorImpl::take_shape_of(const TensorImpl& view) {
+  shape = view.shape;
+  strides = view.strides;
+  contiguous = view.contiguous;
+  channels_last = view.channels_last;
+}
+
 void* TensorImpl::operator new(std::size_t bytes) {
   return memory::allocate(bytes);
 }

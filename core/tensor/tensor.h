@@ -1,9 +1,10 @@
 // Tensor: a handle to an n-dimensional array, with PyTorch's names and semantics.
 //
 // A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies it. An
-// undefined Tensor (default constructed, or moved from) stands for "none". Shape and dtype of a
-// tensor never change. Thread-safety: handles to one array may be copied and destroyed on any
-// thread; any thread may read while no thread writes.
+// undefined Tensor (default constructed, or moved from) stands for "none". The dtype of a tensor
+// never changes; its shape changes only in squeeze_(), unsqueeze_(), t_() and transpose_().
+// Thread-safety: handles to one array may be copied and destroyed on any thread; any thread may
+// read while no thread writes, and those four are writes.
 //
 // Members that only need to look at the handle are here. Those marked with a room are declared here
 // and defined there: core/ops (recorded by autograd) and core/autograd.
@@ -176,6 +177,15 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
+  // core/ops/view_in_place.cc: this tensor takes the shape that its view would have. All handles to
+  // it see the new shape; its other views and detach() keep theirs. Gradients flow as through the
+  // view, also if nothing is recorded here. Throws kInvalidArgument for a leaf that requires
+  // gradients and for a tensor that has a gradient.
+  Tensor& squeeze_();
+  Tensor& squeeze_(std::int64_t dim);
+  Tensor& unsqueeze_(std::int64_t dim);
+  Tensor& transpose_(std::int64_t dim0, std::int64_t dim1);
+  Tensor& t_();
 
   // core/ops: copies.
   Tensor contiguous(MemoryFormat format = MemoryFormat::kContiguous) const;

@@ -1,9 +1,10 @@
 // TensorImpl: what a Tensor handle points at. Code outside core/ uses Tensor.
 //
-// Shape, strides and dtype are fixed when the impl is made, and are those that the tensor has in
-// PyTorch. If its storage is deferred, the elements lie elsewhere in another order, and data()
-// brings them to where the strides say (core/tensor/deferred.h). What autograd knows of a tensor
-// hangs on it as an opaque object, because autograd stands above this room.
+// The dtype is fixed when the impl is made, and shape and strides are but for take_shape_of(). They
+// are those that the tensor has in PyTorch. If its storage is deferred, the elements lie elsewhere
+// in another order, and data() brings them to where the strides say (core/tensor/deferred.h). What
+// autograd knows of a tensor hangs on it as an opaque object, because autograd stands above this
+// room.
 #pragma once
 
 #include <atomic>
@@ -33,6 +34,8 @@ class TensorImpl final : public RefCounted {
   }
   // False if data() has to ask the storage first, which may be deferred. Once true, it stays true.
   bool is_settled() const noexcept { return data_.load(std::memory_order_relaxed) != nullptr; }
+  // Takes shape and strides of `view`, a view of all elements of this tensor.
+  void take_shape_of(const TensorImpl& view);
 
   static void* operator new(std::size_t bytes);
   static void operator delete(void* impl) noexcept;
