@@ -132,6 +132,10 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
   return result;
 }
 
+Tensor randint(std::int64_t high, const Shape& shape, TensorOptions options, Generator& generator) {
+  return randint(0, high, shape, options, generator);
+}
+
 Tensor randperm(std::int64_t n, Generator& generator) {
   return randperm(n, TensorOptions(), generator);
 }

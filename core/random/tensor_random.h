@@ -31,6 +31,9 @@ Tensor randn_like(const Tensor& like, Generator& generator = default_generator()
 // Integers of [low, high), int64 by default; also int32, uint8, float32 and float64.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {},
                Generator& generator = default_generator());
+// Integers of [0, high): randint(10, {2, 3}).
+Tensor randint(std::int64_t high, const Shape& shape, TensorOptions options = {},
+               Generator& generator = default_generator());
 // A permutation of 0 ... n - 1, int64; `options` say the device. Throws kDType for another dtype.
 Tensor randperm(std::int64_t n, Generator& generator = default_generator());
 Tensor randperm(std::int64_t n, const TensorOptions& options,

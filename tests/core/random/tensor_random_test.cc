@@ -192,6 +192,17 @@ Tensor unlike_weights(DType dtype) {
   return tensor({{0.1, 5.0, 0.0, 2.5, 0.7}, {3.0, 0.0, 0.0, 1.0, 1e-3}}).to(dtype);
 }
 
+TEST(Randint, FromZeroNeedsNoLowerEnd) {
+  Generator a(7);
+  Generator b(7);
+  EXPECT_EQ(values<int>(randint(10, {2, 3}, {}, a)), values<int>(randint(0, 10, {2, 3}, {}, b)));
+  const Tensor bytes = randint(256, {4}, {.dtype = DType::kU8}, a);
+  EXPECT_EQ(values<int>(bytes), values<int>(randint(0, 256, {4}, {.dtype = DType::kU8}, b)));
+  EXPECT_EQ(randint(3, {}).sizes(), Shape());
+  EXPECT_ERROR(randint(0, {2}), kInvalidArgument,
+               "randint: got the range [0, 0), wanted low < high");
+}
+
 TEST(Multinomial, DrawsPyTorchsNumbersWithReplacement) {
   const parity::Arrays arrays("random");
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16}) {
