@@ -15,6 +15,13 @@ ModuleList::ModuleList(std::initializer_list<ModuleEntry> modules) {
   }
 }
 
+ModuleList& ModuleList::append(ModuleEntry module) {
+  DL_CHECK(module.module_ != nullptr, kInvalidArgument,
+           "{}: append: the entry holds no module; it was moved from", type_name());
+  adopt(module.name_.empty() ? std::to_string(size()) : module.name_, std::move(module.module_));
+  return *this;
+}
+
 Module& ModuleList::operator[](std::size_t index) const {
   check_not_moved("operator[]");
   DL_CHECK(index < size(), kIndex, "{}: there is no module {} among {}", type_name(), index,
@@ -60,6 +67,11 @@ Tensor& ParameterList::add(Tensor parameter) {
   Tensor& held = register_parameter(std::to_string(size()), std::move(parameter));
   parameters_.push_back(&held);
   return held;
+}
+
+ParameterList& ParameterList::append(Tensor parameter) {
+  add(std::move(parameter));
+  return *this;
 }
 
 Tensor& ParameterList::operator[](std::size_t index) const {

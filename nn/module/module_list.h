@@ -39,8 +39,8 @@ class ModuleEntry {
       : name_(std::move(name)), module_(std::make_unique<M>(std::move(module))) {}
 
  private:
-  friend class ModuleList;
   friend class ModuleDict;
+  friend class ModuleList;
   std::string name_;
   // An initializer_list gives its elements as const; this one is taken out of it once.
   mutable std::unique_ptr<Module> module_;
@@ -61,6 +61,10 @@ class ModuleList : public Module {
   M& add(M module) {
     return register_module(std::to_string(size()), std::move(module));
   }
+  // PyTorch's and libtorch's names for it. append() returns the list, so that calls can follow one
+  // another; an entry with a name, {"fc", nn::Linear(2, 2)}, keeps that.
+  ModuleList& append(ModuleEntry module);
+  void push_back(ModuleEntry module) { append(std::move(module)); }
 
   std::size_t size() const {
     check_not_moved("size");
@@ -117,6 +121,8 @@ class ParameterList : public Module {
 
   // Appends a parameter under the next number, as register_parameter().
   Tensor& add(Tensor parameter);
+  ParameterList& append(Tensor parameter);
+  void push_back(Tensor parameter) { append(std::move(parameter)); }
   std::size_t size() const {
     check_not_moved("size");
     return parameters_.size();

@@ -71,6 +71,30 @@ TEST(Containers, AreIndexedByNumberOrName) {
   EXPECT_ERROR(parameters[1], kIndex, "ParameterList: there is no parameter 1 among 1");
 }
 
+TEST(Containers, AppendUnderTheNextNumber) {
+  ModuleList list;
+  list.append(Linear(2, 3)).append(ReLU());
+  list.push_back(Linear(3, 1));
+  list.push_back({"last", ReLU()});
+  std::string names;
+  for (const auto& [name, child] : list.named_children()) names += name + " ";
+  EXPECT_EQ(names, "0 1 2 last ");
+  EXPECT_EQ(list.at<Linear>(2).in_features, 3);
+  ModuleEntry entry = ReLU();
+  const ModuleEntry taken = std::move(entry);
+  EXPECT_ERROR(list.append(std::move(entry)), kInvalidArgument,
+               "ModuleList: append: the entry holds no module; it was moved from");
+  Sequential chain;
+  chain.append(Linear(2, 3));
+  chain.push_back(ReLU());
+  EXPECT_EQ(chain(ones({4, 2})).sizes(), Shape({4, 3}));
+  ParameterList parameters;
+  parameters.append(ones({2})).append(ones({3}));
+  parameters.push_back(ones({4}));
+  EXPECT_EQ(parameters[2].sizes(), Shape({4}));
+  EXPECT_TRUE(parameters[1].requires_grad());
+}
+
 TEST(ForwardHooks, SeeAndChangeInputsAndOutputsUntilRemoved) {
   Linear layer(1, 1, {.bias = false});
   init::constant_(layer.weight, 3);
