@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/embedding.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/random/distributions.h"
@@ -102,6 +103,11 @@ Tensor alpha_dropout(const Tensor& input, double p, DropoutOptions options, Gene
   const Tensor kept = ne(dropout(ones_like(input), p, {}, generator), 0.0).to(input.dtype());
   const Tensor shift = (kept - 1) * (kAlpha * scale) + kAlpha * scale * p;
   return input * (kept * scale) + shift;
+}
+
+Tensor embedding(const Tensor& input, const Tensor& weight,
+                 std::optional<std::int64_t> padding_idx) {
+  return dl::embedding(weight, input, padding_idx);
 }
 
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {

@@ -9,8 +9,10 @@
 
 #include "core/ops/activation.h"
 #include "core/ops/conv.h"
+#include "core/ops/indexing.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
+#include "core/ops/norm.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/random/generator.h"
@@ -77,6 +79,22 @@ Tensor alpha_dropout(const Tensor& input, double p = 0.5, DropoutOptions options
 // y[.., k] = sum of a[.., i] weight[k, i, j] b[.., j] over i and j, and bias[k].
 //   weight  [out, in1, in2]; bias [out], or undefined
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias = {});
+
+// Rows of `weight` by their numbers: core/ops/embedding.h, with PyTorch's order of arguments.
+//   input   int64 of any shape, in [0, rows)
+//   weight  [rows, width], floating
+Tensor embedding(const Tensor& input, const Tensor& weight,
+                 std::optional<std::int64_t> padding_idx = {});
+// Classes as rows of 0 and a 1, and elements around a tensor: core/ops/indexing.h and
+// core/ops/shape.h.
+using dl::one_hot;
+using dl::pad;
+using dl::PadMode;
+// Normalisation: core/ops/norm.h.
+using dl::batch_norm;
+using dl::group_norm;
+using dl::layer_norm;
+using dl::rms_norm;
 
 using dl::celu;
 using dl::elu;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/arithmetic.h"
+#include "core/ops/logic.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/dropout.h"
@@ -93,6 +94,40 @@ TEST(ReLU, OverwritesItsInputWhereAsked) {
   EXPECT_EQ(values<float>(x), (std::vector<float>{0, 2}));
   EXPECT_TRUE(z.is_same(x));
   EXPECT_EQ(values<float>(y), values<float>(z));
+}
+
+TEST(Functional, HasTheNormsOfPyTorchsModule) {
+  const Tensor x = counting({2, 4, 3});
+  const Tensor weight = tensor({1.0, 2.0, 3.0});
+  EXPECT_TRUE(equal(F::layer_norm(x, {3}, weight), dl::layer_norm(x, {3}, weight)));
+  EXPECT_TRUE(equal(F::rms_norm(x, {3}, weight), dl::rms_norm(x, {3}, weight)));
+  EXPECT_TRUE(equal(F::group_norm(x, 2), dl::group_norm(x, 2)));
+  const Tensor mean = zeros({4});
+  const Tensor var = ones({4});
+  const Tensor y = F::batch_norm(x, mean, var, {}, {}, {.training = true, .momentum = 1});
+  EXPECT_EQ(values<float>(mean), (std::vector<float>{8, 11, 14, 17}));
+  // From PyTorch 2.15.
+  expect_near(y[0][0], {-1.1560117, -0.9908672, -0.8257227}, 1e-5);
+  expect_near(F::batch_norm(x, mean, ones({4}))[1][3], {4.9999747, 5.9999702, 6.9999652}, 1e-5);
+}
+
+TEST(Functional, EmbeddingTakesTheIndexFirst) {
+  const Tensor table = counting({4, 2}).requires_grad_();
+  const Tensor index = tensor({{1, 3}, {0, 1}});
+  const Tensor rows = F::embedding(index, table, -1);
+  EXPECT_EQ(values<int>(rows), (std::vector<int>{3, 4, 7, 8, 1, 2, 3, 4}));
+  rows.sum().backward();
+  EXPECT_EQ(values<int>(table.grad()), (std::vector<int>{1, 1, 2, 2, 0, 0, 0, 0}));
+  EXPECT_ERROR(F::embedding(table, index), kDType,
+               "embedding: int64 is not supported; wanted a floating dtype");
+}
+
+TEST(Functional, HasPadAndOneHot) {
+  const Tensor x = counting({2, 2});
+  EXPECT_EQ(values<int>(F::pad(x, {1, 0})), (std::vector<int>{0, 1, 2, 0, 3, 4}));
+  EXPECT_EQ(values<int>(F::pad(x, {0, 1}, F::PadMode::kReplicate)),
+            (std::vector<int>{1, 2, 2, 3, 4, 4}));
+  EXPECT_EQ(values<int>(F::one_hot(tensor({1, 0}), 3)), (std::vector<int>{0, 1, 0, 1, 0, 0}));
 }
 
 }  // namespace
