@@ -17,7 +17,8 @@ struct OptimizerScalars {
 inline constexpr int kMaxOptimizerState = 3;
 inline constexpr int kMaxOptimizerCounts = 2;
 
-// One parameter. Pointers are to memory of the parameters' device and of their dtype, f32 or f64.
+// One parameter. Pointers are to memory of the parameters' device. Parameter and gradient have one
+// floating dtype; the state has it too, but is f32 beside f16 and bf16.
 struct OptimizerTensor {
   std::int64_t n = 0;
   void* parameter = nullptr;

@@ -56,8 +56,8 @@ void Optimizer::append(const std::vector<Tensor>& params) {
         "{}: parameter {} was computed from other tensors, wanted a leaf; give the tensor that "
         "it was computed from, or its detach()",
         name_, i);
-    DL_CHECK(p.dtype() == DType::kF32 || p.dtype() == DType::kF64, kDType,
-             "{}: parameter {} is {}, wanted float32 or float64", name_, i, name_of(p.dtype()));
+    DL_CHECK(is_floating(p.dtype()), kDType, "{}: parameter {} is {}, wanted a floating dtype",
+             name_, i, name_of(p.dtype()));
     DL_CHECK(p.is_contiguous(), kInvalidArgument,
              "{}: parameter {} of shape {} is not row-major; register its contiguous()", name_, i,
              p.sizes().str());
@@ -253,7 +253,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
       const NoGradGuard no_grad;
       tensors.emplace_back(ref.tensor,
                            value.to(parameters_[p].device())
-                               .to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32)
+                               .to(ref.like_parameter ? state_dtype(parameters_[p]) : DType::kF32)
                                .clone(MemoryFormat::kContiguous));  // as the kernels read it
     }
     DL_CHECK(present == required || (present == 0 && optional == 0), kMismatch,

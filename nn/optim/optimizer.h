@@ -11,8 +11,11 @@
 // index in state_dict(), and no state. Make the optimizer after Module::to(): a parameter of
 // another dtype is another tensor.
 //
-// Parameters are float32 or float64 leaves, row-major, each in one group only; others throw kDType
-// or kInvalidArgument. Thread-safety: none; step() belongs on the thread that trains.
+// Parameters are floating leaves, row-major, each in one group only; others throw kDType or
+// kInvalidArgument. The state of float16 and bfloat16 parameters is float32 and so is the
+// arithmetic of a step: the parameter alone is rounded, once. A change below half of its last bit
+// is lost all the same; float32 parameters under autocast (docs/guides/amp.md) lose none.
+// Thread-safety: none; step() belongs on the thread that trains.
 #pragma once
 
 #include <algorithm>
@@ -142,7 +145,7 @@ class Optimizer {
   struct StateRef {
     std::string_view name;
     Tensor* tensor;
-    bool like_parameter;  // its shape and dtype; else a 0-d float32
+    bool like_parameter;  // its shape, and state_dtype(); else a 0-d float32
     bool optional;        // some options do without it
   };
   struct Range {
@@ -178,6 +181,10 @@ class Optimizer {
   explicit Optimizer(std::string_view name) noexcept : name_(name) {}
 
   std::string_view name() const noexcept { return name_; }
+  // The dtype of a parameter's state, in which its steps are computed.
+  static DType state_dtype(const Tensor& parameter) {
+    return parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  }
   // Checks the tensors of a new group and appends them.
   void append(const std::vector<Tensor>& params);
   // The gradients of all parameters() as kernels read them, row-major; undefined where there is

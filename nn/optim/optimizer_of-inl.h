@@ -25,7 +25,7 @@ namespace dl::optim {
 
 struct StateSlot {
   std::string_view name;
-  bool is_count = false;  // a 0-d float32; else of the parameter's shape and dtype
+  bool is_count = false;  // a 0-d float32; else of the parameter's shape and state_dtype()
   bool optional = false;  // some options do without it
 };
 
@@ -92,7 +92,7 @@ void OptimizerOf<Options>::step() {
         if (state.defined() || !Facts::uses(options_[g], slot)) continue;
         check_may_begin(p);
         const Shape shape = Facts::kSlots[slot].is_count ? Shape() : p.sizes();
-        const DType dtype = Facts::kSlots[slot].is_count ? DType::kF32 : p.dtype();
+        const DType dtype = Facts::kSlots[slot].is_count ? DType::kF32 : state_dtype(p);
         begun.emplace_back(&state, full(shape, Facts::start(options_[g], slot),
                                         {.dtype = dtype, .device = p.device()}));
       }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/carrier.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/optimizer.cc"
@@ -65,10 +66,35 @@ void update_range(const OptimizerTensor& t, const Step& step, const Factors& giv
       });
 }
 
+// As update_range() for a parameter and a gradient of float16 or bfloat16: they travel as float,
+// block by block, and the parameter is rounded once.
+template <typename Rule, typename Step, typename Factors>
+void update_half_range(DType dtype, const OptimizerTensor& t, const Step& step,
+                       const Factors& factors, std::int64_t i, std::int64_t end) {
+  const Load load = load_as(dtype, DType::kF32);
+  const Store store = store_from(DType::kF32, dtype);
+  float parameter[kBlock];
+  float gradient[kBlock];
+  for (; i < end; i += kBlock) {
+    const std::int64_t count = std::min(kBlock, end - i);
+    std::uint16_t* const from = static_cast<std::uint16_t*>(t.parameter) + i;
+    load(from, 1, parameter, count);
+    load(static_cast<const std::uint16_t*>(t.gradient) + i, 1, gradient, count);
+    OptimizerTensor block = t;
+    block.parameter = parameter;
+    block.gradient = gradient;
+    for (int k = 0; k < Step::kState; ++k) {
+      if (t.state[k] != nullptr) block.state[k] = static_cast<float*>(t.state[k]) + i;
+    }
+    update_range<float, Rule>(block, step, factors, 0, count);
+    store(parameter, from, 1, count);
+  }
+}
+
 // Elements from `begin` to `end` of the range that all tensors make.
 template <typename T, typename Step>
-void update_part(std::span<const OptimizerTensor> tensors, const Step& step, std::int64_t begin,
-                 std::int64_t end) {
+void update_part(DType dtype, std::span<const OptimizerTensor> tensors, const Step& step,
+                 std::int64_t begin, std::int64_t end) {
   using Rule = RuleOf<Step>;
   typename Rule::template Factors<T> factors{};
   const OptimizerTensor* known = nullptr;  // whose counts `factors` is for
@@ -82,23 +108,29 @@ void update_part(std::span<const OptimizerTensor> tensors, const Step& step, std
       factors = Rule::template factors<T>(step, step.lr, counts_of<Step>(t.counts));
       known = &t;
     }
+    if constexpr (std::is_same_v<T, float>) {
+      if (dtype != DType::kF32) {
+        update_half_range<Rule>(dtype, t, step, factors, from, to);
+        continue;
+      }
+    }
     update_range<T, Rule>(t, step, factors, from, to);
   }
 }
 
 template <typename T>
-void update(std::span<const OptimizerTensor> tensors, const OptimizerStep& step, std::int64_t begin,
-            std::int64_t end) {
-  std::visit([&](const auto& s) HWY_ATTR { update_part<T>(tensors, s, begin, end); }, step);
+void update(DType dtype, std::span<const OptimizerTensor> tensors, const OptimizerStep& step,
+            std::int64_t begin, std::int64_t end) {
+  std::visit([&](const auto& s) HWY_ATTR { update_part<T>(dtype, tensors, s, begin, end); }, step);
 }
 
-void update_f32(std::span<const OptimizerTensor> tensors, const OptimizerStep& step,
+void update_f32(DType dtype, std::span<const OptimizerTensor> tensors, const OptimizerStep& step,
                 std::int64_t begin, std::int64_t end) {
-  update<float>(tensors, step, begin, end);
+  update<float>(dtype, tensors, step, begin, end);
 }
-void update_f64(std::span<const OptimizerTensor> tensors, const OptimizerStep& step,
+void update_f64(DType dtype, std::span<const OptimizerTensor> tensors, const OptimizerStep& step,
                 std::int64_t begin, std::int64_t end) {
-  update<double>(tensors, step, begin, end);
+  update<double>(dtype, tensors, step, begin, end);
 }
 void count(std::span<const OptimizerTensor> tensors, const OptimizerStep& step) {
   std::visit(
@@ -129,10 +161,10 @@ void optimizer_step(Device, DType dtype, std::span<const OptimizerTensor> tensor
   std::int64_t total = 0;
   for (const OptimizerTensor& t : tensors) total += t.n;
   parallel_for(total, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    if (dtype == DType::kF32) {
-      HWY_DYNAMIC_DISPATCH(update_f32)(tensors, step, begin, end);
+    if (dtype == DType::kF64) {
+      HWY_DYNAMIC_DISPATCH(update_f64)(dtype, tensors, step, begin, end);
     } else {
-      HWY_DYNAMIC_DISPATCH(update_f64)(tensors, step, begin, end);
+      HWY_DYNAMIC_DISPATCH(update_f32)(dtype, tensors, step, begin, end);
     }
   });
 }

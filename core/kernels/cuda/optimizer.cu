@@ -36,9 +36,11 @@ __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
   formulas::raise_counts(step, counts);
 }
 
-template <typename Step, typename T>
+// E: the parameter's and the gradient's elements. The state has the type of the arithmetic.
+template <typename Step, typename E>
 __global__ void __launch_bounds__(kThreads)
     optimizer_kernel(ListOf<Step> list, Step step, OptimizerScalars scalars) {
+  using T = Wide<E>;
   using Rule = formulas::RuleOf<Step>;
   using Factors = typename Rule::template Factors<T>;
   if (is_skipped(scalars)) return;
@@ -55,17 +57,17 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   const Factors factors = shared;
-  auto* const parameter = static_cast<T*>(pointers[0]);
-  const auto* const gradient = static_cast<const T*>(pointers[1]);
+  auto* const parameter = static_cast<E*>(pointers[0]);
+  const auto* const gradient = static_cast<const E*>(pointers[1]);
   T* state[Step::kState];
   for (int k = 0; k < Step::kState; ++k) state[k] = static_cast<T*>(pointers[2 + k]);
   const bool first_step = list.marks[chunk.tensor] != 0;
   for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-    T p = parameter[i];
+    T p = wide(parameter[i]);
     T s[Step::kState];
     for (int k = 0; k < Step::kState; ++k) s[k] = state[k] != nullptr ? state[k][i] : T(0);
-    Rule::update(factors, first_step, p, formulas::directed(step, gradient[i]), s);
-    parameter[i] = p;
+    Rule::update(factors, first_step, p, formulas::directed(step, wide(gradient[i])), s);
+    parameter[i] = narrow<E>(p);
     for (int k = 0; k < Step::kState; ++k) {
       if (state[k] != nullptr) state[k][i] = s[k];
     }
@@ -123,10 +125,18 @@ void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step
 template <typename Step>
 void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
                       const OptimizerScalars& scalars, cudaStream_t stream) {
-  if (dtype == DType::kF64) {
-    optimizer_kernel<Step, double><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
-  } else {
-    optimizer_kernel<Step, float><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
+  const auto launch = [&]<typename E>() {
+    optimizer_kernel<Step, E><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return launch.template operator()<double>();
+    case DType::kF16:
+      return launch.template operator()<Half>();
+    case DType::kBF16:
+      return launch.template operator()<BFloat16>();
+    default:
+      return launch.template operator()<float>();
   }
 }
 

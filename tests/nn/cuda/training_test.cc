@@ -59,7 +59,7 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
       with<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01, .lr_decay = 0.1}),
   };
   for (const Make& make : all) {
-    for (const DType dtype : {DType::kF32, DType::kF64}) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
       const std::vector<Tensor> here = parameters(Device{}, dtype);
       const std::vector<Tensor> there = parameters(kGPU, dtype);
       const auto cpu = make(here);
