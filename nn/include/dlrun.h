@@ -67,6 +67,7 @@
 #include "nn/data/tensor_dataset.h"
 #include "nn/data/transforms/transforms.h"
 #include "nn/data/worker.h"
+#include "nn/data/writers/image_grid.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/activation_with.h"
