@@ -28,6 +28,7 @@
 // Thread-safety: none; one thread trains.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "collectives/process_group.h"
@@ -48,16 +49,22 @@ struct DistributedDataParallelOptions {
 };
 
 // While it lives, backward passes only accumulate. What counts is where backward() runs; the next
-// pass outside sends the sum.
+// pass outside sends the sum. It can be moved, as into a std::optional: a guard that was moved from
+// holds nothing.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(Reducer& reducer) noexcept : reducer_(reducer) { reducer_.pause(); }
-  ~NoSync() { reducer_.resume(); }
-  NoSync(const NoSync&) = delete;
-  NoSync& operator=(const NoSync&) = delete;
+  explicit NoSync(Reducer& reducer) noexcept : reducer_(&reducer) { reducer_->pause(); }
+  NoSync(NoSync&& other) noexcept : reducer_(std::exchange(other.reducer_, nullptr)) {}
+  NoSync& operator=(NoSync&& other) noexcept {
+    std::swap(reducer_, other.reducer_);
+    return *this;
+  }
+  ~NoSync() {
+    if (reducer_ != nullptr) reducer_->resume();
+  }
 
  private:
-  Reducer& reducer_;
+  Reducer* reducer_;
 };
 
 class DistributedDataParallel {
@@ -70,7 +77,7 @@ class DistributedDataParallel {
 
   Tensor forward(const Tensor& input);
   Tensor operator()(const Tensor& input) { return forward(input); }
-  // For a model whose forward() takes other arguments: call this, then the model.
+  // For a model whose forward() takes other arguments: call this, then the model, in every pass.
   void begin_forward();
 
   NoSync no_sync() noexcept { return NoSync(reducer_); }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <type_traits>
@@ -380,6 +381,25 @@ TEST(DdpUnused, RemembersWhatWasUsedWithoutSynchronising) {
     net.use_b = false;
     sum(ddp(ones({1, 2}))).backward();
     EXPECT_FLOAT_EQ(net.b.grad().at<float>({0}), local);
+  });
+}
+
+TEST(NoSync, MovesIntoAnOptional) {
+  run_ranks(2, [](ProcessGroup& group) {
+    Linear model = seeded(1, [] { return Linear(1, 1); });
+    DistributedDataParallel ddp(model, Ref<ProcessGroup>(&group));
+    const auto gradient = [&] {
+      model.weight.zero_grad();
+      sum(ddp(full({1, 1}, group.rank() + 1.0))).backward();
+      return model.weight.grad().item<float>();
+    };
+    std::optional<NoSync> guard;
+    guard = ddp.no_sync();
+    EXPECT_FLOAT_EQ(gradient(), static_cast<float>(group.rank() + 1));
+    guard.emplace(ddp.no_sync());
+    EXPECT_FLOAT_EQ(gradient(), static_cast<float>(group.rank() + 1));
+    guard.reset();
+    EXPECT_FLOAT_EQ(gradient(), 1.5F);
   });
 }
 
