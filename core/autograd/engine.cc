@@ -21,6 +21,10 @@
 #include "core/tensor/factories.h"
 
 namespace dl {
+
+using autograd::Engine;
+using autograd::NodeIndex;
+
 namespace {
 
 struct State {
@@ -70,7 +74,7 @@ constinit std::atomic<std::uint64_t> last_pass{0};
 
 }  // namespace
 
-class Engine {
+class autograd::Engine {
   // What to do with a node that an earlier pass has freed.
   enum class Released : std::uint8_t { kRefused, kTaken };
 

@@ -7,6 +7,10 @@
 #include "core/tensor/print.h"
 
 namespace dl {
+
+using autograd::GradFailed;
+using autograd::GradReady;
+
 namespace {
 
 // Leaves run as soon as they are ready, before any other node.

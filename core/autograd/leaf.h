@@ -18,7 +18,7 @@
 #include "core/autograd/node.h"
 #include "core/base/first_error.h"
 
-namespace dl {
+namespace dl::autograd {
 
 // Calls without arguments, or with the exception that ended the pass.
 using GradReady = std::function<void()>;
@@ -91,6 +91,10 @@ class LeafNode final : public Node {
   Ref<FirstError> error_;
 };
 
+}  // namespace dl::autograd
+
+namespace dl {
+
 // Calls `ready` in every backward pass that reaches the leaf, when its gradient is final (and
 // possibly undefined, where nothing flowed back). Calls `failed`, if there is one, when a backward
 // pass that uses the leaf ends with an exception, wherever it was thrown: by a hook, a node, a
@@ -98,7 +102,8 @@ class LeafNode final : public Node {
 // what `failed` throws. Returns a number for remove_grad_ready(). Throws kInvalidArgument for a
 // tensor that is no leaf or requires no gradients. A callback may add and remove callbacks of the
 // leaf, itself too.
-std::uint64_t on_grad_ready(const Tensor& leaf, GradReady ready, GradFailed failed = {});
+std::uint64_t on_grad_ready(const Tensor& leaf, autograd::GradReady ready,
+                            autograd::GradFailed failed = {});
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 
 // From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; a

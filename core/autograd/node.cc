@@ -206,7 +206,7 @@ void Node::operator delete(Node* node, std::destroying_delete_t) noexcept {
   graveyard.draining = false;
 }
 
-Edge gradient_edge(const Tensor& tensor) {
+Edge autograd::gradient_edge(const Tensor& tensor) {
   if (!asks_gradient(tensor)) return {};
   const TensorImpl& impl = *tensor.impl();
   if (impl.is_older_than_storage()) [[unlikely]]
@@ -278,7 +278,7 @@ void check_not_expanded(const Tensor& self, std::string_view op) {
   }
 }
 
-bool is_exclusive(const Tensor& tensor) noexcept {
+bool autograd::is_exclusive(const Tensor& tensor) noexcept {
   const TensorImpl& impl = *tensor.impl();
   // The base of a view has a handle of its own to the storage.
   const TensorImpl* const base = impl.base.get();

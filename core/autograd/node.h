@@ -50,14 +50,15 @@
 #include "core/base/ref.h"
 #include "core/tensor/tensor.h"
 
-namespace dl {
+namespace dl::detail {
+class Backtrace;
+}
+
+namespace dl::autograd {
 
 class BackwardContext;
 class LeafNode;
 class Node;
-namespace detail {
-class Backtrace;
-}
 
 // The destination of an input's gradient: an output of the node that made it; null if no gradient
 // is wanted.
@@ -223,4 +224,4 @@ class BackwardContext {
 // elsewhere.
 bool is_exclusive(const Tensor& tensor) noexcept;
 
-}  // namespace dl
+}  // namespace dl::autograd

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace dl {
+namespace dl::autograd {
 
 class Node;
 
@@ -62,4 +62,4 @@ class NodeIndex {
   std::size_t count_ = 0;
 };
 
-}  // namespace dl
+}  // namespace dl::autograd

@@ -9,6 +9,15 @@
 
 namespace dl {
 
+// Operations use these without their namespace. No header that users include may include this one.
+using autograd::BackwardContext;
+using autograd::Edge;
+using autograd::gradient_edge;
+using autograd::GradTarget;
+using autograd::is_exclusive;
+using autograd::LeafNode;
+using autograd::Node;
+
 inline bool asks_gradient(const Tensor& tensor) noexcept {
   return tensor.defined() && tensor.requires_grad();
 }
