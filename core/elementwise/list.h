@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace dl {
+namespace dl::kernels {
 
 // What the gradient is computed from, beside the gradient of the output.
 enum class Saves : std::uint8_t { kNothing, kInput, kOutput };
@@ -125,4 +125,4 @@ constexpr const TernaryFacts& facts(TernaryFn fn) noexcept {
   return kTernaryFacts[static_cast<std::size_t>(fn)];
 }
 
-}  // namespace dl
+}  // namespace dl::kernels

@@ -5,7 +5,7 @@
 
 #include "core/elementwise/list.h"
 
-namespace dl {
+namespace dl::kernels {
 
 // The function that follows x W^T + b. GELU stands here in its tanh form only: libraries that fuse
 // it have no other.
@@ -27,4 +27,4 @@ constexpr std::int64_t relu_mask_bytes(std::int64_t columns) noexcept {
   return (columns + 127) / 128 * 16;
 }
 
-}  // namespace dl
+}  // namespace dl::kernels

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/ops/common.h"
+#include "core/ops/kernel_names.h"
 
 namespace dl {
 

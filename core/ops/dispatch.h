@@ -18,6 +18,7 @@
 #include "core/elementwise/list.h"
 #include "core/elementwise/losses.h"
 #include "core/kernels/cpu/all.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/recorded_call.h"
 #include "core/reductions/list.h"
 #include "core/tensor/deferred.h"

@@ -12,15 +12,15 @@
 namespace dl {
 
 // The row's function, with the row's parameters.
-Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters = {});
-Tensor& unary_(UnaryFn fn, Tensor& input, const Parameters& parameters = {});
+Tensor unary(kernels::UnaryFn fn, const Tensor& input, const kernels::Parameters& parameters = {});
+Tensor& unary_(kernels::UnaryFn fn, Tensor& input, const kernels::Parameters& parameters = {});
 
-#define DL_UNARY(enumerator, name, ...)        \
-  inline Tensor name(const Tensor& input) {    \
-    return unary(UnaryFn::enumerator, input);  \
-  }                                            \
-  inline Tensor& name##_(Tensor& input) {      \
-    return unary_(UnaryFn::enumerator, input); \
+#define DL_UNARY(enumerator, name, ...)                 \
+  inline Tensor name(const Tensor& input) {             \
+    return unary(kernels::UnaryFn::enumerator, input);  \
+  }                                                     \
+  inline Tensor& name##_(Tensor& input) {               \
+    return unary_(kernels::UnaryFn::enumerator, input); \
   }
 #include "core/elementwise/list.def"
 

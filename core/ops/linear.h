@@ -7,7 +7,8 @@
 namespace dl {
 
 struct LinearArgs {
-  Activation activation = Activation::kNone;  // of the result, in one pass where that is faster
+  kernels::Activation activation =
+      kernels::Activation::kNone;  // of the result, in one pass where that is faster
 };
 
 // activation(input weight^T + bias), over the input's last dimension. On the CPU the bits are those

@@ -18,12 +18,12 @@
 namespace dl {
 
 // The row's reduction, with the row's number p.
-Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims = {},
+Tensor reduce(kernels::ReduceFn fn, const Tensor& input, const DimList& dims = {},
               ReduceOptions options = {}, double p = 0);
 
 #define DL_REDUCTION(enumerator, name, ...)                                                       \
   inline Tensor name(const Tensor& input, const DimList& dims = {}, ReduceOptions options = {}) { \
-    return reduce(ReduceFn::enumerator, input, dims, options);                                    \
+    return reduce(kernels::ReduceFn::enumerator, input, dims, options);                           \
   }
 #include "core/reductions/list.def"
 
@@ -44,26 +44,26 @@ Tensor norm(const Tensor& input, double p = 2, const DimList& dims = {},
 // which gets the gradient). NaN is the largest and the smallest. Of all elements: the extreme
 // alone; equal ones, or all NaNs, share its gradient evenly. argmax and argmin give the places, of
 // all elements in the flattened tensor.
-std::pair<Tensor, Tensor> extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+std::pair<Tensor, Tensor> extreme(kernels::ExtremeFn fn, const Tensor& input, std::int64_t dim,
                                   ReduceOptions options = {});
-Tensor extreme(ExtremeFn fn, const Tensor& input);
-Tensor place_of_extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+Tensor extreme(kernels::ExtremeFn fn, const Tensor& input);
+Tensor place_of_extreme(kernels::ExtremeFn fn, const Tensor& input, std::int64_t dim,
                         ReduceOptions options = {});
-Tensor place_of_extreme(ExtremeFn fn, const Tensor& input);
+Tensor place_of_extreme(kernels::ExtremeFn fn, const Tensor& input);
 
 #define DL_EXTREME(enumerator, name, arg_name, ...)                                           \
   inline std::pair<Tensor, Tensor> name(const Tensor& input, std::int64_t dim,                \
                                         ReduceOptions options = {}) {                         \
-    return extreme(ExtremeFn::enumerator, input, dim, options);                               \
+    return extreme(kernels::ExtremeFn::enumerator, input, dim, options);                      \
   }                                                                                           \
   inline Tensor name(const Tensor& input) {                                                   \
-    return extreme(ExtremeFn::enumerator, input);                                             \
+    return extreme(kernels::ExtremeFn::enumerator, input);                                    \
   }                                                                                           \
   inline Tensor arg_name(const Tensor& input, std::int64_t dim, ReduceOptions options = {}) { \
-    return place_of_extreme(ExtremeFn::enumerator, input, dim, options);                      \
+    return place_of_extreme(kernels::ExtremeFn::enumerator, input, dim, options);             \
   }                                                                                           \
   inline Tensor arg_name(const Tensor& input) {                                               \
-    return place_of_extreme(ExtremeFn::enumerator, input);                                    \
+    return place_of_extreme(kernels::ExtremeFn::enumerator, input);                           \
   }
 #include "core/reductions/list.def"
 

@@ -1,6 +1,7 @@
 // The gradients of reductions.
 #pragma once
 
+#include "core/ops/kernel_names.h"
 #include "core/reductions/list.h"
 #include "core/tensor/tensor.h"
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/elementwise/list.h"
+#include "core/ops/kernel_names.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {

@@ -8,7 +8,7 @@
 
 #include "core/elementwise/list.h"
 
-namespace dl {
+namespace dl::kernels {
 
 enum class ReduceFn : std::uint8_t {
 #define DL_REDUCTION_FN(enumerator, ...) enumerator,
@@ -81,4 +81,4 @@ constexpr const ExtremeFacts& facts(ExtremeFn fn) noexcept {
   return kExtremeFacts[static_cast<std::size_t>(fn)];
 }
 
-}  // namespace dl
+}  // namespace dl::kernels

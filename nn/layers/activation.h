@@ -10,20 +10,21 @@ namespace dl::nn {
 
 // A layer for each row of nn/functional/activations.def: ReLU({.inplace = true}), Tanh().
 // NOLINTBEGIN(bugprone-macro-parentheses): names of classes
-#define DL_ACTIVATION(Layer, function, enumerator)                                         \
-  class Layer : public Module {                                                            \
-   public:                                                                                 \
-    explicit Layer(functional::ActivationOptions given = {}) : options(given) {}           \
-                                                                                           \
-    Tensor forward(const Tensor& input) override;                                          \
-    Activation activation() const override {                                               \
-      return is_exactly<Layer>() ? activation_of(UnaryFn::enumerator) : Activation::kNone; \
-    }                                                                                      \
-    std::string extra_repr() const override {                                              \
-      return options.inplace ? "inplace=True" : "";                                        \
-    }                                                                                      \
-                                                                                           \
-    functional::ActivationOptions options;                                                 \
+#define DL_ACTIVATION(Layer, function, enumerator)                                      \
+  class Layer : public Module {                                                         \
+   public:                                                                              \
+    explicit Layer(functional::ActivationOptions given = {}) : options(given) {}        \
+                                                                                        \
+    Tensor forward(const Tensor& input) override;                                       \
+    Activation activation() const override {                                            \
+      return is_exactly<Layer>() ? kernels::activation_of(kernels::UnaryFn::enumerator) \
+                                 : Activation::kNone;                                   \
+    }                                                                                   \
+    std::string extra_repr() const override {                                           \
+      return options.inplace ? "inplace=True" : "";                                     \
+    }                                                                                   \
+                                                                                        \
+    functional::ActivationOptions options;                                              \
   };
 #define DL_PLAIN_ACTIVATION(Layer, function)      \
   class Layer : public Module {                   \

@@ -12,7 +12,8 @@ namespace dl::nn {
 namespace {
 
 // The row's function of the input, in its place if asked.
-Tensor run_row(UnaryFn fn, const Tensor& input, const Parameters& parameters, bool inplace) {
+Tensor run_row(kernels::UnaryFn fn, const Tensor& input, const kernels::Parameters& parameters,
+               bool inplace) {
   if (!inplace) return unary(fn, input, parameters);
   Tensor same = input;
   return unary_(fn, same, parameters);
@@ -26,7 +27,8 @@ const char* inplace_text(bool inplace) {
 
 Tensor LeakyReLU::forward(const Tensor& input) {
   check_not_moved("a call");
-  return run_row(UnaryFn::kLeakyRelu, input, {.a = options.negative_slope}, options.inplace);
+  return run_row(kernels::UnaryFn::kLeakyRelu, input, {.a = options.negative_slope},
+                 options.inplace);
 }
 
 std::string LeakyReLU::extra_repr() const {
@@ -35,7 +37,7 @@ std::string LeakyReLU::extra_repr() const {
 
 Tensor ELU::forward(const Tensor& input) {
   check_not_moved("a call");
-  return run_row(UnaryFn::kElu, input, {.a = options.alpha}, options.inplace);
+  return run_row(kernels::UnaryFn::kElu, input, {.a = options.alpha}, options.inplace);
 }
 
 std::string ELU::extra_repr() const {
@@ -48,7 +50,7 @@ CELU::CELU(CELUOptions given) : options(given) {
 
 Tensor CELU::forward(const Tensor& input) {
   check_not_moved("a call");
-  return run_row(UnaryFn::kCelu, input, {.a = options.alpha}, options.inplace);
+  return run_row(kernels::UnaryFn::kCelu, input, {.a = options.alpha}, options.inplace);
 }
 
 std::string CELU::extra_repr() const {
@@ -83,7 +85,8 @@ std::string Hardshrink::extra_repr() const {
 
 Tensor Threshold::forward(const Tensor& input) {
   check_not_moved("a call");
-  return run_row(UnaryFn::kThreshold, input, {.a = threshold, .b = value}, options.inplace);
+  return run_row(kernels::UnaryFn::kThreshold, input, {.a = threshold, .b = value},
+                 options.inplace);
 }
 
 std::string Threshold::extra_repr() const {
@@ -137,7 +140,7 @@ Hardtanh::Hardtanh(HardtanhOptions given) : options(given) {
 
 Tensor Hardtanh::forward(const Tensor& input) {
   check_not_moved("a call");
-  return run_row(UnaryFn::kHardtanh, input, {.a = options.min_val, .b = options.max_val},
+  return run_row(kernels::UnaryFn::kHardtanh, input, {.a = options.min_val, .b = options.max_val},
                  options.inplace);
 }
 

@@ -50,6 +50,9 @@
 
 namespace dl::nn {
 
+// What a layer computes together with an activation: kNone, kRelu, kGeluTanh.
+using kernels::Activation;
+
 class Module;
 class Value;
 struct Safetensors;

@@ -18,6 +18,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"

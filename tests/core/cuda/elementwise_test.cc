@@ -3,6 +3,7 @@
 
 #include "core/ops/activation.h"
 #include "core/ops/index.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"

@@ -7,6 +7,7 @@
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/activation.h"
 #include "core/ops/conv.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/reduce.h"

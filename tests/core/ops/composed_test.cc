@@ -16,6 +16,7 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/numeric.h"
 #include "core/ops/order.h"
 #include "core/ops/product.h"

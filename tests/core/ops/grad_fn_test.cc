@@ -12,6 +12,7 @@
 #include "core/ops/conv.h"
 #include "core/ops/embedding.h"
 #include "core/ops/index.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"

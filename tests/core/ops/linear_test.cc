@@ -1,4 +1,5 @@
 #include "core/ops/linear.h"
+#include "core/ops/kernel_names.h"
 
 #include <gtest/gtest.h>
 

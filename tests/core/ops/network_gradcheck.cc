@@ -3,6 +3,7 @@
 
 #include "core/elementwise/losses.h"
 #include "core/ops/conv.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"

@@ -10,6 +10,7 @@
 #include "core/base/sanitizers.h"
 #include "core/device/parallel.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/kernel_names.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/ops/elementwise.h"
+#include "core/ops/kernel_names.h"
 #include "core/tensor/factories.h"
 
 namespace dl::testing {

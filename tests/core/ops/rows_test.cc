@@ -3,6 +3,7 @@
 // PyTorch's in tests/parity/arrays/elementwise.safetensors, where value and slope stand.
 #include "tests/core/ops/rows.h"
 #include "core/base/sanitizers.h"
+#include "core/ops/kernel_names.h"
 
 #include <gtest/gtest.h>
 

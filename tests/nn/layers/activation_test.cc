@@ -14,7 +14,7 @@ namespace {
 
 struct Case {
   std::string name;
-  UnaryFn fn;
+  kernels::UnaryFn fn;
   std::function<std::unique_ptr<Module>(bool inplace)> make;
   Tensor (*function)(const Tensor&);
   bool has_inplace;
@@ -23,7 +23,7 @@ struct Case {
 std::vector<Case> cases() {
   return {
 #define DL_ACTIVATION(Layer, function, enumerator)                                          \
-  Case{#Layer, UnaryFn::enumerator,                                                         \
+  Case{#Layer, kernels::UnaryFn::enumerator,                                                \
        [](bool inplace) {                                                                   \
          return std::make_unique<Layer>(functional::ActivationOptions{.inplace = inplace}); \
        },                                                                                   \

@@ -120,7 +120,7 @@ DimList list_of(const Case& c) {
 }
 
 void add_reductions(Operations& operations) {
-  for (const ReductionFacts& row : kReductionFacts) {
+  for (const kernels::ReductionFacts& row : kernels::kReductionFacts) {
     if (!row.has_method) continue;
     operations[std::string(row.name)] = [fn = row.fn](const Case& c) {
       return Results{reduce(fn, c[0], list_of(c), {.keepdim = c.flag("keepdim")})};
@@ -137,7 +137,7 @@ void add_reductions(Operations& operations) {
   operations["norm"] = [](const Case& c) {
     return Results{norm(c[0], c.number("p"), list_of(c), {.keepdim = c.flag("keepdim")})};
   };
-  for (const ExtremeFacts& row : kExtremeFacts) {
+  for (const kernels::ExtremeFacts& row : kernels::kExtremeFacts) {
     operations[std::string(row.name)] = [fn = row.fn](const Case& c) -> Results {
       if (!c.has("dim")) return {extreme(fn, c[0])};
       const auto [values, places] =
@@ -198,15 +198,16 @@ void add_reductions(Operations& operations) {
 }  // namespace
 
 void add_rows(Operations& operations) {
-  for (const UnaryFacts& row : kUnaryFacts) {
+  for (const kernels::UnaryFacts& row : kernels::kUnaryFacts) {
     const auto parameters = [](const Case& c) {
-      Parameters p;
+      kernels::Parameters p;
       if (c.has("a")) p.a = c.number("a");
       if (c.has("b")) p.b = c.number("b");
       return p;
     };
-    const std::string name = std::string(row.name) +
-                             (row.fn == UnaryFn::kPow || row.fn == UnaryFn::kClamp ? ".row" : "");
+    const std::string name =
+        std::string(row.name) +
+        (row.fn == kernels::UnaryFn::kPow || row.fn == kernels::UnaryFn::kClamp ? ".row" : "");
     operations[name] = [=, fn = row.fn](const Case& c) {
       return Results{unary(fn, c[0], parameters(c))};
     };
