@@ -35,7 +35,7 @@ class Completion {
   // Sleeps until the operation is over (true) or the deadline passes (false).
   bool wait_until(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    return dl::wait_until(over_, lock, deadline, [this] { return is_over(); });
+    return dl::detail::wait_until(over_, lock, deadline, [this] { return is_over(); });
   }
 
  private:

@@ -166,7 +166,8 @@ int main(int argc, char** argv) {
     dl::launcher::say(dl::text_with_limits(error));
     // A node that cannot take part must not let the others wait for it.
     if (!step.empty()) dl::launcher::end_slurm_step(step);
-    if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
+    if (!dl::launcher::kill_descendants(
+            dl::rendezvous::Deadline::after(std::chrono::seconds(30)))) {
       dl::launcher::say("these are left, which dlrun could not end:");
       for (const std::string& left : dl::launcher::living_descendants()) {
         dl::launcher::say("  " + left);

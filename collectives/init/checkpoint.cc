@@ -24,6 +24,8 @@
 namespace dl {
 namespace {
 
+using detail::Deadline;
+
 using rendezvous::CheckpointPage;
 
 // One for a process, and never destroyed, because a signal may arrive at any time.

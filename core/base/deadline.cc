@@ -5,7 +5,7 @@
 
 #include "core/base/stopped.h"
 
-namespace dl {
+namespace dl::detail {
 
 Deadline Deadline::after(std::chrono::nanoseconds span) noexcept {
   const Clock::time_point now = Clock::now();
@@ -44,4 +44,4 @@ int Deadline::poll_timeout() const noexcept {
                                               : static_cast<int>(ms);
 }
 
-}  // namespace dl
+}  // namespace dl::detail

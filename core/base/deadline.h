@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-namespace dl {
+namespace dl::detail {
 
 // No sum of spans wraps around: max() stays max().
 constexpr std::chrono::nanoseconds add_spans(std::chrono::nanoseconds a,
@@ -67,4 +67,18 @@ bool wait_until(Condition& condition, Lock& lock, Deadline deadline, const Predi
   return true;
 }
 
-}  // namespace dl
+}  // namespace dl::detail
+
+// The rooms that wait name it without its namespace. dl:: itself has names for users only.
+namespace dl::collectives {
+using dl::detail::Deadline;
+using dl::detail::wait_until;
+}  // namespace dl::collectives
+namespace dl::data {
+using dl::detail::Deadline;
+using dl::detail::wait_until;
+}  // namespace dl::data
+namespace dl::rendezvous {
+using dl::detail::Deadline;
+using dl::detail::wait_until;
+}  // namespace dl::rendezvous

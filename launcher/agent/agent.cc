@@ -258,7 +258,7 @@ void Agent::ask_to_save(const std::string& why) {
 void Agent::suspend() {
   if (lingering_) lingering_->suspend();
   signal_ranks(SIGSTOP);
-  if (generation_) generation_->flush(Deadline::after(kSilence));
+  if (generation_) generation_->flush(rendezvous::Deadline::after(kSilence));
   if (others_) others_->suspended();
 }
 

@@ -236,9 +236,9 @@ Verdict Agent::finish() {
 }
 
 void Agent::end_descendants() {
-  if (gave_up_ || kill_descendants(Deadline::after(kSilence))) return;
+  if (gave_up_ || kill_descendants(rendezvous::Deadline::after(kSilence))) return;
   say_who_is_left(who_is_left());
-  gave_up_ = !kill_descendants(Deadline::after(kMostKilling - kSilence));
+  gave_up_ = !kill_descendants(rendezvous::Deadline::after(kMostKilling - kSilence));
 }
 
 // Reports what each rank is doing: by its recorder if it has opened one, else by the kernel.

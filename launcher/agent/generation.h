@@ -80,7 +80,7 @@ class Generation {
   // Tells the supervisor what to do with the processes that are left; on_finished() follows.
   void finish(Leftovers order);
   // Sends the pending messages. To be called before dlrun stops itself.
-  void flush(Deadline deadline) { supervisor_.flush(deadline); }
+  void flush(rendezvous::Deadline deadline) { supervisor_.flush(deadline); }
   // Calls on_all_ended() if no rank runs or is being started.
   void check_ended();
   // To be called when the judge of the whole job asks whether a rank is about to end.

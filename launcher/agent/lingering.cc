@@ -43,7 +43,7 @@ void read_environment(pid_t pid, Reading& reading) {
 
 // The environment of a process; empty if it cannot be read in time. The kernel may hold the memory
 // of a process that waits for a disk. So a thread reads it, which is left behind in that case.
-std::string environment_in_time(pid_t pid, Deadline deadline) {
+std::string environment_in_time(pid_t pid, rendezvous::Deadline deadline) {
   const auto reading = std::make_shared<Reading>();
   if (deadline.has_passed()) return "";
   try {
@@ -80,7 +80,7 @@ int rank_in(const std::string& environment, const std::string& job) {
 
 // `known`: the ranks of other processes by process id, and of ranks themselves.
 int rank_of(pid_t pid, pid_t parent, const std::map<pid_t, int>& known, const std::string& job,
-            Deadline deadline) {
+            rendezvous::Deadline deadline) {
   for (const pid_t relative : {::getpgid(pid), parent}) {
     if (const auto found = known.find(relative); found != known.end()) return found->second;
   }
@@ -113,7 +113,7 @@ double as_seconds(std::chrono::milliseconds time) {
 
 std::vector<Leftover> find_leftovers(std::map<pid_t, int> ranks, const std::string& job) {
   constexpr std::chrono::seconds kMostReading{1};  // all environments together
-  const Deadline deadline = Deadline::after(kMostReading);
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(kMostReading);
   std::vector<Leftover> left;
   for (const pid_t pid : processes_of_ranks()) {
     const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));

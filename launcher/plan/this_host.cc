@@ -12,7 +12,7 @@ bool is_this_host(const std::string& host) {
   if (host == "localhost" || host == host_name()) return true;
   try {
     const std::vector<rendezvous::Address> addresses =
-        rendezvous::resolve({host, 0}, Deadline::after(std::chrono::seconds(5)));
+        rendezvous::resolve({host, 0}, rendezvous::Deadline::after(std::chrono::seconds(5)));
     return std::any_of(addresses.begin(), addresses.end(), rendezvous::is_of_this_host);
   } catch (const Error&) {
     return false;

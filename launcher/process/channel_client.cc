@@ -42,7 +42,7 @@ void ChannelClient::send_some() {
   }
 }
 
-void ChannelClient::flush(Deadline deadline) {
+void ChannelClient::flush(rendezvous::Deadline deadline) {
   while (!waiting_.empty() && !deadline.has_passed()) {
     pollfd writable{channel_.native_handle(), POLLOUT, 0};
     ::poll(&writable, 1, deadline.poll_timeout());

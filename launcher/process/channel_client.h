@@ -23,7 +23,7 @@ class ChannelClient {
 
   void send(Message message);
   // Returns once everything is sent, or at the deadline. To be called before dlrun stops itself.
-  void flush(Deadline deadline);
+  void flush(rendezvous::Deadline deadline);
   // Number of messages that wait to be sent. While the supervisor executes a program, it reads
   // none.
   std::size_t waiting() const { return waiting_.size(); }

@@ -163,7 +163,7 @@ bool kill_and_reap_children() noexcept {
 
 }  // namespace
 
-bool kill_descendants(Deadline deadline) noexcept {
+bool kill_descendants(rendezvous::Deadline deadline) noexcept {
   // SIGCHLD is blocked, so that it ends the pause below. Another thread may take it, so the pause
   // is short.
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};

@@ -45,7 +45,7 @@ void signal_children(int signal);
 void kill_descendants() noexcept;
 // Gives up at `deadline`, because SIGKILL does not end a process that sleeps uninterruptibly in the
 // kernel. Returns false if some processes are left.
-bool kill_descendants(Deadline deadline) noexcept;
+bool kill_descendants(rendezvous::Deadline deadline) noexcept;
 
 // Why a process has not ended, a clause: "state D (uninterruptible, until a disk or a driver lets
 // it go), in fuse_wait_answer", "it runs as user 0, and user 1000 may not signal it".

@@ -106,7 +106,7 @@ class Supervisor {
   }
 
   bool all_gone_within(std::chrono::milliseconds time) {
-    const Deadline deadline = Deadline::after(time);
+    const rendezvous::Deadline deadline = rendezvous::Deadline::after(time);
     while (true) {
       reap();
       if (has_no_child()) return true;

@@ -53,7 +53,7 @@ class Warden {
   void run() {
     while (channel_ || supervisor_ > 0) serve();
     // A helper may have to report dlrun's end to other nodes.
-    const Deadline farewell = Deadline::after(kLastGrace);
+    const rendezvous::Deadline farewell = rendezvous::Deadline::after(kLastGrace);
     while (!helpers_.empty() && !farewell.has_passed()) {
       pollfd ready{signals_.get(), POLLIN, 0};
       ::poll(&ready, 1, farewell.poll_timeout());
@@ -69,7 +69,7 @@ class Warden {
     if (ready[0].revents != 0) reap();
     if (supervisor_ > 0 && to_kill_.has_passed()) {
       ::kill(supervisor_, SIGKILL);
-      to_kill_ = Deadline::never();
+      to_kill_ = rendezvous::Deadline::never();
     }
     if (ready[1].revents == 0) return;
     Message message;
@@ -79,7 +79,7 @@ class Warden {
       case Received::kClosed:
         channel_.reset();
         if (supervisor_ > 0) ::kill(supervisor_, SIGCONT);  // it may be stopped
-        to_kill_ = Deadline::after(kTimeToEndTree);
+        to_kill_ = rendezvous::Deadline::after(kTimeToEndTree);
         return;
       case Received::kMessage:
         break;
@@ -131,7 +131,7 @@ class Warden {
   Slots helpers_;
   pid_t supervisor_ = -1;  // -1: none runs
   UniqueFd life_;          // the supervisor sees it close when the warden dies
-  Deadline to_kill_ = Deadline::never();
+  rendezvous::Deadline to_kill_ = rendezvous::Deadline::never();
 };
 
 // `first_supervisor`: empty if the warden has only helpers.

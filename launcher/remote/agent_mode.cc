@@ -89,7 +89,7 @@ class Opening {
   // Returns the next message of type T and skips others. Ends this process if the front is gone.
   template <typename T>
   T await() {
-    const Deadline deadline = Deadline::after(kPatience);
+    const rendezvous::Deadline deadline = rendezvous::Deadline::after(kPatience);
     for (;;) {
       while (std::optional<Value> value = decoder_.next()) {
         if (T* const wanted = std::get_if<T>(&*value)) return std::move(*wanted);

@@ -85,7 +85,7 @@ void Channel::wait_to_write() {
   });
 }
 
-bool Channel::flush(Deadline deadline) {
+bool Channel::flush(rendezvous::Deadline deadline) {
   while (out_.is_open() && unsent() > 0) {
     pollfd ready{out_.native_handle(), POLLOUT, 0};
     ::poll(&ready, 1, deadline.poll_timeout());

@@ -39,7 +39,7 @@ class Channel {
   // Sends no more. The other side gets everything sent so far, then the end.
   void close();
   // Returns true once everything is sent, or false at the deadline: then the rest is lost.
-  bool flush(Deadline deadline);
+  bool flush(rendezvous::Deadline deadline);
 
  private:
   void write_some();

@@ -357,7 +357,7 @@ void RemoteNodes::check_over() {
 }
 
 Verdict RemoteNodes::finish() {
-  kill_descendants(Deadline::after(kSilence));
+  kill_descendants(rendezvous::Deadline::after(kSilence));
   return verdict_.value_or(Verdict());
 }
 

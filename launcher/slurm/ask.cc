@@ -72,7 +72,7 @@ Answer ask_program(std::vector<std::string> line, const std::string& input) {
   write_end.reset();
 
   Answer answer;
-  const Deadline deadline = Deadline::after(kPatience);
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(kPatience);
   for (;;) {
     pollfd entry{.fd = read_end.get(), .events = POLLIN, .revents = 0};
     const int ready = ::poll(&entry, 1, deadline.poll_timeout());

@@ -65,7 +65,7 @@ UniqueFd connect_back(const rendezvous::JobKey& key, std::uint16_t port, bool to
                                      .purpose = std::string(purpose_of(to_agent)),
                                      .from = fmt::format("dlrun of node {}", node),
                                      .rank = node},
-                                    key, Deadline::after(kTimeToConnect));
+                                    key, rendezvous::Deadline::after(kTimeToConnect));
   // Blocking: a Channel sets the flag itself if it takes the connection over.
   const int flags = ::fcntl(connection.fd.get(), F_GETFL);
   ::fcntl(connection.fd.get(), F_SETFL, flags & ~O_NONBLOCK);

@@ -45,7 +45,7 @@ std::string head_of(const SlurmStep& step) {
 }
 
 std::string read_all(int fd) {
-  const Deadline deadline = Deadline::after(kPatienceWithFirst);
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(kPatienceWithFirst);
   std::string text;
   while (text.size() <= kMostSealed) {
     std::array<char, 1024> part;
@@ -128,7 +128,7 @@ void StepKey::run() {
 // Waits for the first node until `patience` is over. nullopt: it has no MUNGE.
 std::optional<rendezvous::JobKey> fetch_step_key(const SlurmStep& step,
                                                  std::chrono::milliseconds patience) {
-  const Deadline deadline = Deadline::after(patience);
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(patience);
   std::string sealed;
   while (sealed.empty()) {  // a first node without a free descriptor says nothing
     const UniqueFd first =

@@ -43,7 +43,7 @@ UniqueFd listening(const Address& at, int backlog) {
 }
 
 Address numeric(const std::string& host, std::uint16_t port) {
-  return rendezvous::resolve({host, port}, Deadline::never()).front();
+  return rendezvous::resolve({host, port}, rendezvous::Deadline::never()).front();
 }
 
 }  // namespace

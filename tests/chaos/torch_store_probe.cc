@@ -33,12 +33,12 @@ void say(const std::string& line) {
 
 UniqueFd connect_to(const std::string& host) {
   const auto port = static_cast<std::uint16_t>(env::require_int(Var::kMasterPort));
-  return rendezvous::connect_to({host, port}, Deadline::after(kPatience));
+  return rendezvous::connect_to({host, port}, rendezvous::Deadline::after(kPatience));
 }
 
 // As PyTorch's client: the store may be on a node that begins a little later.
 UniqueFd connect_in_time(const std::string& host) {
-  const Deadline deadline = Deadline::after(kPatience);
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(kPatience);
   while (true) {
     try {
       return connect_to(host);
@@ -63,7 +63,7 @@ class Client {
   std::string receive(std::size_t size) {
     std::string bytes;
     while (bytes.size() < size) {
-      rendezvous::poll_one(fd_.get(), POLLIN, Deadline::after(kPatience), -1);
+      rendezvous::poll_one(fd_.get(), POLLIN, rendezvous::Deadline::after(kPatience), -1);
       char piece[256];
       const ssize_t n = ::recv(fd_.get(), piece, std::min(sizeof piece, size - bytes.size()), 0);
       if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -132,7 +132,7 @@ int outlive() {
     store.send(wire::set("/all-heard", ""));
   }
   // dlrun has seen rank 0's death.
-  rendezvous::poll_one(ends[0], POLLIN, Deadline::after(kPatience), -1);
+  rendezvous::poll_one(ends[0], POLLIN, rendezvous::Deadline::after(kPatience), -1);
   char byte;
   while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {
   }
@@ -167,7 +167,7 @@ int stranger() {
   if (::send(fd.get(), kText.data(), kText.size(), MSG_NOSIGNAL) < 0) return 1;
   char byte;
   while (::recv(fd.get(), &byte, 1, 0) < 0 && errno == EAGAIN) {
-    rendezvous::poll_one(fd.get(), POLLIN, Deadline::after(kPatience), -1);
+    rendezvous::poll_one(fd.get(), POLLIN, rendezvous::Deadline::after(kPatience), -1);
   }
   return meet();
 }

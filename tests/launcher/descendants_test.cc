@@ -90,7 +90,7 @@ TEST_F(Descendants, AreKilledWithTheirOrphansWithinADeadline) {
   EXPECT_TRUE(std::ranges::any_of(left, [&](const std::string& one) {
     return one.starts_with(std::to_string(stubborn) + " (");
   }));
-  EXPECT_TRUE(kill_descendants(Deadline::after(std::chrono::minutes(1))));
+  EXPECT_TRUE(kill_descendants(rendezvous::Deadline::after(std::chrono::minutes(1))));
   EXPECT_TRUE(living_descendants().empty());
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }

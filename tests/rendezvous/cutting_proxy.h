@@ -105,7 +105,7 @@ class CuttingProxy {
         if (broken_) continue;
         try {
           UniqueFd other =
-              rendezvous::connect_to(target_, Deadline::after(std::chrono::seconds(5)));
+              rendezvous::connect_to(target_, detail::Deadline::after(std::chrono::seconds(5)));
           pairs.push_back({std::move(accepted->fd), std::move(other)});
         } catch (const Error&) {
           // The target is gone; so is this connection.

@@ -25,7 +25,7 @@ class StderrLines {
   }
   ~StderrLines() {
     ::dup2(stderr_.get(), STDERR_FILENO);
-    while (read_some(Deadline::never())) {
+    while (read_some(detail::Deadline::never())) {
     }
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, seen_.data(), seen_.size());
   }
@@ -34,7 +34,7 @@ class StderrLines {
 
   // The first line with `text` in it, which is waited for; empty where it does not come.
   std::string line_with(std::string_view text) {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    const detail::Deadline deadline = detail::Deadline::after(std::chrono::seconds(60));
     for (;;) {
       for (std::size_t begin = 0, end; (end = seen_.find('\n', begin)) != std::string::npos;
            begin = end + 1) {
@@ -46,7 +46,7 @@ class StderrLines {
   }
 
  private:
-  bool read_some(Deadline deadline) {
+  bool read_some(detail::Deadline deadline) {
     pollfd entry{.fd = read_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&entry, 1, deadline.poll_timeout()) <= 0) return false;
     char bytes[4096];

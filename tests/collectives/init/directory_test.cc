@@ -102,7 +102,7 @@ TEST(InitInADirectory, NamesARankThatIsKilledThere) {
   EXPECT_EQ(run_processes(1,
                           [&](int) {
                             rendezvous::FileStore store(directory.path() + "/meet");
-                            store.get("gen0/init/world/1/here/1", Deadline::after(60s));
+                            store.get("gen0/init/world/1/here/1", rendezvous::Deadline::after(60s));
                             ::kill(victim, SIGKILL);
                             // In good time before its own deadline.
                             return holds("is gone before the group was made")(
@@ -118,7 +118,8 @@ TEST(InitInADirectory, NamesARankThatIsStoppedThere) {
   if (victim == 0) {
     rendezvous::FileStore store(directory.path() + "/meet");
     rendezvous::PrefixStore place(store, "gen0/init/world/1/");
-    collectives::say_here({.store = &place, .rank = 1, .size = 3}, Deadline::after(60s));
+    collectives::say_here({.store = &place, .rank = 1, .size = 3},
+                          rendezvous::Deadline::after(60s));
     ::raise(SIGSTOP);
     ::_exit(0);
   }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace dl {
+namespace dl::detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -62,4 +62,4 @@ TEST(Deadline, IsAskedAgainAfterAWaitThatEndsTooEarly) {
 }
 
 }  // namespace
-}  // namespace dl
+}  // namespace dl::detail

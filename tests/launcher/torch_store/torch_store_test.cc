@@ -252,7 +252,7 @@ TEST(TorchStore, MayEndWhileItsHandlersAreQueued) {
   first.send(wire::hello());
   second.send(wire::hello());
   boost::asio::post(io, [&] { store.reset(); });
-  const Deadline deadline = Deadline::after(std::chrono::minutes(2));
+  const rendezvous::Deadline deadline = rendezvous::Deadline::after(std::chrono::minutes(2));
   while (store && !deadline.has_passed()) io.poll();
   io.poll();
   EXPECT_TRUE(first.has_ended());
