@@ -151,15 +151,15 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
 
 // `sorted`, of one dimension, without those that equal the one before. `places`: where the elements
 // stood before they were sorted; undefined if they were not.
-Unique unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
-                 UniqueOptions options) {
+UniqueResult unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
+                       UniqueOptions options) {
   const std::int64_t count = sorted.numel();
   const TensorOptions whole{.dtype = DType::kI64, .device = sorted.device()};
   Tensor begins = ones({count}, {.dtype = DType::kBool, .device = sorted.device()});
   if (count > 1) {
     begins.slice(0, 1, count).copy_(ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1)));
   }
-  Unique result;
+  UniqueResult result;
   result.values = masked_select(sorted, begins);
   if (options.return_inverse) {
     const Tensor numbers = cumsum(begins, 0) - 1;
@@ -248,13 +248,13 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
       last(indices).clone(MemoryFormat::kContiguous)};
 }
 
-Unique unique(const Tensor& input, UniqueOptions options) {
+UniqueResult unique(const Tensor& input, UniqueOptions options) {
   check_defined(input, "unique", "the input");
   const auto [sorted, places] = sort(input.detach().reshape({-1}), 0);
   return unique_of(sorted, places, input.sizes(), options);
 }
 
-Unique unique_consecutive(const Tensor& input, UniqueOptions options) {
+UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options) {
   check_defined(input, "unique_consecutive", "the input");
   return unique_of(input.detach().reshape({-1}), {}, input.sizes(), options);
 }

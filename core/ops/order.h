@@ -33,15 +33,15 @@ Tensor nanmedian(const Tensor& input);
 std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                    ReduceOptions options = {});
 
-struct Unique {
+struct UniqueResult {
   Tensor values;   // in order, of one dimension; each NaN is one of its own
   Tensor inverse;  // with return_inverse: where each element's value stands; the input's shape
   Tensor counts;   // with return_counts: how often each value is there
 };
 // The different elements of a tensor. No gradient.
-Unique unique(const Tensor& input, UniqueOptions options = {});
+UniqueResult unique(const Tensor& input, UniqueOptions options = {});
 // The elements without those that equal the one before them.
-Unique unique_consecutive(const Tensor& input, UniqueOptions options = {});
+UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options = {});
 
 // Values in order along a dimension and where they stood (int64). Equal ones keep their order, and
 // NaN is the largest. The gradient goes back to where a value stood.

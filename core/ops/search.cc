@@ -156,7 +156,7 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
           detail::drop_base(place.squeeze(at))};
 }
 
-Unique unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
+UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
   check_defined(input, "unique", "the input");
   DL_CHECK(input.device().type == DeviceType::kCPU, kInvalidArgument,
            "unique: the input is on {}, wanted cpu for slices along a dimension",
@@ -185,7 +185,7 @@ Unique unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
       inverse.data<std::int64_t>()[order[i]] = std::ssize(firsts) - 1;
     }
   });
-  Unique result;
+  UniqueResult result;
   result.values =
       detail::drop_base(index_select(slices, 0, tensor(firsts)).movedim(0, d).contiguous());
   if (options.return_inverse) result.inverse = inverse;

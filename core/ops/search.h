@@ -42,6 +42,6 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim = -1,
 
 // The different slices along a dimension, in order of their elements; `inverse` and `counts` have
 // one number a slice, and a slice with NaN is one of its own. On the CPU only. No gradient.
-Unique unique(const Tensor& input, std::int64_t dim, UniqueOptions options = {});
+UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options = {});
 
 }  // namespace dl

@@ -18,14 +18,14 @@ namespace dl {
 Tensor rand(const Shape& shape, TensorOptions options = {},
             Generator& generator = default_generator());
 Tensor rand(SizeNumber auto size, SizeNumber auto... rest) {
-  return rand(listed(size, rest...));
+  return rand(detail::listed(size, rest...));
 }
 Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
 // N(0, 1). A floating dtype, float32 by default; throws kDType for others.
 Tensor randn(const Shape& shape, TensorOptions options = {},
              Generator& generator = default_generator());
 Tensor randn(SizeNumber auto size, SizeNumber auto... rest) {
-  return randn(listed(size, rest...));
+  return randn(detail::listed(size, rest...));
 }
 Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 // Integers of [low, high), int64 by default; also int32, uint8, float32 and float64.

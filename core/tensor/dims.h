@@ -138,9 +138,11 @@ using Strides = Dims;
 // Sizes as arguments of their own, as in zeros(2, 3) and x.view(2, -1).
 template <typename T>
 concept SizeNumber = std::integral<T> && !std::same_as<T, bool>;
+namespace detail {
 template <typename... Sizes>
 Dims listed(Sizes... sizes) {
   return Dims{static_cast<std::int64_t>(sizes)...};
 }
+}  // namespace detail
 
 }  // namespace dl

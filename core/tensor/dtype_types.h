@@ -95,6 +95,8 @@ decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
 }
 #undef DL_DTYPE_CASE
 
+namespace detail {
+
 // The whole part of `value`, or the least number of I if I does not hold it: what x86's conversions
 // give, here on every machine.
 template <typename I, typename F>
@@ -132,5 +134,7 @@ To convert(From value) {
     return static_cast<To>(value);
   }
 }
+
+}  // namespace detail
 
 }  // namespace dl

@@ -86,7 +86,7 @@ Tensor filled_from(const C* values, const Shape& shape, DType dtype, const Tenso
       const Scalar value = values[i];
       if (!value.fits<E>()) [[unlikely]]
         check_fits(value, dtype, "tensor");
-      out[i] = convert<E>(values[i]);
+      out[i] = detail::convert<E>(values[i]);
     }
   });
   result = result.to(options.device);

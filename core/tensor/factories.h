@@ -40,13 +40,13 @@ Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 // zeros(2, 3)
 Tensor empty(SizeNumber auto size, SizeNumber auto... rest) {
-  return empty(listed(size, rest...));
+  return empty(detail::listed(size, rest...));
 }
 Tensor zeros(SizeNumber auto size, SizeNumber auto... rest) {
-  return zeros(listed(size, rest...));
+  return zeros(detail::listed(size, rest...));
 }
 Tensor ones(SizeNumber auto size, SizeNumber auto... rest) {
-  return ones(listed(size, rest...));
+  return ones(detail::listed(size, rest...));
 }
 // The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
 // that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).

@@ -45,8 +45,8 @@ class Scalar {
   // What an element of type T becomes, whether the number fits or not.
   template <typename T>
   T to() const {
-    if (kind_ == Kind::kFloating) return convert<T>(floating_);
-    return above_int64_ ? convert<T>(bits()) : convert<T>(integer_);
+    if (kind_ == Kind::kFloating) return detail::convert<T>(floating_);
+    return above_int64_ ? detail::convert<T>(bits()) : detail::convert<T>(integer_);
   }
   // Whether an element of type T may be made of it (see above).
   template <typename T>

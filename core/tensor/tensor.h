@@ -151,10 +151,10 @@ class Tensor {
   Tensor view(const Shape& shape) const;     // one size may be -1; throws where a copy is needed
   Tensor reshape(const Shape& shape) const;  // a view where there is one, else a copy
   Tensor view(SizeNumber auto size, SizeNumber auto... rest) const {
-    return view(listed(size, rest...));
+    return view(detail::listed(size, rest...));
   }
   Tensor reshape(SizeNumber auto size, SizeNumber auto... rest) const {
-    return reshape(listed(size, rest...));
+    return reshape(detail::listed(size, rest...));
   }
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
@@ -162,7 +162,7 @@ class Tensor {
   Tensor T() const;  // all dimensions in the reverse order
   Tensor permute(const Dims& dims) const;
   Tensor permute(SizeNumber auto dim, SizeNumber auto... rest) const {
-    return permute(listed(dim, rest...));
+    return permute(detail::listed(dim, rest...));
   }
   Tensor select(std::int64_t dim, std::int64_t index) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }
@@ -172,7 +172,7 @@ class Tensor {
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
   Tensor expand(SizeNumber auto size, SizeNumber auto... rest) const {
-    return expand(listed(size, rest...));
+    return expand(detail::listed(size, rest...));
   }
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
@@ -264,16 +264,16 @@ class Tensor {
 #include "core/tensor/methods.def"
 #undef DL_DEFAULT
   Tensor repeat(SizeNumber auto times, SizeNumber auto... rest) const {
-    return repeat(listed(times, rest...));
+    return repeat(detail::listed(times, rest...));
   }
   Tensor tile(SizeNumber auto times, SizeNumber auto... rest) const {
-    return tile(listed(times, rest...));
+    return tile(detail::listed(times, rest...));
   }
   std::vector<Tensor> split(SizeNumber auto size, std::int64_t dim = 0) const {
     return detail::split_evenly(*this, static_cast<std::int64_t>(size), dim);
   }
   Tensor flip(SizeNumber auto dim, SizeNumber auto... rest) const {
-    return flip(listed(dim, rest...));
+    return flip(detail::listed(dim, rest...));
   }
 
   // core/ops/indexing.h: x.index({0, Slice(1, None), mask}); assigning to the result writes into x.

@@ -31,7 +31,7 @@ std::vector<T> values(const Tensor& t) {
   const Tensor flat = t.contiguous();
   visit_all(flat.dtype(), [&]<typename E>() {
     for (std::int64_t i = 0; i < flat.numel(); ++i) {
-      result.push_back(convert<T>(flat.data<E>()[i]));
+      result.push_back(detail::convert<T>(flat.data<E>()[i]));
     }
   });
   return result;

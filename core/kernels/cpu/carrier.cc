@@ -15,10 +15,11 @@ void move(const From* from, std::int64_t from_step, To* to, std::int64_t to_step
     } else if constexpr (kIsReduced<To> && std::is_same_v<From, float>) {
       narrow(from, to, count);
     } else {
-      for (std::int64_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
+      for (std::int64_t i = 0; i < count; ++i) to[i] = dl::detail::convert<To>(from[i]);
     }
   } else {
-    for (std::int64_t i = 0; i < count; ++i) to[i * to_step] = convert<To>(from[i * from_step]);
+    for (std::int64_t i = 0; i < count; ++i)
+      to[i * to_step] = dl::detail::convert<To>(from[i * from_step]);
   }
 }
 

@@ -14,8 +14,8 @@ Operand host_value(const Tensor& tensor) {
   return visit_all(tensor.dtype(), [&]<typename T>() {
     const T value = *static_cast<const T*>(tensor.data_ptr());
     return Operand{.one = true,
-                   .floating = convert<double>(value),
-                   .integer = static_cast<std::int64_t>(convert<std::uint64_t>(value))};
+                   .floating = dl::detail::convert<double>(value),
+                   .integer = static_cast<std::int64_t>(dl::detail::convert<std::uint64_t>(value))};
   });
 }
 

@@ -99,8 +99,8 @@ inline void expect_same(const Tensor& got, const Tensor& wanted, const std::stri
     const Tensor a = here.contiguous();
     const Tensor b = wanted.contiguous();
     for (std::int64_t i = 0; i < a.numel(); ++i) {
-      const auto x = convert<double>(a.data<T>()[i]);
-      const auto y = convert<double>(b.data<T>()[i]);
+      const auto x = detail::convert<double>(a.data<T>()[i]);
+      const auto y = detail::convert<double>(b.data<T>()[i]);
       ASSERT_TRUE(x == y || (std::isnan(x) && std::isnan(y)))
           << what << " [" << i << "]: " << x << ", wanted " << y;
     }

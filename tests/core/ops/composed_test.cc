@@ -148,7 +148,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"bucketize", [](I in) { return bucketize(in[0].detach(), tensor({-1.0, -0.2, 0.4, 1.1})); }},
       {"bucketize, right", [](I) { return bucketize(tensor({{3, 6, 9}, {3, 6, 9}}), tensor({1, 3, 5, 7, 9}), {.right = true}); }},
       {"unique rows", [](I) {
-         const Unique found = unique(tensor({{2, 1}, {0, 5}, {2, 1}, {0, 4}}), 0, {.return_inverse = true, .return_counts = true});
+         const UniqueResult found = unique(tensor({{2, 1}, {0, 5}, {2, 1}, {0, 4}}), 0, {.return_inverse = true, .return_counts = true});
          return cat({found.values.view({-1}), found.inverse, found.counts});
        }},
       {"unique columns", [](I) { return unique(tensor({{2, 1, 2}, {0, 5, 0}}), -1).values; }},
@@ -156,7 +156,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"unique, the inverse", [](I) { return unique(tensor({{3, 1, 3}, {0, 1, 1}}), {.return_inverse = true}).inverse; }},
       {"unique, the counts", [](I) { return unique(tensor({3, 1, 3, 0, 1}), {.return_counts = true}).counts; }},
       {"unique_consecutive", [](I) {
-         const Unique found = unique_consecutive(tensor({3, 3, 1, 3, 3, 3}), {.return_counts = true});
+         const UniqueResult found = unique_consecutive(tensor({3, 3, 1, 3, 3, 3}), {.return_counts = true});
          return stack({found.values, found.counts});
        }},
       {"bincount", [](I) { return bincount(tensor({3, 1, 3, 0, 1}), {}, 6); }},

@@ -177,7 +177,7 @@ void add_reductions(Operations& operations) {
   for (const bool consecutive : {false, true}) {
     operations[consecutive ? "unique_consecutive" : "unique"] = [=](const Case& c) {
       const UniqueOptions all{.return_inverse = true, .return_counts = true};
-      const Unique found = consecutive ? unique_consecutive(c[0], all) : unique(c[0], all);
+      const UniqueResult found = consecutive ? unique_consecutive(c[0], all) : unique(c[0], all);
       return Results{found.values, found.inverse, found.counts};
     };
   }
