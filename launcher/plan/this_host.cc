@@ -23,11 +23,13 @@ std::string interface_beside_name(const std::string& own_address) {
   using rendezvous::Address;
   try {
     const Address own =
-        rendezvous::resolve({own_address, 0}, Deadline::after(std::chrono::seconds(0))).front();
+        rendezvous::resolve({own_address, 0}, rendezvous::Deadline::after(std::chrono::seconds(0)))
+            .front();
     if (own.is_loopback()) return {};  // all nodes are on this host
     std::vector<Address> named;
     try {
-      named = rendezvous::resolve({host_name(), 0}, Deadline::after(std::chrono::seconds(1)));
+      named = rendezvous::resolve({host_name(), 0},
+                                  rendezvous::Deadline::after(std::chrono::seconds(1)));
     } catch (const Error&) {
       named.clear();  // no address at all
     }

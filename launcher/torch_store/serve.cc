@@ -48,17 +48,18 @@ std::vector<Address> addresses_of_store(const Meeting& meeting) {
   };
   bool may_be_any = false;
   for (Address address :
-       rendezvous::resolve({meeting.master_addr, 0}, Deadline::after(kTimeToLookUp))) {
+       rendezvous::resolve({meeting.master_addr, 0}, rendezvous::Deadline::after(kTimeToLookUp))) {
     may_be_any |= address.is_any() || address.is_loopback();
     if (address.is_any()) {
       const char* const loopback = address.family() == AF_INET6 ? "::1" : "127.0.0.1";
-      address = rendezvous::resolve({loopback, 0}, Deadline::never()).front();
+      address = rendezvous::resolve({loopback, 0}, rendezvous::Deadline::never()).front();
     }
     add(address);
   }
   for (const std::string& met : meeting.met_at) {
     try {
-      add(rendezvous::resolve({met, 0}, Deadline::after(std::chrono::seconds(0))).front());
+      add(rendezvous::resolve({met, 0}, rendezvous::Deadline::after(std::chrono::seconds(0)))
+              .front());
     } catch (const Error&) {
       continue;  // a name, or an address with an interface of another host
     }
