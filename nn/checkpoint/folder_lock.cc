@@ -55,7 +55,7 @@ FolderLock::FolderLock(const std::string& path, const std::string& what,
                        std::chrono::nanoseconds timeout)
     : folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (!folder_) throw_errno(errno, fmt::format("{}: open {}", what, path));
-  const Deadline deadline = Deadline::after(timeout);
+  const dl::detail::Deadline deadline = dl::detail::Deadline::after(timeout);
   while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return;  // this file system has no such locks
