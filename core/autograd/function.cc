@@ -50,11 +50,34 @@ bool FunctionNode::is_listed(const TensorList& list, const Tensor& tensor) const
   return std::ranges::any_of(list, [&](const Tensor& each) { return each.is_same(tensor); });
 }
 
+bool FunctionNode::is_argument(const Tensor& tensor) const noexcept {
+  return std::ranges::any_of(inputs_,
+                             [&](const Input& each) { return each.tensor.is_same(tensor); });
+}
+
+FunctionNode::Kinds FunctionNode::kinds_of(const TensorList& outputs) const {
+  Kinds kinds;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    const bool is_first =
+        std::none_of(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i),
+                     [&](const Tensor& each) { return each.is_same(output); });
+    const bool is_changed = is_first && is_listed(context_.dirty_, output);
+    const bool is_constant = is_listed(context_.constants_, output);
+    if (!output.defined() || (is_changed && is_constant)) {
+      kinds.push_back(Kind::kLeft);
+    } else {
+      kinds.push_back(is_changed    ? Kind::kChanged
+                      : is_constant ? Kind::kConstant
+                                    : Kind::kOrdinary);
+    }
+  }
+  return kinds;
+}
+
 void FunctionNode::check_dirty(const TensorList& outputs) const {
   for (const Tensor& changed : context_.dirty_) {
-    const bool is_input = std::ranges::any_of(
-        inputs_, [&](const Input& each) { return each.tensor.is_same(changed); });
-    DL_CHECK(is_input && is_listed(outputs, changed), kInvalidArgument,
+    DL_CHECK(is_argument(changed) && is_listed(outputs, changed), kInvalidArgument,
              "{}: mark_dirty was given a tensor that is not both an argument of forward() and one "
              "of its results",
              name_);
@@ -63,6 +86,69 @@ void FunctionNode::check_dirty(const TensorList& outputs) const {
              "{}: mark_dirty was given a view, whose base would not hear of the change; apply the "
              "function to a tensor of its own memory (x.clone())",
              name_);
+    DL_CHECK(
+        !recorded_ || !asks_gradient(changed) || !is_listed(context_.constants_, changed),
+        kInvalidArgument,
+        "{}: mark_dirty and mark_non_differentiable were given the same argument, which would keep "
+        "the gradient of its old values; return a clone() of it as the constant",
+        name_);
+  }
+}
+
+// The argument that lies in this memory, rather one that requires gradients; null if there is none.
+const Tensor* FunctionNode::argument_in(const Ref<Storage>& memory) const noexcept {
+  const Tensor* found = nullptr;
+  for (const Input& input : inputs_) {
+    if (!input.tensor.defined() || input.tensor.storage() != memory) continue;
+    if (asks_gradient(input.tensor)) return &input.tensor;
+    if (found == nullptr) found = &input.tensor;
+  }
+  return found;
+}
+
+// Makes results that share memory with an argument, or with each other, views of one tensor, so
+// that a recorded write into one of them is refused, or seen by the others. Does so also if
+// forward() returned the argument itself or its detach().
+void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
+  const auto show = [](Tensor& output, const Tensor& shown) {
+    Tensor view = output.detach();
+    detail::set_base(view, shown);
+    output = std::move(view);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& output = outputs[i];
+    if (kinds[i] == Kind::kLeft || kinds[i] == Kind::kChanged) continue;
+    const Tensor* const argument = argument_in(output.storage());
+    if (kinds[i] == Kind::kConstant) {
+      if (is_argument(output) || output.requires_grad()) output = output.detach();
+    } else if (argument != nullptr) {
+      show(output, *argument);
+    } else if (output.requires_grad()) {
+      // Made elsewhere, or under an EnableGradGuard. Its history must not change.
+      const Tensor made = std::move(output);
+      output = made.detach();
+      if (made.impl()->base || made.impl()->use_count() > 1) detail::set_base(output, made);
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (kinds[i] != Kind::kOrdinary) continue;
+    Tensor& output = outputs[i];
+    const auto whole = std::ranges::find_if(outputs, [&](const Tensor& each) {
+      return each.defined() && each.storage() == output.storage() && !each.impl()->base;
+    });
+    if (whole == outputs.end() || &*whole == &output) continue;
+    if (output.impl()->base.get() != whole->impl()) show(output, *whole);
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (kinds[i] == Kind::kLeft || kinds[i] == Kind::kChanged) continue;
+    TensorImpl& impl = *outputs[i].impl();
+    if (!impl.base) continue;
+    if (impl.base->use_count() == 1) {
+      detail::drop_base(outputs[i]);  // made inside forward(), and gone but for this view
+    } else {
+      impl.is_unrecorded_view = true;
+      impl.is_function_view = is_grad_enabled();
+    }
   }
 }
 
@@ -75,27 +161,24 @@ void FunctionNode::finish(TensorList& outputs) {
     }
     set_output_count(static_cast<std::uint32_t>(outputs.size()));
   }
-  const Ref<Node> self(this);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    Tensor& output = outputs[i];
-    outputs_.push_back(form_of(output));
-    if (!output.defined()) continue;
-    const bool is_dirty = is_listed(context_.dirty_, output);
-    const bool is_constant =
-        !recorded_ || !is_floating(output.dtype()) || is_listed(context_.constants_, output);
-    // forward() may return an argument, or a tensor that has a history. Its history must not
-    // change, so the result is a new tensor that shares its memory.
-    const bool is_input = std::ranges::any_of(
-        inputs_, [&](const Input& each) { return each.tensor.is_same(output); });
-    if (!is_dirty && (is_input || output.requires_grad())) output = output.detach();
-    TensorImpl& impl = *output.impl();
-    impl.is_function_view = impl.is_unrecorded_view && is_grad_enabled();
-    if (!is_constant) detail::attach(output, self, static_cast<std::uint32_t>(i));
-  }
+  for (const Tensor& output : outputs) outputs_.push_back(form_of(output));
+  const Kinds kinds = kinds_of(outputs);
   context_.to_save_.clear();
   context_.dirty_.clear();
   context_.constants_.clear();
+  tie(outputs, kinds);
   for (Input& input : inputs_) input.tensor = Tensor();
+  if (!recorded_) return;
+  const Ref<Node> self(this);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const bool has_history = kinds[i] == Kind::kOrdinary || kinds[i] == Kind::kChanged;
+    if (!has_history || !is_floating(outputs[i].dtype())) continue;
+    detail::attach(outputs[i], self, static_cast<std::uint32_t>(i));
+  }
+  // A changed result may be the base of others: they show it as it is now.
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (kinds[i] == Kind::kOrdinary) outputs[i].impl()->view_version = outputs[i].version();
+  }
 }
 
 void FunctionNode::release_saved() noexcept {

@@ -187,7 +187,8 @@ class FunctionNode final : public Node {
     }
   }
   void begin();
-  // Gives forward()'s results their history; may replace a result by another handle.
+  // Gives forward()'s results their history; may replace a result by another handle, which is a
+  // view if it shares its memory with an argument or with another result.
   void finish(TensorList& outputs);
 
   AutogradContext& context() noexcept { return context_; }
@@ -208,7 +209,15 @@ class FunctionNode final : public Node {
   };
   static Form form_of(const Tensor& tensor);
   bool is_listed(const TensorList& list, const Tensor& tensor) const noexcept;
+  bool is_argument(const Tensor& tensor) const noexcept;
+  // What a result is: an argument that forward() changed in place, a constant, or another tensor.
+  // What is undefined, or both changed and a constant, is left as it is.
+  enum class Kind : std::uint8_t { kLeft, kChanged, kConstant, kOrdinary };
+  using Kinds = std::vector<Kind>;
+  Kinds kinds_of(const TensorList& outputs) const;
   void check_dirty(const TensorList& outputs) const;
+  const Tensor* argument_in(const Ref<Storage>& memory) const noexcept;
+  void tie(TensorList& outputs, const Kinds& kinds) const;
   void check_gradient(const Tensor& gradient, std::size_t argument) const;
 
   std::string name_;

@@ -240,6 +240,17 @@ Tensor detail::shown_as(Tensor result, const Tensor& input, const char* grad_fn)
   return result;
 }
 
+void detail::set_base(const Tensor& view, const Tensor& shown) {
+  TensorImpl& impl = *view.impl();
+  const TensorImpl& from = *shown.impl();
+  // A leaf that is a view has a gradient of its own, and ends the chain.
+  const bool is_bottom = !from.base || (from.requires_grad && shown.is_leaf());
+  impl.base = is_bottom ? Ref<TensorImpl>(shown.impl()) : from.base;
+  impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
+  impl.is_function_view = !is_bottom && from.is_function_view;
+  impl.view_version = shown.version();
+}
+
 Tensor detail::drop_base(Tensor result) {
   TensorImpl& impl = *result.impl();
   impl.base = nullptr;

@@ -35,6 +35,8 @@ void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr
 // are composed of others. `grad_fn` has to live as long as the program. A result in other memory
 // than the input's loses its base.
 Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
+// Makes `view` a view of `shown`, or of the tensor that `shown` shows, whose memory it has.
+void set_base(const Tensor& view, const Tensor& shown);
 // For a result that an operation made as a view of a tensor of its own: it is no view of anything
 // that the user has, and so it is none for the user.
 Tensor drop_base(Tensor result);
@@ -49,8 +51,10 @@ void check_view_in_place(const Tensor& view, std::string_view op);
 // run.
 Tensor before_write(const Tensor& written);
 // core/ops: gives a view that is older than its storage (TensorImpl) its base's history, if there
-// is one. Throws kInvalidArgument for a view that was made under a NoGradGuard, and for a view of a
-// tensor several of whose elements are one in memory.
+// is one. A view that forward() of a custom Function returned keeps the function's history, as long
+// as no operation on its memory was recorded since. Throws kInvalidArgument if one was, or could
+// have been, since the base requires no gradients; for a view that was made under a NoGradGuard;
+// and for a view of a tensor several of whose elements are one in memory.
 void follow_base(const Tensor& view);
 }  // namespace detail
 

@@ -120,14 +120,7 @@ bool may_overlap_itself(const Shape& shape, const Strides& strides) {
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
                  std::int64_t offset) {
   Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
-  TensorImpl& impl = *view.impl();
-  const TensorImpl& from = *base.impl();
-  // A leaf that is a view has a gradient of its own, and ends the chain.
-  const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
-  impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
-  impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
-  impl.is_function_view = !is_bottom && from.is_function_view;
-  impl.view_version = base.version();
+  detail::set_base(view, base);
   return view;
 }
 
@@ -272,6 +265,8 @@ void detail::follow_base(const Tensor& view) {
   TensorImpl& base = *impl.base;
   const bool is_behind = impl.is_behind_base();
   constexpr std::string_view kAdvice = "make the view again after the change, or use its detach()";
+  constexpr std::string_view kAdviceOfFunction =
+      "return a clone() from forward(), or change a clone()";
   DL_CHECK(
       !is_behind || !impl.is_unrecorded_view, kInvalidArgument,
       "a view of shape {} was {}, and its base was changed in place since by an operation that "
@@ -279,8 +274,18 @@ void detail::follow_base(const Tensor& view) {
       view.sizes().str(),
       impl.is_function_view ? "returned by forward() of a custom Function"
                             : "made under a NoGradGuard",
-      kAdvice);
+      impl.is_function_view ? kAdviceOfFunction : kAdvice);
   if (!is_behind && !impl.node) return;
+  if (impl.is_unrecorded_view) {
+    // Its node is a custom Function's. Writes that are not recorded leave it, as they leave the
+    // history of any tensor. Into a base without gradients they come without a guard as well.
+    DL_CHECK(impl.is_view_of_trained(), kInvalidArgument,
+             "a view of shape {} was returned by forward() of a custom Function, and its memory "
+             "was changed in place since, which backward() of the function does not know; {}",
+             view.sizes().str(), kAdviceOfFunction);
+    impl.view_version = view.version();
+    return;
+  }
   const bool overlaps = may_overlap_itself(base.shape, base.strides);
   if (overlaps) {
     DL_CHECK(
