@@ -111,7 +111,7 @@ Tensor row_norm(const RowNormArgs& args, const Tensor& input, const Tensor& weig
   const Tensor x = laid_out(input);
   const Tensor w = laid_out_or_none(weight);
   Tensor y = empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor stats = empty({args.rows, 2}, {.dtype = stats_dtype(x), .device = x.device()});
+  const Tensor stats = empty({args.rows, 3}, {.dtype = stats_dtype(x), .device = x.device()});
   through_row_major(y, [&](const Tensor& out) {
     call<Op::kRowNorm>(x.device(), args, x, w, laid_out_or_none(bias), out, stats);
   });

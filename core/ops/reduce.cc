@@ -178,7 +178,8 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->count = shapes.count;
     node->p = p;
     if (gradient_reads_input(fn)) node->save(operand);
-    if (saves_output(fn)) node->save(kept);
+    // PyTorch does not save a variance: it may be changed in place.
+    if (saves_output(fn)) node->save(fn == ReduceFn::kVar ? kept.clone() : kept);
   }
   return result;
 }

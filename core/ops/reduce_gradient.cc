@@ -1,8 +1,11 @@
 #include "core/ops/reduce_gradient.h"
 
+#include <cmath>
+
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/common.h"
+#include "core/ops/logic.h"
 #include "core/ops/reduce.h"
 
 namespace dl {
@@ -41,9 +44,34 @@ Tensor of_product(const ReductionGradient& at) {
   return add(masked(div(without, filled), none), masked(without.expand(at.shape), only));
 }
 
+// Whether rounding of a mean shows in distances from it: the mean is many deviations from 0.
+bool is_far(const Tensor& mean, const Tensor& output, bool is_deviation) {
+  if (mean.is_cuda()) return true;
+  return visit_floating(mean.dtype(), "var", [&]<typename T>() {
+    const T* const means = mean.data<T>();
+    const T* const outputs = output.data<T>();
+    for (std::int64_t i = 0; i < mean.numel(); ++i) {
+      const auto m = static_cast<double>(static_cast<OpMath<T>>(means[i]));
+      const auto out = static_cast<double>(static_cast<OpMath<T>>(outputs[i]));
+      const double variance = is_deviation ? out * out : out;
+      if (!(std::isfinite(variance) && m * m <= 256 * variance)) return true;
+    }
+    return false;
+  });
+}
+
 Tensor of_variance(const ReductionGradient& at, const Tensor& grad) {
-  const Tensor distance = sub(at.input, mean(at.input, at.dims, kKeepDim));
-  return mul(mul(grad, 2.0 / (at.count - at.p)), distance);
+  Tensor near = mean(at.input, at.dims, kKeepDim);
+  const bool far = is_far(near, at.output, at.fn == ReduceFn::kStd);
+  if (far && !all(isfinite(near)).item<bool>()) {  // the sum may have overflowed
+    near = mean(at.input.to(DType::kF64), at.dims, kKeepDim).to(near.dtype());
+  }
+  Tensor distance = sub(at.input, near);
+  if (far) {  // the distances say how far the rounded mean is from the mean
+    const Tensor rest = mean(distance, at.dims, kKeepDim);
+    distance.sub_(masked(rest, isfinite(rest)));
+  }
+  return distance.mul_(mul(grad, 2.0 / (at.count - at.p)));
 }
 
 Tensor of_norm(const ReductionGradient& at) {
@@ -105,7 +133,7 @@ bool gradient_reads_input(ReduceFn fn) noexcept {
 }
 
 bool saves_output(ReduceFn fn) noexcept {
-  return gradient_reads_input(fn) && fn != ReduceFn::kNansum && fn != ReduceFn::kVar;
+  return gradient_reads_input(fn) && fn != ReduceFn::kNansum;
 }
 
 Tensor gradient_of(const ReductionGradient& at) {

@@ -1,195 +1,17 @@
 // Normalisation of channels over a batch.
-//
-// A batch is walked in blocks: channels-last, some rows of all channels; otherwise one channel's
-// places of one sample. Mean and squares are taken of each block while it is in the cache, and
-// joined (Chan, Golub and LeVeque 1983), so that memory is read once.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/batch_moments.h"
+#include "core/kernels/cpu/batch_walk.h"
 #include "core/kernels/cpu/carried.h"
-#include "core/kernels/cpu/moments.h"
 #include "core/kernels/cpu/norm.h"
 #include "core/kernels/cpu/norm_loops.h"
 
 namespace dl::kernels::cpu {
 namespace {
-
-constexpr std::int64_t kBatchNormGrain = 16 * 1024;  // elements worth a thread
-constexpr std::int64_t kBlockElements = 4096;
-
-std::int64_t rows_of(const BatchNormArgs& args) {
-  return args.samples * args.places;
-}
-// A channels-last batch, several rows of few channels as one wide row, so that vectors are full.
-struct WideRows {
-  explicit WideRows(const BatchNormArgs& args) : channels(args.channels) {
-    constexpr std::int64_t kWide = 64;
-    if (channels > 0 && channels < kWide) {
-      folded = std::lcm(channels, std::int64_t{16}) / channels;
-      folded *= (kWide + folded * channels - 1) / (folded * channels);
-    }
-    width = folded * channels;
-    at_once = std::max<std::int64_t>(kBlockElements / std::max<std::int64_t>(1, width), 8) * folded;
-    count = rows_of(args);
-    const std::int64_t blocks = (count + at_once - 1) / at_once;
-    parts = std::clamp<std::int64_t>(blocks / kBlocksOfPart, 1, kMostParts);
-    part_grain = std::max<std::int64_t>(
-        1, kBatchNormGrain * parts / std::max<std::int64_t>(1, count * channels));
-  }
-  // The part's first row. Parts depend on the shape only, so that the number of threads changes no
-  // bit.
-  std::int64_t begin(std::int64_t part) const {
-    return part == parts ? count : count / at_once * part / parts * at_once;
-  }
-  // visit(first row, wide rows, rows left over) for each block of [from, to).
-  template <typename Visit>
-  void for_each_block(std::int64_t from, std::int64_t to, const Visit& visit) const {
-    for (std::int64_t r = from; r < to; r += at_once) {
-      const std::int64_t rows = std::min(at_once, to - r);
-      visit(r, rows / folded, rows % folded);
-    }
-  }
-  // One number for each channel, as often as a wide row has the channel.
-  template <typename T>
-  std::vector<T> repeated(const T* numbers) const {
-    std::vector<T> result(static_cast<std::size_t>(width));
-    for (std::int64_t i = 0; i < width; i += channels) {
-      std::copy_n(numbers, channels, result.begin() + i);
-    }
-    return result;
-  }
-  // Adds the sums of a wide row's other rows to those of its first.
-  template <typename T>
-  void fold(std::vector<T>& sums) const {
-    for (std::int64_t i = channels; i < width; i += channels) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        sums[static_cast<std::size_t>(c)] += sums[static_cast<std::size_t>(i + c)];
-      }
-    }
-  }
-
-  static constexpr std::int64_t kBlocksOfPart = 8;
-  static constexpr std::int64_t kMostParts = 32;
-  std::int64_t channels;
-  std::int64_t folded = 1;  // rows of a wide row
-  std::int64_t width = 0;
-  std::int64_t at_once = 0;  // rows of a block
-  std::int64_t count = 0;
-  std::int64_t parts = 1;
-  std::int64_t part_grain = 1;
-};
-
-std::int64_t channel_grain(const BatchNormArgs& args) {
-  return kBatchNormGrain / std::max<std::int64_t>(1, rows_of(args)) + 1;
-}
-
-// Room for a block of `count` elements, if `wanted`.
-template <typename T>
-std::vector<T> block_memory(bool wanted, std::int64_t count) {
-  return std::vector<T>(wanted ? static_cast<std::size_t>(count) : 0);
-}
-
-template <typename T>
-std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const CarriedIn<T>& in) {
-  struct Part {
-    double count = 0;
-    std::vector<double> means;
-    std::vector<double> squares;
-  };
-  const NormLoops<T>& loops = norm_loops<T>();
-  const WideRows wide(args);
-  const std::int64_t channels = args.channels;
-  const auto size = static_cast<std::size_t>(channels);
-  std::vector<Part> parts(static_cast<std::size_t>(wide.parts));
-  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
-    std::vector<T> sums(static_cast<std::size_t>(wide.width));
-    std::vector<T> distances(sums.size());
-    std::vector<T> squares(sums.size());
-    std::vector<T> means;
-    for (std::int64_t p = begin; p < end; ++p) {
-      Part& part = parts[static_cast<std::size_t>(p)];
-      part.means.resize(size);
-      part.squares.resize(size);
-      const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
-        const std::int64_t rows = wide_rows * wide.folded + rest;
-        const T* const x = in.at(r * channels, rows * channels, memory.data());
-        const T* const last = x + wide_rows * wide.width;
-        for (auto* each : {&sums, &distances, &squares}) std::ranges::fill(*each, T(0));
-        loops.column_sums(wide_rows, wide.width, x, sums.data());
-        loops.column_sums(rest, channels, last, sums.data());
-        wide.fold(sums);
-        for (std::size_t c = 0; c < size; ++c) sums[c] /= static_cast<T>(rows);
-        if (wide.folded > 1) means = wide.repeated(sums.data());
-        const T* const near = wide.folded > 1 ? means.data() : sums.data();
-        loops.column_moments(wide_rows, wide.width, x, near, distances.data(), squares.data());
-        loops.column_moments(rest, channels, last, near, distances.data(), squares.data());
-        wide.fold(distances);
-        wide.fold(squares);
-        loops.column_join(channels, static_cast<double>(rows), near, distances.data(),
-                          squares.data(), part.count, part.means.data(), part.squares.data());
-        part.count += static_cast<double>(rows);
-      };
-      wide.for_each_block(wide.begin(p), wide.begin(p + 1), block);
-    }
-  });
-  std::vector<Moments> result(size);
-  for (const Part& part : parts) {
-    for (std::size_t c = 0; c < size; ++c) {
-      result[c].join({part.count, part.means[c], part.squares[c]});
-    }
-  }
-  return result;
-}
-
-// visit(first element, count) for the blocks of channel c.
-template <typename Visit>
-void for_each_plane_block(const BatchNormArgs& args, std::int64_t c, const Visit& visit) {
-  for (std::int64_t n = 0; n < args.samples; ++n) {
-    const std::int64_t first = (n * args.channels + c) * args.places;
-    for (std::int64_t i = 0; i < args.places; i += kBlockElements) {
-      visit(first + i, std::min(kBlockElements, args.places - i));
-    }
-  }
-}
-
-template <typename T>
-Moments moments_of_channel(const BatchNormArgs& args, const CarriedIn<T>& in, std::int64_t c,
-                           T* memory) {
-  const NormLoops<T>& loops = norm_loops<T>();
-  Moments result;
-  for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
-    const T* const x = in.at(first, count, memory);
-    const T mean = loops.sum(count, x) / static_cast<T>(count);
-    T sums[2];
-    loops.moments(count, x, mean, sums);
-    result.join(Moments::about(static_cast<double>(mean), static_cast<double>(count),
-                               static_cast<double>(sums[0]), static_cast<double>(sums[1])));
-  });
-  return result;
-}
-
-// body(c, memory of two blocks) for each channel.
-template <typename T, typename Body>
-void for_each_channel(const BatchNormArgs& args, const Body& body) {
-  parallel_for(args.channels, channel_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> memory(static_cast<std::size_t>(3 * kBlockElements));
-    for (std::int64_t c = begin; c < end; ++c) body(c, memory.data());
-  });
-}
-
-template <typename T>
-std::vector<Moments> moments_of(const BatchNormArgs& args, const CarriedIn<T>& in) {
-  if (args.channels_last) return moments_channels_last(args, in);
-  std::vector<Moments> result(static_cast<std::size_t>(args.channels));
-  for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
-    result[static_cast<std::size_t>(c)] = moments_of_channel(args, in, c, memory);
-  });
-  return result;
-}
 
 // running = (1 - momentum) running + momentum value
 void move_towards(const Tensor& running, std::int64_t c, double value, double momentum) {
@@ -202,7 +24,7 @@ void move_towards(const Tensor& running, std::int64_t c, double value, double mo
 }
 
 template <typename T>
-void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor& running_mean,
+void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& running_mean,
                 const Tensor& running_var, const Tensor& stats) {
   T* const means = stats.data<T>();
   T* const scales = means + args.channels;
@@ -217,7 +39,7 @@ void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor&
     }
     return;
   }
-  const std::vector<Moments> moments = moments_of(args, in);
+  const std::vector<Moments> moments = moments_of(args, x);
   for (std::int64_t c = 0; c < args.channels; ++c) {
     Moments m = moments[static_cast<std::size_t>(c)];
     m.count = std::max(m.count, 1.0);  // a batch without values has the variance 0
@@ -266,7 +88,7 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
   const NormLoops<T>& loops = norm_loops<T>();
   const CarriedIn<T> in(x);
   const CarriedOut<T> out(y);
-  find_stats(args, in, running_mean, running_var, stats);
+  find_stats<T>(args, x, running_mean, running_var, stats);
   const CarriedAll<T> weights(weight);
   const CarriedAll<T> biases(bias);
   const T* const means = stats.data<T>();
@@ -459,7 +281,8 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
                     const Tensor& dweight, const Tensor& dbias) {
   const CarriedIn<T> gradient(dy);
   const CarriedIn<T> in(x);
-  const T* const means = stats.data<T>();
+  const CarriedAll<T> kept(stats);
+  const T* const means = kept.data();
   const T* const scales = means + args.channels;
   const T* const rests = scales + args.channels;
   BatchSums sums = args.sums_of_all.empty() ? sums_of(args, gradient, in, means)
@@ -482,22 +305,7 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
   store_from(DType::kF64, dweight.dtype())(sums.by_x.data(), dweight.data_ptr(), 1, args.channels);
 }
 
-template <typename T>
-void moments_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& moments) {
-  auto* const out = moments.data<double>();
-  const std::vector<Moments> found = moments_of(args, CarriedIn<T>(x));
-  for (std::int64_t c = 0; c < args.channels; ++c) {
-    out[c] = found[static_cast<std::size_t>(c)].mean;
-    out[args.channels + c] = found[static_cast<std::size_t>(c)].squares;
-  }
-}
-
 }  // namespace
-
-void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& moments) {
-  if (x.dtype() == DType::kF64) return moments_batch<double>(args, x, moments);
-  moments_batch<float>(args, x, moments);
-}
 
 void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
@@ -511,7 +319,11 @@ void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight
 void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
                          const Tensor& weight, const Tensor& stats, const Tensor& dx,
                          const Tensor& dweight, const Tensor& dbias) {
-  if (x.dtype() == DType::kF64) {
+  const auto is_extreme = [&] {
+    const float* const scales = stats.data<float>() + args.channels;
+    return std::any_of(scales, scales + args.channels, &is_extreme_scale);
+  };
+  if (x.dtype() == DType::kF64 || is_extreme()) {
     return backward_batch<double>(args, dy, x, weight, stats, dx, dweight, dbias);
   }
   backward_batch<float>(args, dy, x, weight, stats, dx, dweight, dbias);

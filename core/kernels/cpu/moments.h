@@ -6,6 +6,19 @@
 
 namespace dl::kernels::cpu {
 
+// Whether a sum of n squared distances that was computed in float32 may lack digits: squares
+// overflow, or some of them vanish. `eps` will be added to the mean square.
+inline bool is_too_narrow(double squares, double n, double eps) {
+  constexpr double kLeast = 0x1p-100;  // underflow takes up to 2^-126 from each square
+  return !std::isfinite(squares) || (eps < kLeast && squares < n * kLeast);
+}
+
+// Whether a gradient has to be computed in float64, since it multiplies with this 1 / deviation
+// three times.
+inline bool is_extreme_scale(float scale) {
+  return std::isfinite(scale) && (scale < 0x1p-32F || scale > 0x1p32F);
+}
+
 struct Moments {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 

@@ -3,6 +3,9 @@
 // Images and rows are float32, float64, or float16 and bfloat16, which are carried in float32.
 // Weights, biases and running statistics are of the image's dtype or float32, and may be undefined;
 // statistics that are kept for backward are float64 for float64, else float32.
+//
+// Sums of float32 are of blocks, and joined in float64. Rows and channels whose squared distances
+// float32 cannot hold are computed in float64.
 #pragma once
 
 #include "core/kernels/norm_args.h"
@@ -10,7 +13,8 @@
 
 namespace dl::kernels::cpu {
 
-// x, y and dx are contiguous. stats [rows, 2] receives each row's mean and 1 / deviation.
+// x, y and dx are contiguous. stats [rows, 3] receives each row's mean, 1 / deviation, and the
+// rounding error of the mean.
 void row_norm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Tensor& y, const Tensor& stats);
 // dx, dweight and dbias may be undefined.

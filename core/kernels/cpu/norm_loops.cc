@@ -95,19 +95,33 @@ void map(std::int64_t n, const T* x, T shift, T scale, T add, T* y) {
 
 // The branches below differ in their loops, which clang-tidy does not see behind the pragmas.
 // NOLINTBEGIN(bugprone-branch-clone)
-template <typename T>
-void normalize(std::int64_t n, const T* x, T shift, T scale, const T* weight, const T* bias, T* y) {
+template <bool kAdds, typename T>
+HWY_INLINE void normalize_with(std::int64_t n, const T* x, T shift, T scale, T add, const T* weight,
+                               const T* bias, T* y) {
+  const auto normal = [=](T each) {
+    return kAdds ? (each - shift) * scale + add : (each - shift) * scale;
+  };
   if (weight != nullptr && bias != nullptr) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) * scale * weight[i] + bias[i];
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) * weight[i] + bias[i];
   } else if (weight != nullptr) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) * scale * weight[i];
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) * weight[i];
   } else if (bias != nullptr) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) * scale + bias[i];
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) + bias[i];
   } else {
-    map(n, x, shift, scale, T(0), y);
+    map(n, x, shift, scale, add, y);
+  }
+}
+
+template <typename T>
+void normalize(std::int64_t n, const T* x, T shift, T scale, T add, const T* weight, const T* bias,
+               T* y) {
+  if (add == T(0)) {
+    normalize_with<false>(n, x, shift, scale, add, weight, bias, y);
+  } else {
+    normalize_with<true>(n, x, shift, scale, add, weight, bias, y);
   }
 }
 
@@ -145,11 +159,11 @@ void combine(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T
 // NOLINTEND(bugprone-branch-clone)
 
 template <typename T>
-void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T* by_x) {
+void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* by_g, T* by_x) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     by_g[i] += g[i];
-    by_x[i] += g[i] * (x[i] - shift) * scale;
+    by_x[i] += g[i] * ((x[i] - shift) * scale + add);
   }
 }
 

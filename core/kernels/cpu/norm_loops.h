@@ -12,9 +12,9 @@ struct NormLoops {
   T (*sum)(std::int64_t n, const T* x);
   // sums[0] = sum of x - shift, sums[1] = sum of (x - shift)^2.
   void (*moments)(std::int64_t n, const T* x, T shift, T* sums);
-  // y = (x - shift) scale weight + bias; null: 1 and 0.
-  void (*normalize)(std::int64_t n, const T* x, T shift, T scale, const T* weight, const T* bias,
-                    T* y);
+  // y = ((x - shift) scale + add) weight + bias; null: 1 and 0.
+  void (*normalize)(std::int64_t n, const T* x, T shift, T scale, T add, const T* weight,
+                    const T* bias, T* y);
   // y = (x - shift) scale + add
   void (*map)(std::int64_t n, const T* x, T shift, T scale, T add, T* y);
   // sums[0] = sum of g weight, sums[1] = sum of g weight (x - shift); null: 1.
@@ -22,8 +22,8 @@ struct NormLoops {
   // dx = a g weight + b (x - shift) + c; null: 1.
   void (*combine)(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T a, T b, T c,
                   T* dx);
-  // by_g += g, by_x += g (x - shift) scale, element by element.
-  void (*gather)(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T* by_x);
+  // by_g += g, by_x += g ((x - shift) scale + add), element by element.
+  void (*gather)(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* by_g, T* by_x);
 
   // For `rows` rows of n columns: one result for each column.
   void (*column_sums)(std::int64_t rows, std::int64_t n, const T* x, T* sums);

@@ -1,6 +1,8 @@
 // Normalisation of rows: layer_norm, group_norm, rms_norm.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "core/device/parallel.h"
@@ -71,46 +73,101 @@ Dots long_dots(const NormLoops<T>& loops, std::int64_t n, const T* g, const T* x
   return total;
 }
 
+// The mean, as the number nearest to it and the rest, and 1 / deviation of a row.
+template <typename T>
+struct RowStats {
+  T mean;
+  T scale;
+  T rest;
+};
+
+// Rows that are computed in T; their statistics are kept as Kept.
+template <typename T, typename Kept>
+class RowNorm {
+ public:
+  RowNorm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+          const Tensor& y, const Tensor& stats)
+      : args_(args), from_(x), to_(y), weights_(weight), biases_(bias), kept_(stats.data<Kept>()) {}
+
+  // Memory of one row, for those that are converted.
+  std::vector<T> room() const {
+    return std::vector<T>(
+        static_cast<std::size_t>(from_.is_converted() || to_.is_converted() ? args_.width() : 0));
+  }
+  // False if T is too narrow for the row.
+  bool run(std::int64_t r, std::vector<T>& read, std::vector<T>& written) const {
+    const std::int64_t width = args_.width();
+    const T* const in = from_.at(r * width, width, read.data());
+    const auto n = static_cast<double>(width);
+    Moments moments;  // of all of the row's distances from 0, if it is not centered
+    if (args_.centered) {
+      moments = moments_of_row(loops_, width, in);
+    } else {
+      moments.squares = squares_of_row(loops_, width, in);
+    }
+    if (std::is_same_v<T, float> && is_too_narrow(moments.squares, n, args_.eps)) return false;
+    const double variance = std::max(moments.squares, 0.0) / n;  // NaN stays NaN
+    const T mean = static_cast<T>(moments.mean);
+    const RowStats<T> stats{mean, static_cast<T>(1 / std::sqrt(variance + args_.eps)),
+                            static_cast<T>(moments.mean - static_cast<double>(mean))};
+    kept_[3 * r] = static_cast<Kept>(moments.mean);
+    kept_[3 * r + 1] = static_cast<Kept>(stats.scale);
+    kept_[3 * r + 2] = static_cast<Kept>(moments.mean - static_cast<double>(kept_[3 * r]));
+    T* const out = to_.at(r * width, written.data());
+    write(r % args_.groups * args_.channels, stats, in, out);
+    to_.done(r * width, width, out);
+    return true;
+  }
+
+ private:
+  void write(std::int64_t first, const RowStats<T>& stats, const T* in, T* out) const {
+    // Less than a rounding of the largest results, unless the mean is many deviations from 0.
+    const T rest = -stats.rest * stats.scale;
+    const T add = std::abs(rest) < T(0x1p-26) ? T(0) : rest;
+    if (args_.inner == 1) {
+      loops_.normalize(args_.width(), in, stats.mean, stats.scale, add,
+                       weights_.data() == nullptr ? nullptr : weights_.data() + first,
+                       biases_.data() == nullptr ? nullptr : biases_.data() + first, out);
+      return;
+    }
+    for (std::int64_t c = 0; c < args_.channels; ++c) {
+      const T weight = weights_.get(first + c, T(1));
+      loops_.map(args_.inner, in + c * args_.inner, stats.mean, stats.scale * weight,
+                 add * weight + biases_.get(first + c, T(0)), out + c * args_.inner);
+    }
+  }
+
+  const RowNormArgs& args_;
+  const NormLoops<T>& loops_ = norm_loops<T>();
+  CarriedIn<T> from_;
+  CarriedOut<T> to_;
+  CarriedAll<T> weights_;
+  CarriedAll<T> biases_;
+  Kept* kept_;
+};
+
 template <typename T>
 void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight,
                   const Tensor& bias, const Tensor& y, const Tensor& stats) {
-  const NormLoops<T>& loops = norm_loops<T>();
-  const CarriedIn<T> from(x);
-  const CarriedOut<T> to(y);
-  const CarriedAll<T> weights(weight);
-  const CarriedAll<T> biases(bias);
-  T* const kept = stats.data<T>();
-  const std::int64_t width = args.width();
+  const RowNorm<T, T> rows(args, x, weight, bias, y, stats);
+  std::atomic<bool> any_wide = false;
+  std::vector<std::uint8_t> is_wide(static_cast<std::size_t>(args.rows));
   parallel_for(args.rows, row_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> read(from.is_converted() ? static_cast<std::size_t>(width) : 0);
-    std::vector<T> written(read.size());
+    std::vector<T> read = rows.room();
+    std::vector<T> written = rows.room();
     for (std::int64_t r = begin; r < end; ++r) {
-      const T* const in = from.at(r * width, width, read.data());
-      T* const out = to.at(r * width, written.data());
-      const auto n = static_cast<double>(width);
-      Moments moments;  // of all of the row's distances from 0, if it is not centered
-      if (args.centered) {
-        moments = moments_of_row(loops, width, in);
-      } else {
-        moments.squares = squares_of_row(loops, width, in);
-      }
-      const T mean = static_cast<T>(moments.mean);
-      const double variance = std::max(moments.squares, 0.0) / n;  // NaN stays NaN
-      const T scale = static_cast<T>(1 / std::sqrt(variance + args.eps));
-      kept[2 * r] = mean;
-      kept[2 * r + 1] = scale;
-      const std::int64_t first = r % args.groups * args.channels;
-      if (args.inner == 1) {
-        loops.normalize(width, in, mean, scale,
-                        weights.data() == nullptr ? nullptr : weights.data() + first,
-                        biases.data() == nullptr ? nullptr : biases.data() + first, out);
-      } else {
-        for (std::int64_t c = 0; c < args.channels; ++c) {
-          loops.map(args.inner, in + c * args.inner, mean, scale * weights.get(first + c, T(1)),
-                    biases.get(first + c, T(0)), out + c * args.inner);
-        }
-      }
-      to.done(r * width, width, out);
+      if (rows.run(r, read, written)) continue;
+      is_wide[static_cast<std::size_t>(r)] = 1;
+      any_wide = true;
+    }
+  });
+  if (!any_wide) return;
+  const RowNorm<double, T> wide(args, x, weight, bias, y, stats);
+  parallel_for(args.rows, row_grain(args), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> read = wide.room();
+    std::vector<double> written = wide.room();
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (is_wide[static_cast<std::size_t>(r)] != 0) wide.run(r, read, written);
     }
   });
 }
@@ -143,7 +200,8 @@ class ChannelSums {
   std::vector<double> by_x_;  // of g (x - mean) / deviation: the weight's
 };
 
-template <typename T>
+// Computes in T; the statistics were kept as Kept.
+template <typename T, typename Kept>
 class RowNormGradient {
  public:
   RowNormGradient(const RowNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
@@ -152,7 +210,7 @@ class RowNormGradient {
         dy_(dy),
         x_(x),
         weights_(weight),
-        stats_(stats.data<T>()),
+        kept_(stats.data<Kept>()),
         dx_(dx.defined() ? dx : dy),
         wants_dx_(dx.defined()) {}
 
@@ -174,60 +232,76 @@ class RowNormGradient {
       const T* const g = dy_.at(r * width, width, g_memory.data());
       const T* const x = x_.at(r * width, width, x_memory.data());
       const std::int64_t first = r % args_.groups * args_.channels;
+      const RowStats<T> stats = stats_of(r);
       Dots dots;
       if (args_.inner == 1) {
-        dots = long_dots(loops_, width, g, x, stats_[2 * r], weights_from(first));
-        loops_.gather(width, g, x, stats_[2 * r], stats_[2 * r + 1], by_g.data() + first,
-                      by_x.data() + first);
+        dots = without_rest(long_dots(loops_, width, g, x, stats.mean, weights_from(first)), stats);
+        loops_.gather(width, g, x, stats.mean, stats.scale, -stats.rest * stats.scale,
+                      by_g.data() + first, by_x.data() + first);
         if ((r - begin) % kRowsAtOnce == kRowsAtOnce - 1) sums.take(by_g, by_x);
       } else {
-        dots = channel_dots(r, first, g, x, sums);
+        dots = channel_dots(stats, first, g, x, sums);
       }
       if (!wants_dx_) continue;
       T* const out = dx_.at(r * width, written.data());
-      write_row(r, first, g, x, dots, out);
+      write_row(stats, first, g, x, dots, out);
       dx_.done(r * width, width, out);
     }
     if (args_.inner == 1) sums.take(by_g, by_x);
   }
 
  private:
+  RowStats<T> stats_of(std::int64_t r) const {
+    return {static_cast<T>(kept_[3 * r]), static_cast<T>(kept_[3 * r + 1]),
+            static_cast<T>(kept_[3 * r + 2])};
+  }
+
+  // From sums over distances from the rounded mean: those over distances from the mean.
+  static Dots without_rest(Dots dots, const RowStats<T>& stats) {
+    return {dots.g, dots.x - static_cast<double>(stats.rest) * dots.g};
+  }
+
   const T* weights_from(std::int64_t first) const {
     return weights_.data() == nullptr ? nullptr : weights_.data() + first;
   }
 
-  Dots channel_dots(std::int64_t r, std::int64_t first, const T* g, const T* x,
+  Dots channel_dots(const RowStats<T>& stats, std::int64_t first, const T* g, const T* x,
                     ChannelSums<T>& sums) const {
     Dots total;
     for (std::int64_t c = 0; c < args_.channels; ++c) {
-      const Dots of_channel = long_dots<T>(loops_, args_.inner, g + c * args_.inner,
-                                           x + c * args_.inner, stats_[2 * r], nullptr);
+      const Dots of_channel = without_rest(long_dots<T>(loops_, args_.inner, g + c * args_.inner,
+                                                        x + c * args_.inner, stats.mean, nullptr),
+                                           stats);
       const auto weight = static_cast<double>(weights_.get(first + c, T(1)));
       total.g += weight * of_channel.g;
       total.x += weight * of_channel.x;
       sums.by_g()[first + c] += of_channel.g;
-      sums.by_x()[first + c] += of_channel.x * static_cast<double>(stats_[2 * r + 1]);
+      sums.by_x()[first + c] += of_channel.x * static_cast<double>(stats.scale);
     }
     return total;
   }
 
   // dx = scale (g weight - mean(g weight) - (x - mean) scale^2 mean(g weight (x - mean)))
-  void write_row(std::int64_t r, std::int64_t first, const T* g, const T* x, const Dots& dots,
-                 T* out) const {
-    const T mean = stats_[2 * r];
-    const auto scale = static_cast<double>(stats_[2 * r + 1]);
+  void write_row(const RowStats<T>& stats, std::int64_t first, const T* g, const T* x,
+                 const Dots& dots, T* out) const {
+    const auto scale = static_cast<double>(stats.scale);
     const auto n = static_cast<double>(args_.width());
-    const T by_x = static_cast<T>(-scale * scale * scale * dots.x / n);
-    const T constant = args_.centered ? static_cast<T>(-scale * dots.g / n) : T(0);
+    const double exact_by_x = -scale * scale * scale * dots.x / n;
+    const T by_x = static_cast<T>(exact_by_x);
+    const T constant =
+        args_.centered
+            ? static_cast<T>(-scale * dots.g / n - exact_by_x * static_cast<double>(stats.rest))
+            : T(0);
     if (args_.inner == 1) {
-      loops_.combine(args_.width(), g, x, mean, weights_from(first), stats_[2 * r + 1], by_x,
+      loops_.combine(args_.width(), g, x, stats.mean, weights_from(first), stats.scale, by_x,
                      constant, out);
       return;
     }
     for (std::int64_t c = 0; c < args_.channels; ++c) {
       const std::int64_t at = c * args_.inner;
-      const T by_g = stats_[2 * r + 1] * weights_.get(first + c, T(1));
-      loops_.combine(args_.inner, g + at, x + at, mean, nullptr, by_g, by_x, constant, out + at);
+      const T by_g = stats.scale * weights_.get(first + c, T(1));
+      loops_.combine(args_.inner, g + at, x + at, stats.mean, nullptr, by_g, by_x, constant,
+                     out + at);
     }
   }
 
@@ -236,7 +310,7 @@ class RowNormGradient {
   CarriedIn<T> dy_;
   CarriedIn<T> x_;
   CarriedAll<T> weights_;
-  const T* stats_;
+  const Kept* kept_;
   CarriedOut<T> dx_;
   bool wants_dx_;
 };
@@ -245,11 +319,11 @@ void store_sums(const double* sums, const Tensor& out) {
   if (out.defined()) store_from(DType::kF64, out.dtype())(sums, out.data_ptr(), 1, out.numel());
 }
 
-template <typename T>
+template <typename T, typename Kept>
 void backward_rows(const RowNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
                    const Tensor& stats, const Tensor& dx, const Tensor& dweight,
                    const Tensor& dbias) {
-  const RowNormGradient<T> gradient(args, dy, x, weight, stats, dx);
+  const RowNormGradient<T, Kept> gradient(args, dy, x, weight, stats, dx);
   // Parts depend on the shape only, so that the number of threads changes no bit.
   const std::int64_t parts =
       std::clamp<std::int64_t>(args.rows * args.width() / kPartElements, 1,
@@ -279,9 +353,14 @@ void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& 
                        const Tensor& weight, const Tensor& stats, const Tensor& dx,
                        const Tensor& dweight, const Tensor& dbias) {
   if (x.dtype() == DType::kF64) {
-    return backward_rows<double>(args, dy, x, weight, stats, dx, dweight, dbias);
+    return backward_rows<double, double>(args, dy, x, weight, stats, dx, dweight, dbias);
   }
-  backward_rows<float>(args, dy, x, weight, stats, dx, dweight, dbias);
+  const float* const kept = stats.data<float>();
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    if (!is_extreme_scale(kept[3 * r + 1])) continue;
+    return backward_rows<double, float>(args, dy, x, weight, stats, dx, dweight, dbias);
+  }
+  backward_rows<float, float>(args, dy, x, weight, stats, dx, dweight, dbias);
 }
 
 }  // namespace dl::kernels::cpu

@@ -22,6 +22,7 @@ struct ReduceRun {
   void* totals;          // what is there is merged with
   const double* pivots;  // one a result; read only if the reduction has a pivot
   double p;
+  double* distances = nullptr;  // of float32 elements from a pivot near their mean: added up
 };
 using ReduceRow = void (*)(const ReduceRun& run);
 

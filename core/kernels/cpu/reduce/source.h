@@ -12,10 +12,11 @@
 namespace dl::kernels::cpu {
 
 struct Source {
-  explicit Source(const Tensor& input)
+  explicit Source(const Tensor& input) : Source(input, carrier_of(input.dtype())) {}
+  Source(const Tensor& input, DType read_as)
       : data(static_cast<const char*>(input.data_ptr())),
         width(static_cast<std::int64_t>(size_of(input.dtype()))),
-        carrier(carrier_of(input.dtype())),
+        carrier(read_as),
         load(load_as(input.dtype(), carrier)),
         carried(input.dtype() != carrier && input.dtype() != DType::kU64) {}
 

@@ -1,6 +1,7 @@
 // The rows of reductions for float32. A block's terms are merged in four vectors, and blocks in
 // double, so that a sum of many terms keeps its last digits.
 #include <cstring>
+#include <type_traits>
 
 #include "core/kernels/cpu/reduce/rows.h"
 #include "core/kernels/reductions.h"
@@ -105,9 +106,125 @@ void down(const ReduceRun& run) {
   }
 }
 
+// Adds the distances of `count` elements from `pivot`, and the distances' squares, to the totals.
+HWY_INLINE void add_distances(const float* in, std::int64_t count, Lanes pivot, double& distances,
+                              double& squares) {
+  const Lanes::D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Lanes first(0);
+  Lanes second(0);
+  const auto add = [](Lanes& sum, Lanes& squares_sum, Lanes distance) HWY_ATTR {
+    sum = sum + distance;
+    squares_sum = mul_add(distance, distance, squares_sum);
+  };
+  std::int64_t i = 0;
+  if (count >= 4 * lanes) {
+    Lanes more[3] = {Lanes(0), Lanes(0), Lanes(0)};
+    Lanes more_squares[3] = {Lanes(0), Lanes(0), Lanes(0)};
+    for (; i + 4 * lanes <= count; i += 4 * lanes) {
+      add(first, second, load(in + i) - pivot);
+      for (int k = 0; k < 3; ++k) {
+        add(more[k], more_squares[k], load(in + i + (k + 1) * lanes) - pivot);
+      }
+    }
+    first = (first + more[0]) + (more[1] + more[2]);
+    second = (second + more_squares[0]) + (more_squares[1] + more_squares[2]);
+  }
+  for (; i + lanes <= count; i += lanes) add(first, second, load(in + i) - pivot);
+  if (i < count) {
+    const auto rest = static_cast<std::size_t>(count - i);
+    const Lanes last = load_first(in + i, rest) - pivot;
+    add(first, second, Lanes(hn::IfThenElseZero(hn::FirstN(d, rest), last.v)));
+  }
+  distances += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, first.v)));
+  squares += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, second.v)));
+}
+
+void distances_across(const ReduceRun& run) {
+  const auto* in = static_cast<const float*>(run.in);
+  auto* const totals = static_cast<double*>(run.totals);
+  for (std::int64_t r = 0; r < run.results; ++r, in += run.step) {
+    const Lanes pivot(run.pivots[r]);
+    for (std::int64_t i = 0; i < run.count; i += kAcrossBlock) {
+      add_distances(in + i, std::min(kAcrossBlock, run.count - i), pivot, run.distances[r],
+                    totals[r]);
+    }
+  }
+}
+
+// Rows of `columns` columns, which are whole vectors: adds their distances from the pivots, and the
+// distances' squares, to the two blocks, or begins these with them.
+HWY_NOINLINE void add_column_distances(const float* in, std::int64_t step, std::int64_t rows,
+                                       std::int64_t columns, const float* pivots, bool begins,
+                                       float* distances, float* squares) {
+  const Lanes::D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t c = 0; c < columns; c += lanes) {
+    const Lanes pivot = load(pivots + c);
+    Lanes first = begins ? Lanes(0) : load(distances + c);
+    Lanes second = begins ? Lanes(0) : load(squares + c);
+    const auto distance = [&](std::int64_t r) HWY_ATTR { return load(in + r * step + c) - pivot; };
+    if (rows == kRowsAtOnce) {  // two chains of squares, as one would wait for each sum
+      Lanes other(0);
+      for (std::int64_t r = 0; r < kRowsAtOnce; r += 4) {
+        const Lanes x[4] = {distance(r), distance(r + 1), distance(r + 2), distance(r + 3)};
+        first = first + ((x[0] + x[1]) + (x[2] + x[3]));
+        second = mul_add(x[2], x[2], mul_add(x[0], x[0], second));
+        other = mul_add(x[3], x[3], mul_add(x[1], x[1], other));
+      }
+      second = second + other;
+    } else {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        first = first + distance(r);
+        second = mul_add(distance(r), distance(r), second);
+      }
+    }
+    hn::StoreU(first.v, d, distances + c);
+    hn::StoreU(second.v, d, squares + c);
+  }
+}
+
+void distances_down(const ReduceRun& run) {
+  const Lanes::D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* const in = static_cast<const float*>(run.in);
+  auto* const totals = static_cast<double*>(run.totals);
+  double* const sums = run.distances;
+  constexpr std::int64_t kRoom = kResults + hn::MaxLanes(Lanes::D());  // for a whole last vector
+  HWY_ALIGN float distances[kRoom];
+  HWY_ALIGN float squares[kRoom];
+  HWY_ALIGN float pivots[kRoom];
+  HWY_ALIGN float last[kRowsAtOnce * hn::MaxLanes(Lanes::D())];  // the columns after `whole`
+  const std::int64_t whole = run.results / lanes * lanes;
+  const auto rest = static_cast<std::size_t>(run.results - whole);
+  for (std::int64_t c = 0; c < run.results; ++c) pivots[c] = static_cast<float>(run.pivots[c]);
+  std::fill_n(pivots + run.results, lanes, 0.0F);
+  for (std::int64_t first = 0; first < run.count; first += kDownBlock) {
+    const std::int64_t end = std::min(run.count, first + kDownBlock);
+    for (std::int64_t row = first; row < end; row += kRowsAtOnce) {
+      const std::int64_t rows = std::min(kRowsAtOnce, end - row);
+      const float* const x = in + row * run.step;
+      const bool begins = row == first;
+      add_column_distances(x, run.step, rows, whole, pivots, begins, distances, squares);
+      if (rest == 0) continue;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        hn::Store(load_first(x + r * run.step + whole, rest).v, d, last + r * lanes);
+      }
+      add_column_distances(last, lanes, rows, lanes, pivots + whole, begins, distances + whole,
+                           squares + whole);
+    }
+    for (std::int64_t c = 0; c < run.results; ++c) sums[c] += static_cast<double>(distances[c]);
+    for (std::int64_t c = 0; c < run.results; ++c) totals[c] += static_cast<double>(squares[c]);
+  }
+}
+
 template <typename F, typename S, bool kPivot>
 constexpr ReduceRows rows_for() {
-  return {&across<F, S, kPivot>, &down<F, S, kPivot>};
+  if constexpr (std::is_same_v<F, SquaredDistances>) {
+    return {&distances_across, &distances_down};
+  } else {
+    return {&across<F, S, kPivot>, &down<F, S, kPivot>};
+  }
 }
 
 ReduceRows find_reduce_rows(ReduceFn fn) {
