@@ -79,8 +79,7 @@ struct ScaleBackward final : Node {
 Tensor scaled(BinaryFn fn, const Tensor& input, Scalar number, double factor) {
   const std::string_view op = facts(fn).name;
   const DType dtype = computed_in(fn, dtype_with(input, number, op));
-  const Tensor out =
-      run_binary(fn, prepare_operands(input, as_number(number, dtype, op), dtype, op));
+  const Tensor out = run_binary(fn, prepare_operands(input, as_residue(number, dtype), dtype, op));
   if (auto* node = record<ScaleBackward>(out, input)) {
     node->fn = fn;
     node->factor = factor;
@@ -216,7 +215,7 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor operator-(Scalar a, const Tensor& b) {
   const DType dtype = computed_in(BinaryFn::kSub, dtype_with(b, a, "sub"));
-  return detail::shown_as(sub_as(as_number(a, dtype, "sub"), b, dtype), b, "RsubBackward1");
+  return detail::shown_as(sub_as(as_residue(a, dtype), b, dtype), b, "RsubBackward1");
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
@@ -254,7 +253,7 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
 
 Tensor& Tensor::add_(Scalar other) {
   get("add_");
-  return add_(as_number(other, dtype_with(*this, other, "add_"), "add_"));
+  return add_(as_residue(other, dtype_with(*this, other, "add_")));
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
@@ -269,7 +268,7 @@ Tensor& Tensor::sub_(const Tensor& other) {
 
 Tensor& Tensor::sub_(Scalar other) {
   get("sub_");
-  return sub_(as_number(other, dtype_with(*this, other, "sub_"), "sub_"));
+  return sub_(as_residue(other, dtype_with(*this, other, "sub_")));
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {
@@ -282,7 +281,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
 
 Tensor& Tensor::mul_(Scalar other) {
   get("mul_");
-  return mul_(as_number(other, dtype_with(*this, other, "mul_"), "mul_"));
+  return mul_(as_residue(other, dtype_with(*this, other, "mul_")));
 }
 
 Tensor& Tensor::div_(const Tensor& other) {

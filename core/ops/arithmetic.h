@@ -3,8 +3,8 @@
 // Operands are broadcast and promoted by PyTorch's rules (core/tensor/promote.h); a number counts
 // as a tensor without dimensions. Arithmetic on bool tensors is refused. The result lies in memory
 // as the first operand of the result's shape does. Throws kShape for shapes that do not broadcast,
-// kDType for dtypes without a common one, kInvalidArgument for devices that differ and for a number
-// that does not fit into the tensor's integer dtype (core/tensor/scalar.h).
+// kDType for dtypes without a common one, kInvalidArgument for devices that differ. A number beyond
+// the tensor's integer dtype wraps around, as the result does (docs/reference/dtypes.md).
 #pragma once
 
 #include "core/ops/elementwise.h"

@@ -52,6 +52,12 @@ Tensor as_number(Scalar value, DType result, std::string_view op) {
   return scalar_tensor(value, dtype_of_number(result), op);
 }
 
+Tensor as_residue(Scalar value, DType result) {
+  const Tensor number = empty({}, {.dtype = dtype_of_number(result)});
+  call<Op::kFill>(number.device(), number, value);
+  return number;
+}
+
 Tensor operand_of(const Tensor& tensor, DType result) {
   if (tensor.dtype() == result) return tensor;
   return promoted_to(tensor, is_number(tensor) ? dtype_of_number(result) : result);

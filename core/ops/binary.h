@@ -28,6 +28,9 @@ Tensor as_element(const Tensor& like, Scalar value, std::string_view op);
 // A number as an operand of arithmetic whose result has this dtype. It is not rounded to float16 or
 // bfloat16: kernels compute these in float32, and 1e5 is more than float16 holds.
 Tensor as_number(Scalar value, DType result, std::string_view op);
+// The same for a sum, a product or an operation on bits: an integer beyond the range of an integer
+// dtype wraps around, as the result does.
+Tensor as_residue(Scalar value, DType result);
 // A tensor as an operand of arithmetic whose result has this dtype.
 Tensor operand_of(const Tensor& tensor, DType result);
 

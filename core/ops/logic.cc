@@ -43,7 +43,15 @@ Tensor on_bits(BinaryFn fn, const Tensor& a, const Tensor& b) {
 Tensor on_bits(BinaryFn fn, const Tensor& a, Scalar b) {
   const std::string_view op = facts(fn).name;
   const DType dtype = computed_in(fn, dtype_with(a, b, op));
-  return run_binary_as(fn, a, as_number(b, dtype, op), dtype);
+  return run_binary_as(fn, a, as_residue(b, dtype), dtype);
+}
+
+// compare(a, b) of a number. One that no element of a can be is larger, or smaller, than them all.
+Tensor compared(const Tensor& a, Scalar b, std::string_view op, bool of_larger, bool of_smaller,
+                Tensor (*compare)(const Tensor&, const Tensor&)) {
+  const bool fits = visit_all(dtype_with(a, b, op), [&]<typename T>() { return b.fits<T>(); });
+  if (!fits) return filled_with(a, b.as_double() < 0 ? of_smaller : of_larger);
+  return compare(a, as_element(a, b, op));
 }
 
 // bools have no bits to move.
@@ -55,17 +63,17 @@ Tensor shifted(BinaryFn fn, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-#define DL_COMPARISON(name, fn)                   \
-  Tensor name(const Tensor& a, const Tensor& b) { \
-    return run_comparison(BinaryFn::fn, a, b);    \
-  }                                               \
-  Tensor name(const Tensor& a, Scalar b) {        \
-    return name(a, as_element(a, b, #name));      \
+#define DL_COMPARISON(name, fn, of_larger, of_smaller)              \
+  Tensor name(const Tensor& a, const Tensor& b) {                   \
+    return run_comparison(BinaryFn::fn, a, b);                      \
+  }                                                                 \
+  Tensor name(const Tensor& a, Scalar b) {                          \
+    return compared(a, b, #name, of_larger, of_smaller, &dl::name); \
   }
-DL_COMPARISON(eq, kEq)
-DL_COMPARISON(ne, kNe)
-DL_COMPARISON(lt, kLt)
-DL_COMPARISON(le, kLe)
+DL_COMPARISON(eq, kEq, false, false)
+DL_COMPARISON(ne, kNe, true, true)
+DL_COMPARISON(lt, kLt, true, false)
+DL_COMPARISON(le, kLe, true, false)
 #undef DL_COMPARISON
 Tensor gt(const Tensor& a, const Tensor& b) {
   return run_mirrored(BinaryFn::kLt, a, b, "gt");
@@ -74,10 +82,10 @@ Tensor ge(const Tensor& a, const Tensor& b) {
   return run_mirrored(BinaryFn::kLe, a, b, "ge");
 }
 Tensor gt(const Tensor& a, Scalar b) {
-  return gt(a, as_element(a, b, "gt"));
+  return compared(a, b, "gt", false, true, &dl::gt);
 }
 Tensor ge(const Tensor& a, Scalar b) {
-  return ge(a, as_element(a, b, "ge"));
+  return compared(a, b, "ge", false, true, &dl::ge);
 }
 
 #define DL_ON_BITS(name, fn)                      \

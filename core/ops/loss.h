@@ -1,9 +1,9 @@
 // Losses: how far a batch's outputs are from what they should be.
 //
-// All take floating tensors of any strides and one dtype and device; float16 and bfloat16 are
-// computed in float32 and rounded once. Formulas of single elements stand in
-// core/elementwise/losses.def. Names, options and defaults are PyTorch's. Operands of one loss have
-// one dtype, and all of them, but no weight, have a gradient. Throws Error{kShape, kDType, kIndex,
+// All take tensors of any strides and one device; float16 and bfloat16 are computed in float32 and
+// rounded once. docs/reference/dtypes.md says which dtypes may stand together. Formulas of single
+// elements stand in core/elementwise/losses.def. Names, options and defaults are PyTorch's. All
+// operands of floating dtypes, but no weight, have a gradient. Throws Error{kShape, kDType, kIndex,
 // kInvalidArgument}; the text names the argument and the first bad index. On CUDA devices there are
 // mse_loss and cosine_similarity, and cross_entropy with its default options or with probabilities.
 #pragma once

@@ -2,11 +2,13 @@
 #include "core/base/warn_once.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/autocast.h"
+#include "core/ops/binary.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 #include "core/ops/loss.h"
 #include "core/ops/loss_reduction.h"
 #include "core/ops/reduce.h"
+#include "core/tensor/promote.h"
 
 namespace dl {
 namespace {
@@ -96,28 +98,48 @@ struct PairLossCall {
   Tensor pos_weight{};
 };
 
-void check_pair(const Tensor& input, const Tensor& target, std::string_view op) {
+// Input and target in the dtype that they have in common.
+struct Pair {
+  Tensor input;
+  Tensor target;
+};
+Pair promoted_pair(const Tensor& input, const Tensor& target, std::string_view op) {
   check_defined(input, op, "the input");
   check_defined(target, op, "the target");
   check_same_device(input, target, op);
-  check_floating(input, op);
-  DL_CHECK(input.dtype() == target.dtype(), kDType, "{}: the input is {}, but the target is {}", op,
-           name_of(input.dtype()), name_of(target.dtype()));
+  const DType dtype = promote_types(input.dtype(), target.dtype(), op);
+  if (!is_floating(dtype)) refuse_dtype(op, dtype, "a floating dtype");
+  return {promoted_to(input, dtype), promoted_to(target, dtype)};
 }
 
-// A weight in the shape of the elements, row-major, or undefined.
+// The losses of probabilities take no integers, and binary_cross_entropy takes one dtype only, as
+// in PyTorch.
+void check_probabilities(PairLoss fn, const Tensor& input, const Tensor& target) {
+  const std::string_view op = facts(fn).name;
+  const bool of_one_dtype = fn == PairLoss::kBce;
+  if (!of_one_dtype && fn != PairLoss::kBceWithLogits && fn != PairLoss::kKlDiv &&
+      fn != PairLoss::kKlDivLog) {
+    return;
+  }
+  check_defined(input, op, "the input");
+  check_defined(target, op, "the target");
+  check_floating(input, op);
+  DL_CHECK(is_floating(target.dtype()) && (!of_one_dtype || target.dtype() == input.dtype()),
+           kDType, "{}: the target is {}, wanted {}; convert it with to()", op,
+           name_of(target.dtype()), of_one_dtype ? name_of(input.dtype()) : "a floating dtype");
+}
+
+// A weight in the dtype and shape of the elements, row-major, or undefined.
 Tensor weight_like(const Tensor& weight, const Tensor& elements, std::string_view op,
                    std::string_view what) {
   if (!weight.defined()) return weight;
   check_same_device(elements, weight, op);
-  DL_CHECK(weight.dtype() == elements.dtype(), kDType, "{}: the {} is {}, wanted {}", op, what,
-           name_of(weight.dtype()), name_of(elements.dtype()));
   DL_CHECK(!is_recorded(weight), kInvalidArgument,
            "{}: the {} requires gradients, which it does not get; give its detach()", op, what);
   DL_CHECK(broadcast_shapes(weight.sizes(), elements.sizes(), op) == elements.sizes(), kShape,
            "{}: the {} has shape {}, wanted one that is broadcast to the input's {}", op, what,
            weight.sizes().str(), elements.sizes().str());
-  return laid_out(weight.detach().expand(elements.sizes()));
+  return laid_out(promoted_to(weight.detach(), elements.dtype()).expand(elements.sizes()));
 }
 
 double divisor_of(const Tensor& elements, Reduction reduction) {
@@ -188,14 +210,15 @@ Tensor pair_loss(PairLoss fn, const Tensor& input, const Tensor& target,
     with_weights.pos_weight = cast(given.pos_weight);
     return pair_loss(fn, cast(input), cast(target), with_weights);
   }
-  check_pair(input, target, facts(fn).name);
-  if (input.sizes() == target.sizes()) return pair_loss_of(fn, input, target, given);
+  check_probabilities(fn, input, target);
+  const auto [x, t] = promoted_pair(input, target, facts(fn).name);
+  if (x.sizes() == t.sizes()) return pair_loss_of(fn, x, t, given);
   DL_CHECK(fn != PairLoss::kBce && fn != PairLoss::kBceWithLogits, kShape,
            "{}: the input has shape {}, the target {}; wanted one shape", facts(fn).name,
            input.sizes().str(), target.sizes().str());
   const Shape shape = broadcast_shapes(input.sizes(), target.sizes(), facts(fn).name);
   warn_of_broadcast(fn, input, target);
-  return pair_loss_of(fn, input.expand(shape), target.expand(shape), given);
+  return pair_loss_of(fn, x.expand(shape), t.expand(shape), given);
 }
 
 // Sums along a dimension of a product: a dot product of each pair of vectors.
@@ -209,7 +232,10 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions&
   if (const auto cast = autocast_of<Op::kMseLoss>(input)) {
     return mse_loss(cast(input), cast(target), options);
   }
-  check_pair(input, target, "mse_loss");
+  const auto [left, right] = promoted_pair(input, target, "mse_loss");
+  if (left.dtype() != input.dtype() || right.dtype() != target.dtype()) {
+    return mse_loss(left, right, options);
+  }
   if (options.reduction != Reduction::kMean || input.sizes() != target.sizes()) {
     if (!input.is_cuda()) return pair_loss(PairLoss::kMse, input, target, {options.reduction});
     check_reduction(options.reduction, "mse_loss");
@@ -265,7 +291,10 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KLDivLossOptions&
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options) {
-  check_pair(a, b, "cosine_similarity");
+  const auto [left, right] = promoted_pair(a, b, "cosine_similarity");
+  if (left.dtype() != a.dtype() || right.dtype() != b.dtype()) {
+    return cosine_similarity(left, right, options);
+  }
   DL_CHECK(options.eps >= 0, kInvalidArgument, "cosine_similarity: eps is {}, wanted at least 0",
            options.eps);
   const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), "cosine_similarity");
@@ -284,7 +313,9 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& options) {
   constexpr std::string_view kOp = "cosine_embedding_loss";
-  check_pair(a, b, kOp);
+  check_defined(a, kOp, "the first input");
+  check_defined(b, kOp, "the second input");
+  check_same_device(a, b, kOp);
   check_defined(target, kOp, "the target");
   check_same_device(a, target, kOp);
   DL_CHECK(a.sizes() == b.sizes() && (a.dim() == 1 || a.dim() == 2), kShape,

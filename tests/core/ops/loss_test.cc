@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <initializer_list>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/warn_once.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 
@@ -195,8 +199,76 @@ TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
                "l1_loss: the reduction is kBatchMean, which only kl_div has");
   EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), kInvalidArgument,
                "huber_loss: delta is 0, wanted more than 0");
-  EXPECT_ERROR(mse_loss(x, x.to(DType::kF64)), kDType,
-               "mse_loss: the input is float32, but the target is float64");
+  EXPECT_ERROR(mse_loss(x.to(DType::kI64), x.to(DType::kI32)), kDType,
+               "mse_loss: int64 is not supported; wanted a floating dtype");
+  EXPECT_ERROR(binary_cross_entropy(x, x.to(DType::kF64)), kDType,
+               "binary_cross_entropy: the target is float64, wanted float32; convert it with to()");
+  EXPECT_ERROR(binary_cross_entropy_with_logits(x, x.to(DType::kI64)), kDType,
+               "binary_cross_entropy_with_logits: the target is int64, wanted a floating dtype; "
+               "convert it with to()");
+}
+
+// As in PyTorch: the loss in the common dtype, gradients in those of the arguments.
+TEST(Loss, OfTwoDtypesIsComputedInTheCommonOne) {
+  struct Case {
+    DType input, target, loss;
+  };
+  const std::vector<Case> cases{
+      {DType::kF32, DType::kI64, DType::kF32},  {DType::kF32, DType::kF64, DType::kF64},
+      {DType::kF64, DType::kF32, DType::kF64},  {DType::kF16, DType::kI64, DType::kF16},
+      {DType::kF16, DType::kBF16, DType::kF32}, {DType::kF32, DType::kBool, DType::kF32},
+      {DType::kI64, DType::kF32, DType::kF32}};
+  const auto losses = {
+      std::function([](const Tensor& x, const Tensor& y) { return mse_loss(x, y); }),
+      std::function([](const Tensor& x, const Tensor& y) {
+        return mse_loss(x, y, {Reduction::kNone}).sum() / 3.0;
+      }),
+      std::function([](const Tensor& x, const Tensor& y) { return l1_loss(x, y); }),
+      std::function([](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y); }),
+      std::function([](const Tensor& x, const Tensor& y) { return huber_loss(x, y); }),
+      std::function(
+          [](const Tensor& x, const Tensor& y) { return cosine_similarity(x, y, {.dim = 0}); })};
+  const Tensor numbers = tensor({2.0, -1.0, 0.5});
+  const Tensor targets = tensor({1.0, 0.0, 3.0});
+  for (const Case& each : cases) {
+    SCOPED_TRACE(std::string(name_of(each.input)) + " and " + std::string(name_of(each.target)));
+    for (const auto& loss : losses) {
+      Tensor x = numbers.to(each.input).clone();
+      Tensor y = targets.to(each.target).clone();
+      Tensor wide_x = x.to(DType::kF64).clone();
+      Tensor wide_y = y.to(DType::kF64).clone();
+      for (Tensor* tensor : {&x, &wide_x}) {
+        if (is_floating(x.dtype())) tensor->requires_grad_();
+      }
+      for (Tensor* tensor : {&y, &wide_y}) {
+        if (is_floating(y.dtype())) tensor->requires_grad_();
+      }
+      const Tensor result = loss(x, y);
+      const Tensor wanted = loss(wide_x, wide_y);
+      EXPECT_EQ(result.dtype(), each.loss);
+      EXPECT_NEAR(result.item<double>(), wanted.item<double>(), 2e-3);
+      result.backward();
+      wanted.backward();
+      for (const auto& [got, reference] : {std::pair(x, wide_x), std::pair(y, wide_y)}) {
+        if (!is_floating(got.dtype())) continue;
+        EXPECT_EQ(got.grad().dtype(), got.dtype());
+        expect_near(got.grad(), values<double>(reference.grad()), 4e-3);
+      }
+    }
+  }
+}
+
+TEST(Loss, OfProbabilitiesTakesWeightsOfAnyDtype) {
+  const Tensor x = tensor({0.25, 0.5});
+  const Tensor y = tensor({0.0, 1.0});
+  const Tensor weight = tensor({2, 3});
+  const Tensor wanted = binary_cross_entropy_with_logits(x, y, {.weight = weight.to(DType::kF32)});
+  EXPECT_EQ(binary_cross_entropy_with_logits(x, y, {.weight = weight}).item<float>(),
+            wanted.item<float>());
+  EXPECT_EQ(binary_cross_entropy_with_logits(x, y, {.weight = weight.to(DType::kF64)}).dtype(),
+            DType::kF32);
+  EXPECT_EQ(binary_cross_entropy_with_logits(x, y.to(DType::kF64)).dtype(), DType::kF64);
+  EXPECT_EQ(kl_div(x, y.to(DType::kF64)).dtype(), DType::kF64);
 }
 
 // As PyTorch's warning: once for two shapes, and only where it warns.

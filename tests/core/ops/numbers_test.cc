@@ -3,9 +3,13 @@
 
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/ops/arithmetic.h"
 #include "core/ops/indexing.h"
+#include "core/ops/logic.h"
 #include "core/ops/numeric.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
@@ -83,14 +87,9 @@ TEST(Numbers, EveryWayIntoAnIntegerTensorAsksTheSame) {
       {"tensor", [] { tensor(std::vector<std::int64_t>{300}, {.dtype = DType::kU8}); }},
       {"arange", [] { arange(0, 301, 10, {.dtype = DType::kU8}); }},
       {"arange", [] { arange(300, 0, -10, {.dtype = DType::kU8}); }},
-      {"add", [&] { u8 + 300; }},
-      {"sub", [&] { u8 - 300; }},
-      {"sub", [&] { 300 - u8; }},
-      {"mul", [&] { u8 * 300; }},
-      {"eq", [&] { eq(u8, 300); }},
-      {"lt", [&] { lt(u8, 300); }},
-      {"add_", [&] { u8.clone().add_(300); }},
-      {"mul_", [&] { u8.clone().mul_(300); }},
+      {"remainder", [&] { remainder(u8, 300); }},
+      {"floor_divide", [&] { floor_divide(u8, 300); }},
+      {"bitwise_left_shift", [&] { bitwise_left_shift(u8, 300); }},
       {"add_", [&] { u8.clone().add_(u8, 300); }}};
   for (const auto& [op, way] : ways) {
     EXPECT_ERROR(way(), kInvalidArgument,
@@ -109,6 +108,60 @@ TEST(Numbers, EveryWayIntoAnIntegerTensorAsksTheSame) {
                "to 9223372036854775807; choose a dtype that holds it");
   EXPECT_EQ(values<int>(arange(-3, 3, 1, {.dtype = DType::kU8})),
             (std::vector<int>{253, 254, 255, 0, 1, 2}));
+}
+
+TEST(Numbers, SumsAndProductsOfIntegersWrapAround) {
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kI32, DType::kI64}) {
+    const Tensor x = tensor({100, 3}, {.dtype = dtype});
+    for (const Scalar number : {Scalar(300), Scalar(-200), Scalar(std::int64_t{1} << 40),
+                                Scalar(kTop), Scalar(std::numeric_limits<std::uint64_t>::max())}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + number.str());
+      // In int64, whose low bits are those of all integers.
+      const Tensor wide = x.to(DType::kI64);
+      const Tensor other =
+          full({2}, static_cast<std::int64_t>(number.to<std::uint64_t>()), {.dtype = DType::kI64});
+      const auto expect = [&](const Tensor& got, const Tensor& wanted) {
+        EXPECT_EQ(got.dtype(), dtype);
+        EXPECT_EQ(values<std::int64_t>(got), values<std::int64_t>(wanted.to(dtype)));
+      };
+      expect(x + number, wide + other);
+      expect(x - number, wide - other);
+      expect(number - x, other - wide);
+      expect(x * number, wide * other);
+      expect(bitwise_and(x, number), bitwise_and(wide, other));
+      expect(bitwise_or(x, number), bitwise_or(wide, other));
+      expect(bitwise_xor(x, number), bitwise_xor(wide, other));
+      expect(x.clone().add_(number), wide + other);
+      expect(x.clone().sub_(number), wide - other);
+      expect(x.clone().mul_(number), wide * other);
+    }
+  }
+}
+
+// PyTorch wraps the number before it compares: 100 is not below 300 in int8.
+TEST(Numbers, BeyondADtypeCompareAsTheyAre) {
+  using Truths = std::vector<bool>;
+  const auto expect = [](const Tensor& x, Scalar number, bool above) {
+    SCOPED_TRACE(std::string(name_of(x.dtype())) + " " + number.str());
+    const Truths all(static_cast<std::size_t>(x.numel()), true);
+    const Truths none(all.size(), false);
+    EXPECT_EQ(values<bool>(lt(x, number)), above ? all : none);
+    EXPECT_EQ(values<bool>(le(x, number)), above ? all : none);
+    EXPECT_EQ(values<bool>(gt(x, number)), above ? none : all);
+    EXPECT_EQ(values<bool>(ge(x, number)), above ? none : all);
+    EXPECT_EQ(values<bool>(eq(x, number)), none);
+    EXPECT_EQ(values<bool>(ne(x, number)), all);
+    EXPECT_EQ(values<bool>(x.clone().lt_(number)), above ? all : none);
+  };
+  for (const DType dtype : {DType::kI8, DType::kU8}) {
+    const Tensor x = tensor({{100, 3}, {0, 127}}, {.dtype = dtype}).t();
+    expect(x, 300, true);
+    expect(x, kTop, true);
+    expect(x, -300, false);
+  }
+  expect(tensor({5, -3}), kTop, true);
+  expect(zeros({0}, {.dtype = DType::kI8}), 300, true);
+  EXPECT_EQ(values<bool>(eq(tensor({255, 1}, {.dtype = DType::kU8}), -1)), (Truths{true, false}));
 }
 
 TEST(Numbers, AStoredNumberMustBeFiniteInItsFloatingDType) {
