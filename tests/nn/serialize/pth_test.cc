@@ -50,7 +50,7 @@ void expect_values(const Value& file) {
     ASSERT_EQ(tensor.sizes(), Shape({2, 3}));
     visit_all(dtype, [&]<typename T>() {
       for (int k = 0; k < 6; ++k)
-        EXPECT_EQ(tensor.data<T>()[k], detail::convert<T>(k - 2)) << name_of(dtype);
+        EXPECT_EQ(tensor.data<T>()[k], dl::detail::convert<T>(k - 2)) << name_of(dtype);
     });
   }
   EXPECT_EQ(file.at("scalar").as_tensor().item<float>(), 2.5F);

@@ -65,7 +65,8 @@ TEST(Safetensors, ReadsAFileOfPythonsWithEveryDType) {
     EXPECT_EQ(tensor->sizes(), Shape({2, 3}));
     visit_all(dtype, [&]<typename T>() {
       for (int k = 0; k < 6; ++k) {
-        EXPECT_EQ(tensor->data<T>()[k], detail::convert<T>(k - 2)) << name_of(dtype) << " " << k;
+        EXPECT_EQ(tensor->data<T>()[k], dl::detail::convert<T>(k - 2))
+            << name_of(dtype) << " " << k;
       }
     });
   }
