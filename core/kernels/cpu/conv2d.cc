@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/kernels/cpu/conv2d_direct.h"
 #include "core/kernels/cpu/dnnl/conv2d.h"
 #include "core/kernels/cpu/relu.h"
 
@@ -50,7 +51,9 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
   if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
-  dnnl_conv2d_forward(s, x, weight, bias, y);
+  if (dnnl_conv2d_forward(s, x, weight, bias, y)) {
+    direct_conv2d_mend_border(s, x, weight, bias, y);
+  }
   if (relu) relu_in_place(pixels_out(s) * s.c_out, y);
 }
 
@@ -69,7 +72,9 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
   }
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
-  dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias)) {
+    direct_conv2d_mend_grouped_weights(s, x, dy, dweight);
+  }
 }
 
 void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight, const double* bias,

@@ -133,4 +133,71 @@ void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const floa
   });
 }
 
+void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
+                               const float* bias, float* y) {
+  const std::int64_t in = s.c_in / s.groups;
+  const std::int64_t out = s.c_out / s.groups;
+  const std::int64_t oh = s.out_h();
+  const std::int64_t ow = s.out_w();
+  const auto sum_of = [&](std::int64_t n, std::int64_t top, std::int64_t left, std::int64_t o) {
+    double sum = bias == nullptr ? 0.0 : bias[o];
+    for (std::int64_t tap = 0; tap < s.kh * s.kw && !std::isnan(sum); ++tap) {
+      const std::int64_t iy = top + tap / s.kw * s.dilation_h;
+      const std::int64_t ix = left + tap % s.kw * s.dilation_w;
+      if (iy < 0 || iy >= s.h || ix < 0 || ix >= s.w) continue;
+      const float* const from = x + ((n * s.h + iy) * s.w + ix) * s.c_in + o / out * in;
+      for (std::int64_t c = 0; c < in; ++c) {
+        sum += static_cast<double>(from[c]) * weight[(o * in + c) * s.kh * s.kw + tap];
+      }
+    }
+    return static_cast<float>(sum);
+  };
+  parallel_for(s.n * oh, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t top = row % oh * s.stride_h - s.pad_h;
+      const bool inside = top >= 0 && top + (s.kh - 1) * s.dilation_h < s.h;
+      for (std::int64_t ox = 0; ox < ow; ++ox) {
+        const std::int64_t left = ox * s.stride_w - s.pad_w;
+        if (inside && left >= 0 && left + (s.kw - 1) * s.dilation_w < s.w) continue;
+        float* const pixel = y + (row * ow + ox) * s.c_out;
+        for (std::int64_t o = 0; o < s.c_out; ++o) {
+          if (!std::isfinite(pixel[o])) pixel[o] = sum_of(row / oh, top, left, o);
+        }
+      }
+    }
+  });
+}
+
+void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                        float* dweight) {
+  const std::int64_t in = s.c_in / s.groups;
+  const std::int64_t out = s.c_out / s.groups;
+  const std::int64_t oh = s.out_h();
+  const std::int64_t ow = s.out_w();
+  const std::int64_t taps = s.kh * s.kw;
+  const auto sum_of = [&](std::int64_t o, std::int64_t c, std::int64_t tap) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < s.n * oh && !std::isnan(sum); ++row) {
+      const std::int64_t iy = row % oh * s.stride_h - s.pad_h + tap / s.kw * s.dilation_h;
+      if (iy < 0 || iy >= s.h) continue;
+      for (std::int64_t ox = 0; ox < ow; ++ox) {
+        const std::int64_t ix = ox * s.stride_w - s.pad_w + tap % s.kw * s.dilation_w;
+        if (ix < 0 || ix >= s.w) continue;
+        const std::int64_t pixel = (row / oh * s.h + iy) * s.w + ix;
+        sum += static_cast<double>(x[pixel * s.c_in + o / out * in + c]) *
+               dy[(row * ow + ox) * s.c_out + o];
+      }
+    }
+    return static_cast<float>(sum);
+  };
+  parallel_for(s.c_out, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      for (std::int64_t i = 0; i < in * taps; ++i) {
+        float& element = dweight[o * in * taps + i];
+        if (!std::isfinite(element)) element = sum_of(o, i / taps, i % taps);
+      }
+    }
+  });
+}
+
 }  // namespace dl::kernels

@@ -1,5 +1,5 @@
-// Convolution with one group by its definition, term by term: for the few results that a faster
-// algorithm has spoiled.
+// Convolution by its definition, term by term: for the few results that a faster algorithm has
+// spoiled. With one group, unless said otherwise.
 //
 // An algorithm that adds before it multiplies, or that multiplies the padding's zeros, makes NaN of
 // an infinity and infinities of large numbers. Its results are finite otherwise, so the caller
@@ -56,5 +56,13 @@ bool all_finite(const float* values, std::int64_t count) noexcept;
 // Computes the elements of dweight that are not finite anew.
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight);
+
+// After an algorithm that multiplies the padding's zeros, any number of groups: computes anew what
+// is not finite though an operand that is not finite may have no part in it. That is pixels of y
+// whose window reaches into the padding (without ReLU), and elements of dweight.
+void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
+                               const float* bias, float* y);
+void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                        float* dweight);
 
 }  // namespace dl::kernels

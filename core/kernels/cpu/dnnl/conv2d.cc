@@ -101,7 +101,17 @@ auto best_desc(const Conv2dShape& s, bool bias, const MakeDesc& make_desc) {
   return desc;
 }
 
-std::unique_ptr<DnnlPrimitive> make_forward(const Key& key) {
+struct Convolution {
+  Convolution(const dnnl::primitive& made, const Conv2dShape& s, std::string_view code,
+              const memory::desc& scratchpad, std::vector<DnnlPort> ports)
+      : primitive(made, scratchpad, std::move(ports)),
+        multiplies_padding((s.pad_h > 0 || s.pad_w > 0) &&
+                           code.find("gemm") != std::string_view::npos) {}
+  DnnlPrimitive primitive;
+  bool multiplies_padding;
+};
+
+std::unique_ptr<Convolution> make_forward(const Key& key) {
   const bool bias = key.bias != 0;
   const Descriptors d(key.shape, bias, memory::format_tag::nhwc);
   const auto desc = best_desc(key.shape, bias, forward_desc);
@@ -111,11 +121,12 @@ std::unique_ptr<DnnlPrimitive> make_forward(const Key& key) {
                      desc.weights_desc());
   ports.emplace_back(DNNL_ARG_DST, Direction::kOutput, d.user_y(), desc.dst_desc());
   if (bias) ports.emplace_back(DNNL_ARG_BIAS, Direction::kInput, d.bias, d.bias);
-  return std::make_unique<DnnlPrimitive>(dnnl::convolution_forward(desc), desc.scratchpad_desc(),
-                                         std::move(ports));
+  return std::make_unique<Convolution>(dnnl::convolution_forward(desc), key.shape,
+                                       desc.impl_info_str(), desc.scratchpad_desc(),
+                                       std::move(ports));
 }
 
-std::unique_ptr<DnnlPrimitive> make_backward_data(const Key& key) {
+std::unique_ptr<Convolution> make_backward_data(const Key& key) {
   const Descriptors d(key.shape, false, memory::format_tag::nhwc);
   const auto desc = best_desc(key.shape, false, data_desc);
   std::vector<DnnlPort> ports;
@@ -123,11 +134,12 @@ std::unique_ptr<DnnlPrimitive> make_backward_data(const Key& key) {
   ports.emplace_back(DNNL_ARG_WEIGHTS, Direction::kInput, d.user_weight(key.shape),
                      desc.weights_desc());
   ports.emplace_back(DNNL_ARG_DIFF_SRC, Direction::kOutput, d.user_x(), desc.diff_src_desc());
-  return std::make_unique<DnnlPrimitive>(dnnl::convolution_backward_data(desc),
-                                         desc.scratchpad_desc(), std::move(ports));
+  return std::make_unique<Convolution>(dnnl::convolution_backward_data(desc), key.shape,
+                                       desc.impl_info_str(), desc.scratchpad_desc(),
+                                       std::move(ports));
 }
 
-std::unique_ptr<DnnlPrimitive> make_backward_weights(const Key& key) {
+std::unique_ptr<Convolution> make_backward_weights(const Key& key) {
   const bool bias = key.bias != 0;
   const Descriptors d(key.shape, bias, memory::format_tag::nhwc);
   const auto desc = best_desc(key.shape, bias, weights_desc);
@@ -137,22 +149,26 @@ std::unique_ptr<DnnlPrimitive> make_backward_weights(const Key& key) {
   ports.emplace_back(DNNL_ARG_DIFF_WEIGHTS, Direction::kOutput, d.user_weight(key.shape),
                      desc.diff_weights_desc());
   if (bias) ports.emplace_back(DNNL_ARG_DIFF_BIAS, Direction::kOutput, d.bias, d.bias);
-  return std::make_unique<DnnlPrimitive>(dnnl::convolution_backward_weights(desc),
-                                         desc.scratchpad_desc(), std::move(ports));
+  return std::make_unique<Convolution>(dnnl::convolution_backward_weights(desc), key.shape,
+                                       desc.impl_info_str(), desc.scratchpad_desc(),
+                                       std::move(ports));
 }
 
+// Returns whether oneDNN multiplied the padding.
 template <typename Make>
-void run(const Key& key, const Make& make, std::initializer_list<const void*> data) {
+bool run(const Key& key, const Make& make, std::initializer_list<const void*> data) {
   // A thread's own, so that no lock is needed and ranks may run as threads.
-  thread_local LruCache<Key, DnnlPrimitive> cache(256);
+  thread_local LruCache<Key, Convolution> cache(256);
   const Conv2dShape& s = key.shape;
   const DnnlCall call;
   try {
-    cache.get(key, [&] { return make(key); }).run(data);
+    Convolution& convolution = cache.get(key, [&] { return make(key); });
+    convolution.primitive.run(data);
     DnnlCall::guard_code_of({.operations = s.n * s.c_out * s.out_h() * s.out_w() * s.taps(),
                              .of_convolution = true,
                              .transpose_a = key.pass == Pass::kBackwardData,
                              .transpose_b = key.pass == Pass::kBackwardWeights});
+    return convolution.multiplies_padding;
   } catch (const dnnl::error& e) {
     throw_error(ErrorKind::kInternal,
                 "conv2d: oneDNN refused x [{}, {}, {}, {}] with weight [{}, {}, {}, {}]: {}", s.n,
@@ -162,15 +178,12 @@ void run(const Key& key, const Make& make, std::initializer_list<const void*> da
 
 }  // namespace
 
-void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+bool dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                          const float* bias, float* y) {
   const bool with_bias = bias != nullptr;
   const Key key{s, Pass::kForward, with_bias ? 1 : 0, num_threads()};
-  if (with_bias) {
-    run(key, make_forward, {x, weight, y, bias});
-  } else {
-    run(key, make_forward, {x, weight, y});
-  }
+  return with_bias ? run(key, make_forward, {x, weight, y, bias})
+                   : run(key, make_forward, {x, weight, y});
 }
 
 void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
@@ -178,15 +191,12 @@ void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const floa
   run({s, Pass::kBackwardData, 0, num_threads()}, make_backward_data, {dy, weight, dx});
 }
 
-void dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+bool dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias) {
   const bool with_bias = dbias != nullptr;
   const Key key{s, Pass::kBackwardWeights, with_bias ? 1 : 0, num_threads()};
-  if (with_bias) {
-    run(key, make_backward_weights, {x, dy, dweight, dbias});
-  } else {
-    run(key, make_backward_weights, {x, dy, dweight});
-  }
+  return with_bias ? run(key, make_backward_weights, {x, dy, dweight, dbias})
+                   : run(key, make_backward_weights, {x, dy, dweight});
 }
 
 }  // namespace dl::kernels
