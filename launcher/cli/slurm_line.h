@@ -17,8 +17,8 @@ namespace dl::launcher {
 void take_slurm_step(Options& options, bool says_nnodes);
 
 // A line in an allocation that gives the number of its nodes and no address runs on these nodes, as
-// one without the number: changes `options` so. Throws Error{kInvalidArgument} if the allocation has
-// another number.
+// one without the number: changes `options` so. Throws Error{kInvalidArgument} if the allocation
+// has another number.
 void take_slurm_allocation(Options& options);
 
 // The allocation on whose nodes this line runs, if they need an srun: the line names no nodes, is

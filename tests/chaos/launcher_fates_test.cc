@@ -117,7 +117,8 @@ TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
 class MemoryGroup {
  public:
   explicit MemoryGroup(const std::string& limit) {
-    const std::string name = "/dlrun_test_" + std::filesystem::path(folder_.path()).filename().string();
+    const std::string name =
+        "/dlrun_test_" + std::filesystem::path(folder_.path()).filename().string();
     std::ifstream controllers("/sys/fs/cgroup/cgroup.subtree_control");
     std::string word;
     while (controllers >> word && word != "memory") {
