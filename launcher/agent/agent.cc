@@ -223,8 +223,11 @@ void Agent::end_job(StopCause cause, int signal) {
         with_node(number, cause.text.empty() ? "its output is not read any more" : cause.text),
         cause.exit_code);
   }
-  const bool has_cause =
-      stop_cause_ || job_failure_ || (generation_ && generation_->finding().has_value());
+  // A wait for leftovers that is cut short does not undo what all ranks have saved.
+  const bool has_saved =
+      lingering_ && checkpointing_ && checkpointing_->outcome() == Preemption::Outcome::kSaved;
+  const bool has_cause = has_saved || stop_cause_ || job_failure_ ||
+                         (generation_ && generation_->finding().has_value());
   if (!has_cause || machine_.begins_again()) stop_cause_ = std::move(cause);
   act(machine_.stop(signal, /*is_final=*/true));
   act(machine_.others_agreed());
@@ -248,6 +251,7 @@ void Agent::signal_ranks(int signal) {
 }
 
 void Agent::ask_to_save(const std::string& why) {
+  if (lingering_) return act(machine_.linger_over());  // no rank is left that could save
   if (checkpointing_ && !checkpointing_->is_over()) {
     checkpointing_->ask(why);
   } else {

@@ -86,6 +86,30 @@ TEST(Preempted, AllRanksSaveAtTheSameCallAndTheCodeIs75) {
   }
 }
 
+TEST(Preempted, ASignalEndsTheWaitForLeftovers) {
+  const Line options = {
+      tests::program("dlrun"), "--preempt", "--linger=300", "-n", "2", "sh", "-c"};
+  const auto job_of = [&](const std::string& rank) {
+    Line line = options;
+    line.push_back("setsid sleep 300 & " + rank);
+    return line;
+  };
+  tests::Process saves(job_of("exec " + rank_program() + " 100000000"));
+  ASSERT_TRUE(saves.wait_for_out("up")) << saves.err();
+  saves.signal(SIGTERM);
+  ASSERT_TRUE(saves.wait_for_err(" still run")) << saves.err();
+  saves.signal(SIGINT);  // a SIGTERM so soon after the first one would be a repetition of it
+  EXPECT_EQ(saves.wait(), kExitSaved) << saves.err();
+  EXPECT_THAT(saves.err(), HasSubstr("dlrun: saved: every rank returned from call "));
+  EXPECT_TRUE(tests::processes_with(saves.mark()).empty());
+
+  tests::Process ends(job_of("exit 0"));
+  ASSERT_TRUE(ends.wait_for_err(" still run")) << ends.err();
+  ends.signal(SIGTERM);
+  EXPECT_EQ(ends.wait(), 0) << ends.err();
+  EXPECT_TRUE(tests::processes_with(ends.mark()).empty());
+}
+
 TEST(Preempted, OnTwoNodesToo) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
   const tests::TwoHosts hosts;
