@@ -60,11 +60,11 @@ bool is_out_of_memory(const RankFacts& rank) {
   return was_killed(rank) && rank.ended_by == 0 && rank.memory_kills.value_or(0) > 0;
 }
 
-// Who killed a process, of which the kernel counts what it has killed for want of memory.
+// Who killed a process. The kernel counts what it has killed for want of memory, but not which.
 std::string about_memory(const RankFacts& rank) {
   if (is_out_of_memory(rank)) {
-    return "  the kernel sent this signal, as memory ran out: the control group's counter oom_kill "
-           "has risen";
+    return "  dlrun did not send this signal; the kernel probably did, as memory ran out: the "
+           "control group's counter oom_kill has risen";
   }
   if (rank.memory_kills.value_or(0) > 0) {
     return fmt::format(
@@ -127,7 +127,7 @@ std::string describe_end(const RankFacts& rank, const Place& place) {
   const std::string message = read_error_file(rank.error_file).message;
   return fmt::format("rank {} (node {}, host {}, pid {}) {}{} after {}{}{}", rank.rank, place.node,
                      place.host, rank.pid, how_it_ended(rank.end.status),
-                     is_out_of_memory(rank) ? ", out of memory," : "", seconds(rank.ran),
+                     is_out_of_memory(rank) ? ", probably out of memory," : "", seconds(rank.ran),
                      message.empty() ? "" : ": ", message);
 }
 

@@ -133,9 +133,9 @@ TEST(OutOfMemory, IsTheCauseOfASigkillIfTheKernelHasCountedIt) {
   const RankFacts killed = rank_of(SIGKILL, 0, 1);
   EXPECT_EQ(
       describe_end(killed, place),
-      "rank 1 (node 0, host box, pid 7) was killed by signal 9 (SIGKILL), out of memory, after "
-      "1.50 s");
-  EXPECT_THAT(last_words(killed).front(), HasSubstr("the kernel sent this signal, as memory ran"));
+      "rank 1 (node 0, host box, pid 7) was killed by signal 9 (SIGKILL), probably out of memory, "
+      "after 1.50 s");
+  EXPECT_THAT(last_words(killed).front(), HasSubstr("the kernel probably did, as memory ran out"));
   // Another process than the rank, for instance a worker of its loader.
   const RankFacts failed = rank_of(exit_code(1), 0, 2);
   EXPECT_THAT(describe_end(failed, place), HasSubstr("ended with exit code 1 after 1.50 s"));
