@@ -400,7 +400,9 @@ Tensor pivots_for(Pivot pivot, const Tensor& input, DType carrier, const Tensor&
 }
 
 Reducing run_in(DType carrier, ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
-  Reducing reducing(fn, input, carrier, p, pivots_for(facts(fn).pivot, input, carrier, out), out);
+  const Tensor pivots =
+      pivots_for(facts(fn).pivot, input, carrier, out);  // read until the end of run()
+  Reducing reducing(fn, input, carrier, p, pivots, out);
   reducing.run();
   return reducing;
 }
