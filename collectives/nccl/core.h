@@ -119,8 +119,7 @@ class Core final : public RefCounted {
   void poison(ErrorKind kind, const std::string& text, bool tells) noexcept;
   void poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept;
   void poison(const Cause& cause) noexcept;  // tells
-  // NCCL reports that another rank failed. Waits for the host group to tell which one, since a
-  // closed connection of NCCL's names nobody.
+  // NCCL reports that another rank failed, but not which one. Waits for the host group to name it.
   void poison_remote(const std::string& during, int code) noexcept;
   // Adopts the host group's failure.
   void hear_host() noexcept;

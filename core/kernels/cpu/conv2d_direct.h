@@ -57,9 +57,10 @@ bool all_finite(const float* values, std::int64_t count) noexcept;
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight);
 
-// After an algorithm that multiplies the padding's zeros, any number of groups: computes anew what
-// is not finite though an operand that is not finite may have no part in it. That is pixels of y
-// whose window reaches into the padding (without ReLU), and elements of dweight.
+// For any number of groups, after an algorithm that multiplies the padding's zeros: NaN or an
+// infinity in the other operand then spoils results in which it takes no part. Computes elements
+// that are not finite anew: those of y whose window reaches into the padding (without ReLU), and
+// those of dweight.
 void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
                                const float* bias, float* y);
 void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,

@@ -37,8 +37,8 @@ namespace fault {
 template <typename Fill>
 __device__ void write_first(const FaultPlace& place, std::int64_t position, const Fill& fill) {
   Fault* const record = place.record;
-  // Of the device's scope: the host only reads, after a wait, and over PCIe an atomic operation of
-  // the system's scope on host memory is not allowed.
+  // Device scope is enough, as the host reads only after a wait. Over PCIe, an atomic operation of
+  // system scope on host memory is not allowed.
   if (atomicCAS(&record->state, 0U, 1U) != 0U) return;
   record->op = place.op;
   record->position = position;
