@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/exit_watch.h"
-#include "core/base/fork.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/process/exit_watch.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::collectives {
 namespace {

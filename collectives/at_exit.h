@@ -22,7 +22,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl::collectives {
 

@@ -11,8 +11,8 @@
 #include "collectives/staged/staged_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/device/cuda/module.h"
+#include "core/base/log/log.h"
+#include "core/device/cuda/module/module.h"
 
 namespace dl::collectives {
 namespace {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
 
 namespace dl::collectives {
 namespace {

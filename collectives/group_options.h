@@ -11,7 +11,7 @@
 #include "collectives/algorithms/plan.h"
 #include "collectives/record/recorder.h"
 #include "core/base/deadline.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/store.h"
 

@@ -20,7 +20,7 @@
 #include "collectives/descriptor.h"
 #include "collectives/identity.h"
 #include "core/base/error.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl::collectives {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 
 namespace dl::collectives {
 namespace {

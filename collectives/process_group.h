@@ -31,7 +31,7 @@
 #include "collectives/symmetric_memory.h"
 #include "collectives/work.h"
 #include "core/base/first_error.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 #include "core/tensor/dtype.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 namespace dl::collectives {
 namespace {

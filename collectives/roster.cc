@@ -10,7 +10,7 @@
 
 #include "collectives/peer_process.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/patience.h"
 

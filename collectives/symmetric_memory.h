@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl::collectives {
 

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
-#include "core/tensor/shape.h"
+#include "core/tensor/layout/shape.h"
 
 namespace dl::collectives {
 

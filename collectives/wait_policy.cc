@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/base/cgroup.h"
+#include "core/base/system/machine/cgroup.h"
 
 namespace dl::collectives {
 namespace {

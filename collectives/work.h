@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 
 namespace dl::collectives {

@@ -14,9 +14,9 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/output.h"
-#include "core/base/printable.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/output.h"
+#include "core/base/text/printable.h"
 #include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/wire.h"
 #include "rendezvous/store_checks.h"

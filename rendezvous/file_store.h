@@ -22,7 +22,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/patience.h"

@@ -23,9 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/base/terminate.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/terminate.h"
 
 namespace dl::rendezvous {
 

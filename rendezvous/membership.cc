@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 namespace dl::rendezvous {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/same_job.h"

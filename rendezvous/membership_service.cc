@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/thread.h"
 #include "rendezvous/grpc_support.h"
 

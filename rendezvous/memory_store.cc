@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/store_checks.h"
 

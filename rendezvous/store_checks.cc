@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "core/base/error.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace dl::rendezvous {
 namespace {

@@ -9,8 +9,8 @@
 #include "collectives/algorithms/plan.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
+#include "core/base/text/number.h"
 
 namespace dl::collectives {
 namespace {

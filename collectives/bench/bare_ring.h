@@ -10,7 +10,7 @@
 #include "collectives/bench/operation.h"
 #include "collectives/process_group.h"
 #include "collectives/wait_policy.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::bench {
 

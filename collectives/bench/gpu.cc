@@ -5,7 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/device/cuda/cuda.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 
 namespace dl::collectives::bench {
 

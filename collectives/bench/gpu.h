@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
 namespace dl::collectives::bench {

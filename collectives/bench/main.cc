@@ -15,8 +15,8 @@
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/output.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/output.h"
 
 namespace dl::collectives::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "collectives/bench/report.h"
 #include "core/base/error.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 
 namespace dl::collectives::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include "collectives/algorithms/reduce.h"
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
+#include "core/base/text/number.h"
 #include "core/base/version.h"
 
 namespace dl::collectives::bench {

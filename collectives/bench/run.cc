@@ -14,7 +14,7 @@
 #include "collectives/nccl/nccl_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 
 namespace dl::collectives::bench {
 namespace {

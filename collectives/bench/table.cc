@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "collectives/bench/report.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 #include "core/base/version.h"
 
 namespace dl::collectives::bench {

@@ -14,9 +14,9 @@
 #include "collectives/algorithms/reduce.h"
 #include "collectives/bench/measure.h"
 #include "collectives/bench/planner.h"
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/atomic_file.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "collectives/algorithms/reduce.h"
 #include "collectives/not_over.h"
 #include "collectives/recording.h"
-#include "core/base/cpus.h"
+#include "core/base/system/machine/cpus.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::hybrid {

@@ -41,7 +41,7 @@
 #include "collectives/process_group.h"
 #include "collectives/tcp/group.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::hybrid {
 

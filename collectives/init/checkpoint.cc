@@ -17,7 +17,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/checkpoint_page.h"
 #include "rendezvous/net/local_socket.h"
 

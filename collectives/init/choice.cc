@@ -11,7 +11,7 @@
 #include "collectives/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/version.h"
 
 namespace dl::collectives {

@@ -10,7 +10,7 @@
 
 #include "collectives/roster.h"
 #include "core/base/deadline.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl::collectives {
 

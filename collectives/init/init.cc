@@ -18,10 +18,10 @@
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
-#include "core/base/log.h"
-#include "core/base/output.h"
-#include "core/base/stopped.h"
+#include "core/base/log/log.h"
+#include "core/base/system/output.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/process/stopped.h"
 
 namespace dl {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/pmi.h"
+#include "core/base/system/machine/pmi.h"
 
 namespace dl::collectives {
 namespace {

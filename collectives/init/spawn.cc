@@ -27,13 +27,13 @@
 #include <vector>
 
 #include "collectives/init/launch.h"
-#include "core/base/demangle.h"
 #include "core/base/env.h"
-#include "core/base/limits.h"
-#include "core/base/number.h"
-#include "core/base/printable.h"
-#include "core/base/shell.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/shell.h"
+#include "core/base/system/unique_fd.h"
+#include "core/base/text/demangle.h"
+#include "core/base/text/number.h"
+#include "core/base/text/printable.h"
 
 namespace dl {
 namespace {

@@ -28,7 +28,7 @@
 #include "collectives/record/recorder.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::mpi {
 

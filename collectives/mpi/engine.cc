@@ -12,7 +12,7 @@
 #include "collectives/mpi/library.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::mpi {

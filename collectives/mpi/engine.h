@@ -21,7 +21,7 @@
 
 #include "collectives/mpi/module.h"
 #include "core/base/deadline.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl::collectives::mpi {
 

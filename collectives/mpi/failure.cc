@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "collectives/mpi/core.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 namespace dl::collectives::mpi {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/module_folders.h"
+#include "core/base/system/machine/module_folders.h"
 
 namespace dl::collectives::mpi {
 namespace {

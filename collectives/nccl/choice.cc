@@ -8,7 +8,7 @@
 #include "collectives/roster.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/device/cuda/library.h"
+#include "core/device/cuda/module/library.h"
 
 namespace dl::collectives::nccl {
 namespace {

@@ -7,7 +7,7 @@
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::nccl {

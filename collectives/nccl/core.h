@@ -25,7 +25,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
-#include "core/base/fork.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::nccl {
 

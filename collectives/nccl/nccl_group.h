@@ -31,7 +31,7 @@
 #include "collectives/nccl/notices.h"
 #include "collectives/process_group.h"
 #include "collectives/record/recorder.h"
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 
 namespace dl::collectives {
 

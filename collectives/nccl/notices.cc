@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 namespace dl::collectives::nccl {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives::nccl {

@@ -6,7 +6,7 @@
 
 #include "collectives/nccl/captured.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::nccl {

@@ -38,8 +38,8 @@
 #include "collectives/shm/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
-#include "core/base/stopped.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/process/stopped.h"
 
 namespace dl::collectives::shm {
 

@@ -5,7 +5,7 @@
 
 #include "collectives/peer_process.h"
 #include "collectives/shm/core.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::shm {

@@ -11,8 +11,8 @@
 
 #include "collectives/identity.h"
 #include "collectives/shm/segment.h"
-#include "core/base/ref.h"
-#include "core/base/unique_fd.h"
+#include "core/base/lifetime/ref.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives {
 struct GroupOptions;

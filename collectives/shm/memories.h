@@ -14,8 +14,8 @@
 
 #include "collectives/shm/segment.h"
 #include "collectives/symmetric_memory.h"
-#include "core/base/fork.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::shm {
 

@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include "collectives/shm/core.h"
-#include "core/base/cpus.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/cpus.h"
 #include "rendezvous/net/local_socket.h"
 
 namespace dl::collectives::shm {

@@ -24,9 +24,9 @@
 #include <mutex>
 #endif
 
-#include "core/base/cgroup.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/cgroup.h"
+#include "core/base/system/machine/limits.h"
 
 namespace dl::collectives::shm {
 namespace {

@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "core/base/fork.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::shm {
 

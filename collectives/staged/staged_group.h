@@ -7,7 +7,7 @@
 #pragma once
 
 #include "collectives/process_group.h"
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 
 namespace dl::collectives {
 

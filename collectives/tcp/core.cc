@@ -5,7 +5,7 @@
 #include "collectives/at_exit.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 namespace dl::collectives::tcp {
 namespace {

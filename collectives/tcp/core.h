@@ -31,8 +31,8 @@
 #include "collectives/tcp/mesh.h"
 #include "collectives/tcp/operation.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
-#include "core/base/stopped.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/process/stopped.h"
 
 namespace dl::collectives::tcp {
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "collectives/tcp/core.h"
-#include "core/base/cpus.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/cpus.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::tcp {

@@ -31,9 +31,9 @@
 #include "collectives/tcp/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
-#include "core/base/ref.h"
-#include "core/base/unique_fd.h"
+#include "core/base/lifetime/ref.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::tcp {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "collectives/tcp/core.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::tcp {

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "collectives/tcp/frame.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::tcp {
 

@@ -9,7 +9,7 @@
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/identity.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives {
 struct GroupOptions;

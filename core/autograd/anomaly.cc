@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/base/demangle.h"
+#include "core/base/text/demangle.h"
 
 namespace dl::detail {
 namespace {

@@ -44,7 +44,7 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
-#include "core/autograd/node.h"
+#include "core/autograd/graph/node.h"
 
 namespace dl::detail {
 

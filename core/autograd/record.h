@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/autograd/grad_mode.h"
-#include "core/autograd/node.h"
+#include "core/autograd/graph/node.h"
 
 namespace dl {
 

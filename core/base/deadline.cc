@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/base/stopped.h"
+#include "core/base/system/process/stopped.h"
 
 namespace dl::detail {
 

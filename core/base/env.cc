@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 
 namespace dl::env {
 namespace {

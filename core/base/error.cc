@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/limits.h"
-#include "core/base/printable.h"
-#include "core/base/terminate.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/terminate.h"
+#include "core/base/text/printable.h"
 
 namespace dl {
 std::string_view name_of(ErrorKind kind) noexcept {

@@ -10,7 +10,7 @@
 #include <exception>
 #include <utility>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 namespace dl {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 
 namespace dl {
 

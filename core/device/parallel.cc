@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/sanitizers.h"
 
 #if defined(__SANITIZE_THREAD__)

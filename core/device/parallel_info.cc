@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/base/env.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/device/parallel.h"
 
 namespace dl {

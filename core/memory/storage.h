@@ -20,14 +20,14 @@
 #include <functional>
 #include <new>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 
 namespace dl {
 
 // The bytes of a deferred storage, which are elsewhere in another order until the storage's memory
-// is asked for (core/tensor/deferred.h). Belongs to one storage and lives as long. Any thread may
-// call.
+// is asked for (core/tensor/layout/deferred.h). Belongs to one storage and lives as long. Any
+// thread may call.
 class DeferredBytes : public RefCounted {
  public:
   // The storage's memory, which holds its bytes from the first call on; later calls give the same.

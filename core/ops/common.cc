@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/ops/reduce.h"
+#include "core/ops/reduce/reduce.h"
 
 namespace dl {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/autograd/record.h"
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/tensor.h"
 

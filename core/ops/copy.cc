@@ -1,11 +1,11 @@
 // Copies: contiguous, clone, to, copy_, and writes in place of one value.
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
-#include "core/tensor/deferred.h"
+#include "core/tensor/layout/deferred.h"
 
 namespace dl {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 
 namespace dl {
 namespace {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/dispatch.h"
-#include "core/tensor/deferred.h"
+#include "core/ops/dispatch/dispatch.h"
 #include "core/tensor/factories.h"
+#include "core/tensor/layout/deferred.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {

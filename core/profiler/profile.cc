@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
-#include "core/profiler/text.h"
-#include "core/profiler/trace.h"
+#include "core/base/text/printable.h"
+#include "core/profiler/report/text.h"
+#include "core/profiler/report/trace.h"
 
 namespace dl::profiler {
 namespace {

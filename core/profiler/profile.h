@@ -26,10 +26,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/profiler/averages.h"
-#include "core/profiler/breakdown.h"
 #include "core/profiler/recorder.h"
 #include "core/profiler/recording.h"
+#include "core/profiler/report/averages.h"
+#include "core/profiler/report/breakdown.h"
 #include "core/profiler/schedule.h"
 
 namespace dl::profiler {

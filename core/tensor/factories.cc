@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor/deferred.h"
+#include "core/tensor/layout/deferred.h"
 
 namespace dl {
 namespace {

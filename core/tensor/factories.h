@@ -49,7 +49,7 @@ Tensor ones(SizeNumber auto size, SizeNumber auto... rest) {
   return ones(detail::listed(size, rest...));
 }
 // The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
-// that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).
+// that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
 Tensor full_like(const Tensor& like, Scalar value);
 // `steps` numbers from start to end, both of which are among them. float32; throws kInvalidArgument

@@ -21,19 +21,19 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 #include "core/tensor/dims.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/dtype_types.h"
+#include "core/tensor/layout/shape.h"
 #include "core/tensor/reduce_options.h"
-#include "core/tensor/scalar.h"
-#include "core/tensor/shape.h"
+#include "core/tensor/scalar/scalar.h"
 #include "core/tensor/tensor_impl.h"
 
 namespace dl {
 
-class HookHandle;  // core/base/hook_handle.h
+class HookHandle;  // core/base/lifetime/hook_handle.h
 class Tensor;
 class TensorIndex;
 class IndexedTensor;
@@ -130,7 +130,8 @@ class Tensor {
     return static_cast<T*>(impl.data());
   }
   // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
-  // kInvalidArgument for a value that an integer type T does not hold (core/tensor/scalar.h).
+  // kInvalidArgument for a value that an integer type T does not hold
+  // (core/tensor/scalar/scalar.h).
   template <typename T>
   T item() const {
     const Scalar value = item();
@@ -177,10 +178,10 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
-  // core/ops/view_in_place.cc: this tensor takes the shape that its view would have. All handles to
-  // it see the new shape; its other views and detach() keep theirs. Gradients flow as through the
-  // view, also if nothing is recorded here. Throws kInvalidArgument for a leaf that requires
-  // gradients and for a tensor that has a gradient.
+  // core/ops/shape/view_in_place.cc: this tensor takes the shape that its view would have. All
+  // handles to it see the new shape; its other views and detach() keep theirs. Gradients flow as
+  // through the view, also if nothing is recorded here. Throws kInvalidArgument for a leaf that
+  // requires gradients and for a tensor that has a gradient.
   Tensor& squeeze_();
   Tensor& squeeze_(std::int64_t dim);
   Tensor& unsqueeze_(std::int64_t dim);
@@ -221,7 +222,7 @@ class Tensor {
   Tensor& div_(const Tensor& other);
   Tensor& div_(Scalar other);
 
-  // core/ops/random.cc: random numbers in place of the tensor's own, PyTorch's on the CPU
+  // core/ops/random/random.cc: random numbers in place of the tensor's own, PyTorch's on the CPU
   // (core/random/distributions.h names the exceptions). If gradients are recorded, the numbers that
   // were there get the gradient 0. Floating dtypes; any dtype for bernoulli_().
   Tensor& uniform_(double low = 0, double high = 1, Generator& generator = default_generator());
@@ -236,7 +237,7 @@ class Tensor {
 #include "core/elementwise/list.def"
 
   // core/ops: reductions, over all dimensions or some, one for each row of
-  // core/reductions/list.def (core/ops/reduce.h): x.sum(), x.mean(1), x.amax({0, 2}).
+  // core/reductions/list.def (core/ops/reduce/reduce.h): x.sum(), x.mean(1), x.amax({0, 2}).
 #define DL_REDUCTION(enumerator, name, ...) \
   Tensor name(const DimList& dims = {}, ReduceOptions options = {}) const;
   // Values and indices along a dimension, or the value alone of all elements: x.max(1), x.max().
@@ -249,7 +250,7 @@ class Tensor {
   Tensor var(const DimList& dims = {}, VarOptions options = {}) const;
   Tensor std(const DimList& dims = {}, VarOptions options = {}) const;
   Tensor norm(double p = 2, const DimList& dims = {}, ReduceOptions options = {}) const;
-  // core/ops/order.h
+  // core/ops/order/order.h
   Tensor cumsum(std::int64_t dim) const;
   std::pair<Tensor, Tensor> sort(std::int64_t dim = -1, SortOptions options = {}) const;
   Tensor argsort(std::int64_t dim = -1, SortOptions options = {}) const;
@@ -276,7 +277,8 @@ class Tensor {
     return flip(detail::listed(dim, rest...));
   }
 
-  // core/ops/indexing.h: x.index({0, Slice(1, None), mask}); assigning to the result writes into x.
+  // core/ops/index/indexing.h: x.index({0, Slice(1, None), mask}); assigning to the result writes
+  // into x.
   IndexedTensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value);
   Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value);

@@ -2,15 +2,15 @@
 //
 // The dtype is fixed when the impl is made, and shape and strides are but for take_shape_of(). They
 // are those that the tensor has in PyTorch. If its storage is deferred, the elements lie elsewhere
-// in another order, and data() brings them to where the strides say (core/tensor/deferred.h). What
-// autograd knows of a tensor hangs on it as an opaque object, because autograd stands above this
-// room.
+// in another order, and data() brings them to where the strides say
+// (core/tensor/layout/deferred.h). What autograd knows of a tensor hangs on it as an opaque object,
+// because autograd stands above this room.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 #include "core/memory/storage.h"
 #include "core/tensor/dims.h"

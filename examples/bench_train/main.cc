@@ -16,7 +16,7 @@
 #include "collectives/init.h"
 #include "core/autocast/autocast.h"
 #include "core/base/error.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/math_flags.h"

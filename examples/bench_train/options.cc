@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/number.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
+#include "core/base/text/number.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "nn/layers/activation.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "core/base/error.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 #include "core/device/parallel.h"
 #include "examples/book/chapters.h"
 #include "examples/book/options.h"

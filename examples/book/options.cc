@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "core/base/number.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
+#include "core/base/text/number.h"
 #include "core/device/parallel.h"
 
 namespace dl::examples::book {

@@ -7,8 +7,8 @@
 
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
-#include "core/ops/logic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/reduce/reduce.h"
 #include "examples/support/python_float.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 
 namespace dl::examples {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/base/number.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
+#include "core/base/text/number.h"
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"

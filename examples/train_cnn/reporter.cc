@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/env.h"
-#include "core/base/output.h"
+#include "core/base/system/output.h"
 
 namespace dl::examples {
 namespace {

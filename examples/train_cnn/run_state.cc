@@ -8,7 +8,7 @@
 
 #include "collectives/objects.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "core/tensor/factories.h"
 #include "examples/train_cnn/checks.h"
 

@@ -8,8 +8,8 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/shell.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/plan/this_host.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/supervisor.h"

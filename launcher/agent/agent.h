@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/agent/agent_port.h"
 #include "launcher/agent/end_machine.h"
 #include "launcher/agent/generation.h"

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/base/cgroup.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/shell.h"
+#include "core/base/system/machine/cgroup.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/plan/environment.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/file_format.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/agent/agent_port.h"
 #include "launcher/agent/recorders.h"
 #include "launcher/output/node_output.h"

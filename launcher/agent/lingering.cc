@@ -17,7 +17,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 #include "core/base/thread.h"
 #include "launcher/process/descendants.h"
 #include "rendezvous/first_cause/first_cause.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 #include "launcher/autopsy/table.h"
 #include "launcher/process/descendants.h"
 

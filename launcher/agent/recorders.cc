@@ -10,8 +10,8 @@
 #include "collectives/record/snapshot.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/process_stat.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/process_stat.h"
 
 namespace dl::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/log_folder.h"
 
 namespace dl::launcher::autopsy {

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "launcher/autopsy/page.h"
 #include "launcher/process/program.h"
 

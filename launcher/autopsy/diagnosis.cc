@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher::autopsy {

@@ -7,7 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/cli/readers.h"
 #include "launcher/process/signal_meaning.h"
 

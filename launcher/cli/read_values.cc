@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "launcher/cli/readers.h"
 
 namespace dl::launcher::read {

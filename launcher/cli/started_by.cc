@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/base/env.h"
-#include "core/base/pmi.h"
+#include "core/base/system/machine/pmi.h"
 
 namespace dl::launcher {
 namespace {

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/cli/line_prefix.h"
 #include "launcher/plan/machine.h"
 #include "launcher/process/program.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/plan/plan.h"
 
 namespace dl::launcher {

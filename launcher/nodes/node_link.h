@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/plan/plan.h"
 #include "rendezvous/first_cause/first_cause.h"
 #include "rendezvous/first_cause/restart_policy.h"

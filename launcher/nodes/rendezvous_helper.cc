@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "core/base/env.h"
-#include "core/base/limits.h"
-#include "core/base/shell.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/process/rank_files.h"
 
 namespace dl::launcher {

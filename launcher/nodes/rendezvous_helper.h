@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/node_output.h"
 #include "launcher/process/warden_client.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/system/unique_fd.h"
 #include "core/base/thread.h"
-#include "core/base/unique_fd.h"
 #include "launcher/process/rank_files.h"
 
 namespace dl::launcher {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {

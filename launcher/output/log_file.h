@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/disk_thread.h"
 
 namespace dl::launcher {

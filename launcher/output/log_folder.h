@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 

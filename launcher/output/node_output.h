@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/frame.h"
 #include "launcher/output/log_file.h"

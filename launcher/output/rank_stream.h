@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/frame.h"
 #include "launcher/output/log_file.h"
 

@@ -15,8 +15,8 @@
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 namespace {

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <string_view>
 
-#include "core/base/cgroup.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/cgroup.h"
 
 namespace dl::launcher {
 int Machine::usable_cores() const {

@@ -10,8 +10,8 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
-#include "core/base/utf8.h"
+#include "core/base/text/number.h"
+#include "core/base/text/utf8.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"

@@ -2,7 +2,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "launcher/plan/gpus.h"
 
 namespace dl::launcher {

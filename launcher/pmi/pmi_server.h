@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/pmi/pmi_space.h"
 #include "rendezvous/first_cause/first_cause.h"
 

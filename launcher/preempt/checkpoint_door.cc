@@ -14,7 +14,7 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/local_socket.h"
 
 namespace dl::launcher {

@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "core/base/process_stat.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/process_stat.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 namespace {

@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 

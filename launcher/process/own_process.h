@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/base/shell.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/shell.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <chrono>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/start_process.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 

@@ -8,7 +8,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/slots.h"
 #include "launcher/process/supervisor.h"

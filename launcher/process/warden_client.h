@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/process/channel_client.h"
 #include "launcher/process/warden.h"
 

@@ -19,7 +19,7 @@
 #include "collectives/record/snapshot.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "core/base/version.h"
 #include "launcher/agent/agent.h"
 #include "launcher/bind/topology.h"

@@ -2,7 +2,7 @@
 // over standard input and output, or over other descriptors (messages.h).
 #pragma once
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/process/own_process.h"
 
 namespace dl::launcher::remote {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/remote/messages.h"
 
 namespace dl::launcher::remote {

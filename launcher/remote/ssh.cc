@@ -7,7 +7,7 @@
 #include <array>
 
 #include "core/base/error.h"
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/process/program.h"
 
 namespace dl::launcher::remote {

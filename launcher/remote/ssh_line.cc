@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/process/rank_files.h"
 
 namespace dl::launcher::remote {

@@ -15,7 +15,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
 namespace {

@@ -5,4 +5,4 @@
 #define SPDLOG_HEADER_ONLY
 #undef FMT_SHARED
 #define FMT_HEADER_ONLY
-#include "core/base/log.cc"  // NOLINT(bugprone-suspicious-include)
+#include "core/base/log/log.cc"  // NOLINT(bugprone-suspicious-include)

@@ -22,8 +22,8 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/shell.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/shell.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/process/rank_files.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/srun/srun_task.h"

@@ -14,7 +14,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "launcher/slurm/munge.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/job_key.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/process/own_process.h"
 #include "rendezvous/net/job_key.h"
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 #include "launcher/plan/port.h"
 
 namespace dl::launcher {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/plan/plan.h"
 #include "rendezvous/net/socket.h"
 

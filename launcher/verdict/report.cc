@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 
 namespace dl::launcher {
 namespace {

@@ -7,8 +7,8 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/option.h"
 #include "core/device/cuda/graph.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
 
 namespace dl::amp {

@@ -29,7 +29,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/kernels/cpu/amp.h"
+#include "core/kernels/cpu/optimizer/amp.h"
 #include "core/tensor/tensor.h"
 #include "nn/optim/optimizer.h"
 #include "nn/serialize/state_dict.h"

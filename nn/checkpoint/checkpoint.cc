@@ -19,11 +19,11 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/base/number.h"
-#include "core/base/unique_fd.h"
+#include "core/base/log/log.h"
+#include "core/base/system/atomic_file.h"
+#include "core/base/system/unique_fd.h"
+#include "core/base/text/number.h"
 #include "core/tensor/factories.h"
 #include "nn/checkpoint/folder_lock.h"
 #include "nn/serialize/input_file.h"

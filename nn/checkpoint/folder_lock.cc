@@ -13,8 +13,8 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/log/log.h"
+#include "core/base/text/printable.h"
 
 namespace dl::nn {
 namespace {

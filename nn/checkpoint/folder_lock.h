@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::nn {
 

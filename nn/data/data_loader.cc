@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/warn_once.h"
+#include "core/base/log/warn_once.h"
 #include "core/device/cuda/cuda.h"
 #include "core/random/distributions.h"
 #include "nn/data/loader/batch_order.h"

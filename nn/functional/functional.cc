@@ -4,11 +4,11 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/embedding.h"
-#include "core/ops/random.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/embedding.h"
+#include "core/ops/random/random.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/distributions.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"

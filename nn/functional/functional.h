@@ -7,14 +7,14 @@
 #include <string>
 #include <string_view>
 
-#include "core/ops/activation.h"
-#include "core/ops/conv.h"
-#include "core/ops/indexing.h"
-#include "core/ops/linear.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/shape.h"
-#include "core/ops/softmax.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/shape/shape.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/random/generator.h"
 #include "core/tensor/tensor.h"
 
@@ -43,10 +43,10 @@ struct NormalizeOptions {
   std::int64_t dim = 1;
   double eps = 1e-12;  // the least divisor
 };
-// The input divided by its norm along a dimension (core/ops/reduce.h).
+// The input divided by its norm along a dimension (core/ops/reduce/reduce.h).
 Tensor normalize(const Tensor& input, NormalizeOptions options = {});
 
-// core/ops/linear.h and core/ops/conv.h have their arguments.
+// core/ops/linear/linear.h and core/ops/conv/conv.h have their arguments.
 using dl::conv2d;
 using dl::linear;
 
@@ -80,17 +80,17 @@ Tensor alpha_dropout(const Tensor& input, double p = 0.5, DropoutOptions options
 //   weight  [out, in1, in2]; bias [out], or undefined
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias = {});
 
-// Rows of `weight` by their numbers: core/ops/embedding.h, with PyTorch's order of arguments.
+// Rows of `weight` by their numbers: core/ops/index/embedding.h, with PyTorch's order of arguments.
 //   input   int64 of any shape, in [0, rows)
 //   weight  [rows, width], floating
 Tensor embedding(const Tensor& input, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
-// Classes as rows of 0 and a 1, and elements around a tensor: core/ops/indexing.h and
-// core/ops/shape.h.
+// Classes as rows of 0 and a 1, and elements around a tensor: core/ops/index/indexing.h and
+// core/ops/shape/shape.h.
 using dl::one_hot;
 using dl::pad;
 using dl::PadMode;
-// Normalisation: core/ops/norm.h.
+// Normalisation: core/ops/norm/norm.h.
 using dl::batch_norm;
 using dl::group_norm;
 using dl::layer_norm;
@@ -110,7 +110,7 @@ using dl::softmax;
 using dl::softplus;
 using dl::softshrink;
 using dl::threshold;
-// Losses: core/ops/loss.h says what they take and throw.
+// Losses: core/ops/loss/loss.h says what they take and throw.
 using dl::ctc_loss;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/ops/activation.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"

@@ -1,5 +1,5 @@
-// Activations with numbers, and softmax. core/ops/activation.h and core/ops/softmax.h say what they
-// compute.
+// Activations with numbers, and softmax. core/ops/elementwise/activation.h and
+// core/ops/softmax/softmax.h say what they compute.
 #pragma once
 
 #include <cstdint>

@@ -5,11 +5,11 @@
 #include <span>
 
 #include "core/autograd/record.h"
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/layout.h"
-#include "core/ops/linear.h"
-#include "core/ops/reduce.h"
-#include "core/ops/softmax.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/module/init.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/ops/conv.h"
+#include "core/ops/conv/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/module/init.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/kernels/window_args.h"
+#include "core/args/window_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

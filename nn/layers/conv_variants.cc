@@ -1,8 +1,8 @@
 #include "nn/layers/conv_variants.h"
 
 #include "core/autograd/record.h"
-#include "core/ops/conv.h"
-#include "core/ops/unbatched.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/conv/unbatched.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"

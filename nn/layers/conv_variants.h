@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/kernels/window_args.h"
+#include "core/args/window_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -53,8 +53,8 @@ class ConvTranspose2d : public Module {
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, IntPair kernel_size,
                   ConvTranspose2dOptions options = {});
 
-  // input [N, in_channels, H, W] -> [N, out_channels, H', W'], or both without N; core/ops/conv.h
-  // has the sizes.
+  // input [N, in_channels, H, W] -> [N, out_channels, H', W'], or both without N;
+  // core/ops/conv/conv.h has the sizes.
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
   std::string extra_repr() const override;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/embedding.h"
+#include "core/ops/index/embedding.h"
 #include "core/tensor/factories.h"
 #include "nn/module/init.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/linear.h"
+#include "core/ops/linear/linear.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/check_input.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/kernels/linear_args.h"
+#include "core/args/linear_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -21,7 +21,7 @@ class Linear : public Module {
 
   // input [..., in_features] -> [..., out_features]
   Tensor forward(const Tensor& input) override;
-  // Takes every activation after it; core/ops/linear.h says when that is one pass.
+  // Takes every activation after it; core/ops/linear/linear.h says when that is one pass.
   bool can_fuse(const Fusion& fusion) const override;
   Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   // Draws new initial values, as PyTorch draws them.

@@ -1,10 +1,10 @@
 // Losses as modules: nn::CrossEntropyLoss({.label_smoothing = 0.1})(logits, target).
 //
-// core/ops/loss.h says what they compute, and has the options' defaults. Weights among the options
-// are buffers, as in PyTorch: they stand in the state_dict, and to() moves them.
+// core/ops/loss/loss.h says what they compute, and has the options' defaults. Weights among the
+// options are buffers, as in PyTorch: they stand in the state_dict, and to() moves them.
 #pragma once
 
-#include "core/ops/loss.h"
+#include "core/ops/loss/loss.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -4,7 +4,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/option.h"
-#include "core/ops/norm.h"
+#include "core/ops/norm/norm.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"

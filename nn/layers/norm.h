@@ -1,5 +1,5 @@
-// Normalisation: LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d. core/ops/norm.h says what
-// they compute. Names in the state_dict are PyTorch's.
+// Normalisation: LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d. core/ops/norm/norm.h says
+// what they compute. Names in the state_dict are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/sync_batch_norm.h"
-#include "core/tensor/shape.h"
+#include "core/ops/norm/sync_batch_norm.h"
+#include "core/tensor/layout/shape.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -1,5 +1,5 @@
 // Elements around the last one, two or three dimensions: ConstantPad, ZeroPad, ReflectionPad,
-// ReplicationPad, CircularPad. core/ops/shape.h's pad() says what they compute.
+// ReplicationPad, CircularPad. core/ops/shape/shape.h's pad() says what they compute.
 //
 //     nn::ZeroPad2d(1)             one on each side of both dimensions
 //     nn::ConstantPad1d({1, 2}, 3.5)
@@ -10,7 +10,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "core/ops/shape.h"
+#include "core/ops/shape/shape.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/autograd/record.h"
-#include "core/ops/index.h"
-#include "core/ops/reduce.h"
-#include "core/ops/resample.h"
-#include "core/ops/unbatched.h"
+#include "core/ops/conv/unbatched.h"
+#include "core/ops/index/index.h"
+#include "core/ops/pool/resample.h"
+#include "core/ops/reduce/reduce.h"
 #include "nn/functional/functional.h"
 
 namespace dl::nn {

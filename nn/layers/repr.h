@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/tensor/shape.h"
+#include "core/tensor/layout/shape.h"
 
 namespace dl::nn {
 

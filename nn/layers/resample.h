@@ -1,11 +1,12 @@
 // Averages of windows and images of other sizes: AvgPool2d, AdaptiveAvgPool2d, Upsample.
-// core/ops/resample.h says what they compute. Images are [N, C, H, W], for averages also [C, H, W].
+// core/ops/pool/resample.h says what they compute. Images are [N, C, H, W], for averages also [C,
+// H, W].
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "core/ops/resample.h"
+#include "core/ops/pool/resample.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -1,6 +1,6 @@
 #include "nn/layers/shape.h"
 
-#include "core/ops/shape.h"
+#include "core/ops/shape/shape.h"
 #include "nn/layers/repr.h"
 
 namespace dl::nn {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/tensor/shape.h"
+#include "core/tensor/layout/shape.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -7,9 +7,9 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "core/ops/activation.h"
-#include "core/ops/index.h"
-#include "core/ops/resample.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/index/index.h"
+#include "core/ops/pool/resample.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/conv.h"
 #include "nn/layers/dropout.h"

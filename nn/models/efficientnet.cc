@@ -7,9 +7,9 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/resample.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/pool/resample.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/activation.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
-#include "core/autograd/leaf.h"
-#include "core/base/printable.h"
+#include "core/autograd/graph/leaf.h"
+#include "core/base/text/printable.h"
 #include "nn/module/module.h"
 #include "nn/serialize/safetensors_header.h"
 #include "nn/serialize/value.h"

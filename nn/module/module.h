@@ -42,8 +42,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/hook_handle.h"
-#include "core/kernels/linear_args.h"
+#include "core/args/linear_args.h"
+#include "core/base/lifetime/hook_handle.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/tensor.h"
 #include "nn/serialize/state_dict.h"

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
-#include "core/autograd/leaf.h"
-#include "core/base/printable.h"
+#include "core/autograd/graph/leaf.h"
+#include "core/base/text/printable.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/profiler/span.h"

@@ -29,8 +29,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/args/optimizer_args.h"
 #include "core/base/error.h"
-#include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
 #include "nn/optim/state_writer.h"
 #include "nn/serialize/state_dict.h"

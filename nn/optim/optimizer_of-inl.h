@@ -16,7 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/base/option.h"
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer_of.h"

@@ -1,5 +1,6 @@
-// The optimizers whose step is a rule for one element (core/kernels/optimizer_rules-inl.h). They
-// differ in their Options, which optimizer_of-inl.h asks for the rest.
+// The optimizers whose step is a rule for one element
+// (core/kernels/formulas/optimizer_rules-inl.h). They differ in their Options, which
+// optimizer_of-inl.h asks for the rest.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/kernels/optimizer_args.h"
+#include "core/args/optimizer_args.h"
 #include "nn/optim/optimizer.h"
 
 namespace dl::optim {

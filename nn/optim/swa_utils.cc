@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
-#include "core/base/printable.h"
-#include "core/ops/arithmetic.h"
+#include "core/base/text/printable.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/norm.h"
 #include "nn/serialize/safetensors_header.h"

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/state_names.h"

@@ -7,9 +7,9 @@
 #include "collectives/objects.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/device/cuda/cuda.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 
 namespace dl::cuda {

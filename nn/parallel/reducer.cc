@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/watched_error.h"
 #include "core/profiler/span.h"

@@ -1,6 +1,6 @@
 #include "nn/parallel/sync_batch_norm.h"
 
-#include "core/ops/sync_batch_norm.h"
+#include "core/ops/norm/sync_batch_norm.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::parallel {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::nn {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
+#include "core/base/system/atomic_file.h"
 #include "core/tensor/factories.h"
 #include "nn/serialize/input_file.h"
 #include "nn/serialize/npy_header.h"

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "nn/serialize/max_dims.h"
 
 namespace dl::nn {

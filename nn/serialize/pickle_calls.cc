@@ -1,7 +1,7 @@
 // What the functions and classes that a pickle names make of their arguments.
 #include <algorithm>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "nn/serialize/max_dims.h"
 #include "nn/serialize/pickle_machine.h"
 #include "nn/serialize/safetensors_header.h"

@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/utf8.h"
+#include "core/base/system/atomic_file.h"
+#include "core/base/text/utf8.h"
 #include "nn/serialize/pickle_reader.h"
 #include "nn/serialize/pth.h"
 #include "nn/serialize/safetensors_header.h"

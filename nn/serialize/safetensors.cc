@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
+#include "core/base/system/atomic_file.h"
 #include "core/tensor/factories.h"
 #include "nn/serialize/input_file.h"
 #include "nn/serialize/safetensors_header.h"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {

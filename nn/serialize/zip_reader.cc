@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/inflation.h"
+#include "core/base/text/inflation.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {

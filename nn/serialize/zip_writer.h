@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/atomic_file.h"
+#include "core/base/system/atomic_file.h"
 
 namespace dl::nn {
 

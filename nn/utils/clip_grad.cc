@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "core/autograd/grad_mode.h"
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::utils {

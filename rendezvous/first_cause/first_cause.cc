@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 
 namespace dl::rendezvous {
 namespace {

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/thread.h"
 
 namespace dl::rendezvous {

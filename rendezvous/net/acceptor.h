@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/handshake.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"

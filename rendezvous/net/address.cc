@@ -21,8 +21,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/system/unique_fd.h"
 #include "core/base/thread.h"
-#include "core/base/unique_fd.h"
 
 namespace dl::rendezvous {
 namespace {

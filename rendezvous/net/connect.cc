@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/local_socket.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/proving.h"

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/base/version.h"
 #include "rendezvous/net/wire.h"
 

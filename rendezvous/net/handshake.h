@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/job_key.h"
 
 namespace dl::rendezvous {

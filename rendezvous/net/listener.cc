@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 #include "rendezvous/net/socket.h"
 
 namespace dl::rendezvous {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/socket.h"
 
 namespace dl::rendezvous {

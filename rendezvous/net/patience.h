@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "core/base/deadline.h"
-#include "core/base/stopped.h"
+#include "core/base/system/process/stopped.h"
 
 namespace dl::rendezvous {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/handshake.h"
 #include "rendezvous/net/job_key.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/proving.h"
 #include "rendezvous/net/socket.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
 #include "rendezvous/net/patience.h"
 
 namespace dl::rendezvous {

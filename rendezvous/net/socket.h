@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/address.h"
 
 namespace dl::rendezvous {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 
 namespace dl::rendezvous {
 

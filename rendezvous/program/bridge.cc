@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/base/thread.h"
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/membership.h"

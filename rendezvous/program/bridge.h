@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/net/address.h"

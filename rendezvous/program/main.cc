@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/base/number.h"
-#include "core/base/output.h"
+#include "core/base/log/log.h"
 #include "core/base/sanitizers.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/output.h"
+#include "core/base/text/number.h"
 #include "core/base/version.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"

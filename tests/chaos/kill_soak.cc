@@ -25,8 +25,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/process_stat.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/process_stat.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/chaos/soak_arguments.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"

@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "core/base/sanitizers.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/read_file.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <set>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/support/bad_programs.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 #include "core/base/version.h"
 #include "launcher/remote/messages.h"
 #include "tests/support/bad_programs.h"

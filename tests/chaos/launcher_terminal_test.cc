@@ -8,7 +8,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"

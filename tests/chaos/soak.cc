@@ -35,8 +35,8 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
-#include "core/base/fork.h"
-#include "core/base/stopped.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/process/stopped.h"
 #include "tests/chaos/operations.h"
 #include "tests/chaos/soak_arguments.h"
 #include "tests/support/temp_dir.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 
 namespace dl::tests {
 

@@ -4,8 +4,8 @@
 
 #include <latch>
 
-#include "core/ops/activation.h"
-#include "core/ops/conv.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
 #include "core/tensor/factories.h"
 #include "tests/collectives/ranks.h"
 
@@ -39,7 +39,7 @@ TEST(TensorCollectives, KeepTheirTensorsUntilTheyAreOver) {
   });
 }
 
-// They lie channels-last underneath (core/tensor/deferred.h).
+// They lie channels-last underneath (core/tensor/layout/deferred.h).
 TEST(TensorCollectives, TakeResultsOfPoolingRowByRow) {
   run_ranks(2, [](ProcessGroup& group) {
     const Tensor y = max_pool2d(numbers(120, 0).view({2, 3, 4, 5}), {.kernel = 1, .stride = 1});

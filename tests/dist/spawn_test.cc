@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/process_stat.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/process/process_stat.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 

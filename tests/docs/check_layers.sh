@@ -3,7 +3,7 @@
 set -eu
 cd "$1"
 page=docs/reference/layers.md
-made=$(awk -f tests/docs/layers.awk nn/functional/functional.h core/ops/loss.h nn/functional/activations.def nn/functional/losses.def nn/layers/*.h | LC_ALL=C sort -f)
+made=$(awk -f tests/docs/layers.awk nn/functional/functional.h core/ops/loss/loss.h nn/functional/activations.def nn/functional/losses.def nn/layers/*.h | LC_ALL=C sort -f)
 # Classes that are no module of their own beside those that the table has.
 for class in $(sed -n 's/^class \([A-Za-z0-9]*\) : public \(Module\|BatchNorm\|Loss\|PadNd\) {$/\1/p' nn/layers/*.h); do
   case $class in BatchNorm | PadNd | Loss) continue ;; esac

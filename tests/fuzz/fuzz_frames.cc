@@ -10,7 +10,7 @@
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/group.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 
 using namespace dl::collectives;
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <set>
 
-#include "core/base/cpus.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/cpus.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/plan/machine.h"
 

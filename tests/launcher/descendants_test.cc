@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace dl::launcher {

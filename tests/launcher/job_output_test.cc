@@ -16,7 +16,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/output/disk_thread.h"
 
 namespace dl::launcher {

@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 #include "launcher/output/log_folder.h"
 #include "tests/support/no_threads.h"
 #include "tests/support/read_file.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/plan/environment.h"
 #include "launcher/plan/port.h"
 #include "launcher/plan/torch_program.h"

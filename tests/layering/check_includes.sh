@@ -8,14 +8,18 @@ find core nn rendezvous collectives launcher examples -name '*.h' -o -name '*.cc
     # The longest room that is a prefix of the path, at a boundary: "collectives/init" fits init.cc and init/x.cc.
     function room_of(path,  best, r) {
       best = ""
-      for (r in allowed) if (index(path, r) == 1 && substr(path, length(r) + 1, 1) ~ /^[\/._]?$/ && length(r) > length(best)) best = r
+      for (r in allowed) if (index(path, r) == 1 && substr(path, length(r) + 1, 1) ~ /^[\/.]?$/ && length(r) > length(best)) best = r
       return best
     }
     BEGIN {
       while ((getline line < table) > 0) {
         if (line ~ /^#/ || line == "") continue
         split(line, part, ":")
-        allowed[part[1]] = " " part[2] " "
+        n = split(part[2], rooms, " ")
+        list = ""
+        for (i = 1; i <= n; i++) list = list " " (rooms[i] in named ? named[rooms[i]] : rooms[i])
+        if (line ~ /^@/) named[part[1]] = list
+        else allowed[part[1]] = list
       }
     }
     {
@@ -35,7 +39,7 @@ find core nn rendezvous collectives launcher examples -name '*.h' -o -name '*.cc
       if (a == "") { printf "%s stands in no room of %s\n", from, table; bad++; next }
       if (a == b) next
       n = split(allowed[a], rooms, " ")
-      for (i = 1; i <= n; i++) if (b == rooms[i] || index(b, rooms[i] "/") == 1) next
+      for (i = 1; i <= n; i++) if (b == rooms[i] || b "/." == rooms[i] || index(b, rooms[i] "/") == 1) next
       printf "%s:%s includes \"%s\": %s may not see %s\n", from, field[2], to, a, b == "" ? to : b
       bad++
     }

@@ -624,7 +624,7 @@ def with_gradients(a, name, f, inputs, fixed=()):
 
 
 def losses():
-    """core/ops/loss.h: every option of every loss; arrays CASE.input, CASE.target, CASE.weight, and CASE.REDUCTION.y, .g, .d_input, .d_target."""
+    """core/ops/loss/loss.h: every option of every loss; arrays CASE.input, CASE.target, CASE.weight, and CASE.REDUCTION.y, .g, .d_input, .d_target."""
     r = seeded(11)
     rand = lambda *shape: bf16_exact(torch.rand(*shape, generator=r, dtype=torch.float64))
     randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64))
@@ -702,7 +702,7 @@ def losses():
 
 
 def ctc():
-    """core/ops/ctc_loss.cc: every form and option; arrays CASE.input, .target, .input_lengths, .target_lengths, and CASE.REDUCTION.y, .g, .d_input."""
+    """core/ops/loss/ctc_loss.cc: every form and option; arrays CASE.input, .target, .input_lengths, .target_lengths, and CASE.REDUCTION.y, .g, .d_input."""
     r = seeded(19)
     log_probs = lambda *shape: bf16_exact(torch.log_softmax(2 * torch.randn(*shape, generator=r, dtype=torch.float64), -1))
     labels = lambda *shape: torch.randint(1, 5, shape, generator=r)
@@ -728,7 +728,7 @@ def ctc():
 
 
 def norms():
-    """core/ops/norm.h and nn/layers/norm.h: values, gradients, running statistics."""
+    """core/ops/norm/norm.h and nn/layers/norm.h: values, gradients, running statistics."""
     r = seeded(12)
     rand = lambda *shape: bf16_exact(0.5 + torch.rand(*shape, generator=r, dtype=torch.float64))
     randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64) + 0.5)

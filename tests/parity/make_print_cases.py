@@ -51,9 +51,9 @@ out='''// What PyTorch prints for the same values; made by tests/parity/make_pri
 #include <limits>
 #include <sstream>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 
 namespace dl {

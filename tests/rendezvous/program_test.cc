@@ -22,7 +22,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/sanitizers.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/grpc_store.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"

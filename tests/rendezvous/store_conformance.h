@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/barrier.h"
 #include "rendezvous/prefix_store.h"
 #include "rendezvous/store.h"

@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "core/base/process_stat.h"
+#include "core/base/system/process/process_stat.h"
 #include "tests/slurm/cluster.h"
 #include "tests/slurm/processes.h"
 

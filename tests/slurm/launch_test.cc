@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/slurm/cluster.h"
 #include "tests/slurm/processes.h"
 #include "tests/support/bad_programs.h"

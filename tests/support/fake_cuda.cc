@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 
 namespace dl::test {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 
 namespace dl::test {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::tests {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/base/deadline.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::tests {
 

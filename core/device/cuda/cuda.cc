@@ -9,9 +9,9 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 #include "core/device/cuda/graph.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/device/cuda/watched_error.h"
 
 namespace dl::cuda {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
 namespace dl::cuda {

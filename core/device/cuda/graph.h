@@ -23,8 +23,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/base/ref.h"
-#include "core/device/cuda/runtime.h"
+#include "core/base/lifetime/ref.h"
+#include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
 namespace dl::cuda {

@@ -6,7 +6,7 @@
 // it a success. While such a WatchedError lives and has an error, synchronize(), and with it cpu(),
 // item() and copies to the host, throw that error instead of showing what lies on the device. It
 // belongs to what may have been spoilt, not to who did it: DDP hangs one on the parameters that it
-// trains (core/autograd/leaf.h), so that it is gone with them, or when they are loaded anew.
+// trains (core/autograd/graph/leaf.h), so that it is gone with them, or when they are loaded anew.
 //
 // Costs nothing but in a wait for the device. Thread-safety: any thread.
 #pragma once

@@ -4,13 +4,13 @@
 #include <array>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/conv2d.h"
-#include "core/kernels/cpu/elementwise.h"
-#include "core/kernels/cpu/gemm.h"
-#include "core/kernels/cpu/half_width.h"
-#include "core/kernels/cpu/loss.h"
-#include "core/kernels/cpu/max_pool2d.h"
-#include "core/kernels/cpu/relu.h"
+#include "core/kernels/cpu/common/relu.h"
+#include "core/kernels/cpu/conv/conv2d.h"
+#include "core/kernels/cpu/copy/half_width.h"
+#include "core/kernels/cpu/elementwise/elementwise.h"
+#include "core/kernels/cpu/linear/gemm.h"
+#include "core/kernels/cpu/loss/loss.h"
+#include "core/kernels/cpu/pool/max_pool2d.h"
 
 namespace dl::kernels::cpu {
 namespace {

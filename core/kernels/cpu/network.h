@@ -3,8 +3,8 @@
 // directly, f16 and bf16 through f32, and other dtypes are refused by name.
 #pragma once
 
-#include "core/kernels/linear_args.h"
-#include "core/kernels/window_args.h"
+#include "core/args/linear_args.h"
+#include "core/args/window_args.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {

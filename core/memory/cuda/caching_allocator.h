@@ -26,7 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 
 namespace dl::cuda {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "core/base/error.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/pinned_allocator.h"
 
 namespace dl::cuda {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "core/memory/cuda/stream_use.h"
 
 namespace dl::cuda {

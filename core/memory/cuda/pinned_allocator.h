@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
 namespace dl::cuda {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/base/error.h"
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 
 namespace dl::cuda {
 

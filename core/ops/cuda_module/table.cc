@@ -12,9 +12,9 @@
 
 #include "core/base/version.h"
 #include "core/kernels/cuda/all.h"
-#include "core/kernels/cuda/launch.h"
-#include "core/kernels/cuda/real_runtime.h"
-#include "core/ops/dispatch.h"
+#include "core/kernels/cuda/runtime/launch.h"
+#include "core/kernels/cuda/runtime/real_runtime.h"
+#include "core/ops/dispatch/dispatch.h"
 
 namespace dl::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/ops/shape.h"
+#include "core/base/log/log.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/data/worker.h"
 

@@ -11,11 +11,11 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/cpus.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/cpus.h"
+#include "core/base/system/machine/limits.h"
 #include "core/device/parallel.h"
 #include "core/profiler/span.h"
 #include "nn/data/data_loader.h"

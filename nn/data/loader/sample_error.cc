@@ -8,9 +8,9 @@
 #include <string_view>
 #include <typeinfo>
 
-#include "core/base/demangle.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
+#include "core/base/text/demangle.h"
 
 namespace dl::data {
 namespace {

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl::data {
 

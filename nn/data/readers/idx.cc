@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/base/inflation.h"
+#include "core/base/text/inflation.h"
 #include "nn/data/readers/file.h"
 
 namespace dl::data {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "nn/data/readers/decoders.h"
 #include "nn/data/readers/file.h"
 

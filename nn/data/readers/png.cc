@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/base/inflation.h"
+#include "core/base/text/inflation.h"
 #include "nn/data/readers/decoders.h"
 
 namespace dl::data {

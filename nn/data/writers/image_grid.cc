@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include "core/autograd/grad_mode.h"
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/printable.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/reduce.h"
+#include "core/base/system/atomic_file.h"
+#include "core/base/text/printable.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/data/writers/encoders.h"
 

@@ -1,7 +1,7 @@
 #include "nn/optim/lr_scheduler/lr_scheduler.h"
 
 #include "core/base/error.h"
-#include "core/base/warn_once.h"
+#include "core/base/log/warn_once.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/lr_scheduler/scheduler_state.h"
 

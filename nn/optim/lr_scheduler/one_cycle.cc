@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/momentum_cycle.h"
 #include "nn/optim/state_names.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 namespace dl::optim {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/device/cuda/module.h"
+#include "core/base/log/log.h"
+#include "core/base/system/machine/limits.h"
+#include "core/device/cuda/module/module.h"
 #include "rendezvous/net/job_key.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/free_port.h"

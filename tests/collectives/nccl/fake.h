@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "collectives/nccl/module.h"
-#include "core/device/cuda/runtime.h"
+#include "core/device/cuda/module/runtime.h"
 
 namespace dl::collectives::testing {
 

@@ -17,7 +17,7 @@
 #include "collectives/tensor_api.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/device/cuda/watched_error.h"
 #include "core/tensor/factories.h"
 #include "rendezvous/file_store.h"

@@ -12,7 +12,7 @@
 
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/group.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/socket.h"
 #include "tests/collectives/ranks.h"

@@ -9,7 +9,7 @@
 
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/group.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::collectives {

@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "core/autograd/engine.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/indexing.h"
-#include "core/ops/logic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/print.h"
 #include "tests/core/support.h"

@@ -10,9 +10,9 @@
 
 #include "core/autograd/engine.h"
 #include "core/autograd/function.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
-#include "core/ops/shape.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/autograd/engine.h"
-#include "core/base/hook_handle.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/base/lifetime/hook_handle.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"

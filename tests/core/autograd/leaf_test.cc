@@ -1,4 +1,4 @@
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include "core/autograd/engine.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/record.h"
-#include "core/base/hook_handle.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/base/lifetime/hook_handle.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

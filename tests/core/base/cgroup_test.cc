@@ -1,4 +1,4 @@
-#include "core/base/cgroup.h"
+#include "core/base/system/machine/cgroup.h"
 
 #include <gtest/gtest.h>
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <thread>
 
-#include "core/base/limits.h"
 #include "core/base/sanitizers.h"
-#include "core/base/stopped.h"
-#include "core/base/terminate.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/stopped.h"
+#include "core/base/system/process/terminate.h"
 #include "tests/support/no_threads.h"
 
 namespace dl {

@@ -1,4 +1,4 @@
-#include "core/base/number.h"
+#include "core/base/text/number.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace dl {
 namespace {

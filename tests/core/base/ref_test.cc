@@ -1,8 +1,8 @@
-#include "core/base/ref.h"
+#include "core/base/lifetime/ref.h"
 
 #include <gtest/gtest.h>
 
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 
 namespace dl {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/base/shell.h"
+#include "core/base/system/process/shell.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Which devices the module's scopes touch, and which device they leave a thread: over two calls of
 // CUDA's runtime that this file defines. A cudaSetDevice() makes a context.
-#include "core/kernels/cuda/active_device.h"
+#include "core/kernels/cuda/runtime/active_device.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/kernels/cuda/errors.h"
+#include "core/kernels/cuda/runtime/errors.h"
 
 namespace {
 

@@ -11,11 +11,11 @@
 #include <fstream>
 #include <thread>
 
-#include "core/device/cuda/library.h"
+#include "core/device/cuda/module/library.h"
 #include "core/memory/cuda/cuda_memory.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/loss.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"

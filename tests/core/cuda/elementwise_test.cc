@@ -1,11 +1,11 @@
 // Element-wise operations, copies, filling, gathering and random numbers on a GPU against the CPU.
 #include <limits>
 
-#include "core/ops/activation.h"
-#include "core/ops/index.h"
-#include "core/ops/kernel_names.h"
-#include "core/ops/random.h"
-#include "core/ops/reduce.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/index/index.h"
+#include "core/ops/random/random.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
 #include "tests/core/ops/rows.h"

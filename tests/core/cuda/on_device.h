@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/device/cuda/cuda.h"
-#include "core/device/cuda/module.h"
-#include "core/ops/arithmetic.h"
+#include "core/device/cuda/module/module.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "tests/core/support.h"

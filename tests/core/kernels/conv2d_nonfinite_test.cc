@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/conv/conv2d.h"
 #include "tests/core/kernels/conv2d_reference.h"
 #include "tests/core/kernels/random_values.h"
 

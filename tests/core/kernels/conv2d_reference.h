@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <ostream>
 
-#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/conv/conv2d.h"
 
 namespace dl::kernels {
 

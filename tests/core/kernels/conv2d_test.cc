@@ -1,10 +1,10 @@
-#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/conv/conv2d.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/kernels/cpu/dnnl/conv2d.h"
+#include "core/kernels/cpu/conv/conv2d_dnnl.h"
 #include "tests/core/kernels/conv2d_reference.h"
 #include "tests/core/kernels/random_values.h"
 

@@ -1,5 +1,5 @@
 // Which of cuBLASLt's epilogues are asked for: the rules of epilogue.h, without a device.
-#include "core/kernels/cuda/epilogue.h"
+#include "core/kernels/cuda/elementwise/epilogue.h"
 
 #include <gtest/gtest.h>
 

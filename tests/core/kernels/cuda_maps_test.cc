@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "core/kernels/cuda/strided.h"
-#include "core/kernels/cuda/tensor_list.h"
+#include "core/kernels/cuda/common/strided.h"
+#include "core/kernels/cuda/common/tensor_list.h"
 
 namespace dl::kernels::cuda {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/base/sanitizers.h"
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/gemm.h"
+#include "core/kernels/cpu/linear/gemm.h"
 
 namespace dl::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/gemm.h"
+#include "core/kernels/cpu/linear/gemm.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/max_pool2d.h"
+#include "core/kernels/cpu/pool/max_pool2d.h"
 
 #include <gtest/gtest.h>
 

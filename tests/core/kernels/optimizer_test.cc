@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/optimizer.h"
+#include "core/kernels/cpu/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <variant>
 
-#include "core/kernels/optimizer_rules.h"
+#include "core/kernels/formulas/optimizer_rules.h"
 #include "core/tensor/dtype_types.h"
 #include "tests/core/kernels/random_values.h"
 

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/parts.h"
+#include "core/kernels/cpu/common/parts.h"
 
 #include <gtest/gtest.h>
 

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/linear.h"
-#include "core/ops/loss.h"
-#include "core/ops/reduce.h"
-#include "core/ops/softmax.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/softmax/softmax.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

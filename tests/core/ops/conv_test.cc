@@ -1,4 +1,4 @@
-#include "core/ops/conv.h"
+#include "core/ops/conv/conv.h"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include "core/autograd/leaf.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
-#include "core/tensor/deferred.h"
+#include "core/autograd/graph/leaf.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/tensor/layout/deferred.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

@@ -1,6 +1,6 @@
-// Deferred layouts (core/tensor/deferred.h): results that lie channels-last while they look, and
-// are wherever memory is seen, as in PyTorch.
-#include "core/tensor/deferred.h"
+// Deferred layouts (core/tensor/layout/deferred.h): results that lie channels-last while they look,
+// and are wherever memory is seen, as in PyTorch.
+#include "core/tensor/layout/deferred.h"
 
 #include <gtest/gtest.h>
 
@@ -14,13 +14,13 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/record.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/index.h"
-#include "core/ops/norm.h"
-#include "core/ops/reduce.h"
-#include "core/ops/resample.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/pool/resample.h"
+#include "core/ops/reduce/reduce.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

@@ -1,4 +1,4 @@
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/device/cuda/cuda.h"
-#include "core/device/cuda/module.h"
+#include "core/device/cuda/module/module.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

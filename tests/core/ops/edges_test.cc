@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/order.h"
-#include "core/ops/reduce.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/order/order.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

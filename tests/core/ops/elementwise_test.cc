@@ -6,11 +6,11 @@
 #include <limits>
 #include <numbers>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
 #include "core/tensor/factories.h"
-#include "core/tensor/promote.h"
+#include "core/tensor/scalar/promote.h"
 #include "tests/core/support.h"
 
 namespace dl {

@@ -11,8 +11,8 @@
 
 #include "core/base/sanitizers.h"
 #include "core/elementwise/list.h"
-#include "core/ops/elementwise.h"
-#include "core/ops/kernel_names.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/elementwise/elementwise.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -4,13 +4,13 @@
 
 #include <cmath>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/numeric.h"
-#include "core/ops/order.h"
-#include "core/ops/random.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/index.h"
+#include "core/ops/order/order.h"
+#include "core/ops/random/random.h"
+#include "core/ops/softmax/softmax.h"
 
 namespace dl::testing {
 namespace {

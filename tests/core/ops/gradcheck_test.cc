@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/ops/arithmetic.h"
 #include "core/ops/common.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/support.h"
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "core/memory/allocator.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

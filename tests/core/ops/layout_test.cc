@@ -2,14 +2,14 @@
 // (tests/parity/fuzz) found.
 #include <gtest/gtest.h>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/logic.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/numeric.h"
-#include "core/ops/shape.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -1,5 +1,5 @@
-#include "core/ops/linear.h"
-#include "core/ops/kernel_names.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/dispatch/kernel_names.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "core/autograd/engine.h"
-#include "core/autograd/leaf.h"
-#include "core/base/hook_handle.h"
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/autograd/graph/leaf.h"
+#include "core/base/lifetime/hook_handle.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

@@ -1,4 +1,4 @@
-#include "core/ops/loss.h"
+#include "core/ops/loss/loss.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/warn_once.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/base/log/warn_once.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

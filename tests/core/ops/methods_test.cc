@@ -1,13 +1,13 @@
 // Methods of core/tensor/methods.def that users look for: each is the function of its name.
 #include <gtest/gtest.h>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/logic.h"
-#include "core/ops/numeric.h"
-#include "core/ops/product.h"
-#include "core/ops/shape.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/linear/product.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/shape/shape.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

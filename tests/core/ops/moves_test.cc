@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/indexing.h"
-#include "core/ops/logic.h"
-#include "core/ops/numeric.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/logic/logic.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/kernel_names.h"
-#include "core/ops/linear.h"
-#include "core/ops/loss.h"
-#include "core/ops/reduce.h"
-#include "core/ops/softmax.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/softmax/softmax.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
 

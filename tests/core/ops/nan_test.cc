@@ -1,6 +1,6 @@
 // A network whose numbers have diverged shows it: no kernel makes a number of NaN.
 #include "core/device/parallel.h"
-#include "core/ops/norm.h"
+#include "core/ops/norm/norm.h"
 #include "tests/core/ops/nan_cases.h"
 
 namespace dl::testing {

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "core/elementwise/losses.h"
-#include "core/ops/conv.h"
-#include "core/ops/kernel_names.h"
-#include "core/ops/linear.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/softmax.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/softmax/softmax.h"
 #include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/ops/random_tensor.h"
 

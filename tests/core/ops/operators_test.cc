@@ -4,11 +4,11 @@
 #include <functional>
 #include <limits>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/indexing.h"
-#include "core/ops/numeric.h"
-#include "core/ops/product.h"
-#include "core/ops/shape.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/linear/product.h"
+#include "core/ops/shape/shape.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"

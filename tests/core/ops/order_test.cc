@@ -1,6 +1,6 @@
 // cumsum, sort, argsort and topk against PyTorch's, and against the standard library's in every
 // dtype, layout and size.
-#include "core/ops/order.h"
+#include "core/ops/order/order.h"
 #include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <limits>
 #include <numeric>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"

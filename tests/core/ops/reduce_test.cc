@@ -1,5 +1,5 @@
 // Reductions, softmax, gathering and joining against naive references.
-#include "core/ops/reduce.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "core/device/parallel.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

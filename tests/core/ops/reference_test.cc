@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/elementwise/list.h"
-#include "core/ops/dispatch.h"
+#include "core/ops/dispatch/dispatch.h"
 
 namespace dl {
 namespace {
@@ -159,7 +159,8 @@ std::string operations_page() {
       "\n## Losses of two elements\n\n"
       "`f(input, target, options)`: x is an element of the input and t one of the target. "
       "Floating dtypes, a gradient for both,\n"
-      "autocast to float32 on both devices. `core/ops/loss.h` has the options. On CUDA there is "
+      "autocast to float32 on both devices. `core/ops/loss/loss.h` has the options. On CUDA there "
+      "is "
       "only `mse_loss` so far.\n\n"
       "| loss | of one element |\n|---|---|\n";
   for (const PairLossFacts& row : kPairLossFacts) {

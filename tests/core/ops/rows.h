@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/elementwise.h"
-#include "core/ops/kernel_names.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/elementwise/elementwise.h"
 #include "core/tensor/factories.h"
 
 namespace dl::testing {

@@ -3,7 +3,7 @@
 // PyTorch's in tests/parity/arrays/elementwise.safetensors, where value and slope stand.
 #include "tests/core/ops/rows.h"
 #include "core/base/sanitizers.h"
-#include "core/ops/kernel_names.h"
+#include "core/ops/dispatch/kernel_names.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <limits>
 
 #include "core/autograd/gradcheck.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 

@@ -6,17 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/index.h"
-#include "core/ops/indexing.h"
-#include "core/ops/norm.h"
-#include "core/ops/numeric.h"
-#include "core/ops/order.h"
-#include "core/ops/reduce.h"
-#include "core/ops/resample.h"
-#include "core/ops/shape.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/order/order.h"
+#include "core/ops/pool/resample.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/norm.h"
-#include "core/ops/reduce.h"
-#include "core/ops/shape.h"
-#include "core/ops/sync_batch_norm.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/norm/sync_batch_norm.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"

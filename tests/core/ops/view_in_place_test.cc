@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/product.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/linear/product.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

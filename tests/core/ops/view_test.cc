@@ -4,13 +4,13 @@
 #include <limits>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/indexing.h"
-#include "core/ops/order.h"
-#include "core/ops/product.h"
-#include "core/ops/shape.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/linear/product.h"
+#include "core/ops/order/order.h"
+#include "core/ops/shape/shape.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/linear.h"
-#include "core/ops/order.h"
-#include "core/ops/reduce.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/order/order.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/profiler/profile.h"
 #include "core/tensor/factories.h"
 #include "tests/support/file_size_limit.h"

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/profiler/averages.h"
-#include "core/profiler/breakdown.h"
+#include "core/profiler/report/averages.h"
+#include "core/profiler/report/breakdown.h"
+#include "core/profiler/report/trace.h"
 #include "core/profiler/schedule.h"
-#include "core/profiler/trace.h"
 
 namespace dl::profiler {
 namespace {

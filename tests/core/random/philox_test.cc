@@ -7,8 +7,8 @@
 #include <limits>
 #include <span>
 
-#include "core/ops/index.h"
-#include "core/ops/random.h"
+#include "core/ops/index/index.h"
+#include "core/ops/random/random.h"
 #include "core/random/tensor_random.h"
 #include "tests/core/support.h"
 

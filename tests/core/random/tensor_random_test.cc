@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/logic.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/logic/logic.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 

@@ -7,9 +7,9 @@
 #include <limits>
 #include <sstream>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 
 namespace dl {

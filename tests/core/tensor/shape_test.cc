@@ -1,4 +1,4 @@
-#include "core/tensor/shape.h"
+#include "core/tensor/layout/shape.h"
 
 #include <gtest/gtest.h>
 

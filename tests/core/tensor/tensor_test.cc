@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/base/hook_handle.h"
+#include "core/base/lifetime/hook_handle.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"

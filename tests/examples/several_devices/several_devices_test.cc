@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/logic.h"
+#include "core/ops/logic/logic.h"
 #include "core/random/tensor_random.h"
 #include "examples/several_devices/pipeline.h"
 #include "nn/layers/linear.h"

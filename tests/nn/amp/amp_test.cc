@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/autocast/autocast.h"
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
 #include "core/random/tensor_random.h"

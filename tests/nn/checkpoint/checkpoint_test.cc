@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/unique_fd.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"

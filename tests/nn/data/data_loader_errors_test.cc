@@ -16,9 +16,9 @@
 
 #include "core/autograd/function.h"
 #include "core/base/error.h"
-#include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/base/warn_once.h"
+#include "core/base/log/log.h"
+#include "core/base/log/warn_once.h"
+#include "core/base/system/machine/limits.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/logic.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/logic/logic.h"
 #include "core/tensor/factories.h"
 #include "nn/data/readers/picture.h"
 #include "nn/data/writers/image_grid.h"

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/shape.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
 #include "tests/core/support.h"

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/loss.h"
-#include "core/ops/reduce.h"
-#include "core/ops/softmax.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/softmax/softmax.h"
 #include "nn/layers/loss.h"
 #include "tests/nn/parity.h"
 

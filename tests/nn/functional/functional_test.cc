@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/logic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/dropout.h"
 #include "tests/nn/support.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "core/ops/loss.h"
+#include "core/ops/loss/loss.h"
 #include "nn/layers/loss.h"
 #include "tests/nn/parity.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"

@@ -7,11 +7,11 @@
 #include <map>
 #include <vector>
 
-#include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/embedding.h"
-#include "core/ops/reduce.h"
-#include "core/ops/resample.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/embedding.h"
+#include "core/ops/pool/resample.h"
+#include "core/ops/reduce/reduce.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/activation_with.h"

@@ -9,8 +9,8 @@
 
 #include "core/autograd/gradcheck.h"
 #include "core/device/parallel.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/norm.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/norm/norm.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/nn/parity.h"
 #include "tests/nn/support.h"

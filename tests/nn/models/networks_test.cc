@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/generator.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/shape.h"

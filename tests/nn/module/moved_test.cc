@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/conv.h"

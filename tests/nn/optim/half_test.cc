@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
-#include "core/base/warn_once.h"
+#include "core/base/log/warn_once.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/lr_scheduler/chained.h"

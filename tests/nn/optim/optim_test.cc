@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
-#include "core/ops/arithmetic.h"
+#include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"

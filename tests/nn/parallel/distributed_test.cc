@@ -13,9 +13,9 @@
 
 #include "collectives/solo/solo_group.h"
 #include "core/autograd/grad_mode.h"
-#include "core/base/hook_handle.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/base/lifetime/hook_handle.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"

@@ -8,9 +8,9 @@
 #include <new>
 
 #include "core/autograd/engine.h"
-#include "core/base/hook_handle.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/base/lifetime/hook_handle.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/sgd.h"
 #include "tests/nn/parallel/items_of.h"

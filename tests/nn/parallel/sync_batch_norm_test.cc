@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/index.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"

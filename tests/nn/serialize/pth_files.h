@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/atomic_file.h"
+#include "core/base/system/atomic_file.h"
 #include "nn/serialize/zip_writer.h"
 
 namespace dl::nn {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/base/error.h"
-#include "core/ops/conv.h"
+#include "core/ops/conv/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/optim/adagrad.h"

@@ -17,9 +17,9 @@
 #include <iterator>
 #include <span>
 
-#include "core/base/atomic_file.h"
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
+#include "core/base/system/atomic_file.h"
+#include "core/base/system/unique_fd.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/optim/adam.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/autograd/leaf.h"
+#include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
 #include "core/tensor/factories.h"

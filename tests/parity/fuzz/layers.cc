@@ -1,13 +1,13 @@
 // Operations of layers, and losses.
 #include "core/elementwise/losses.h"
-#include "core/ops/activation.h"
-#include "core/ops/conv.h"
-#include "core/ops/embedding.h"
-#include "core/ops/linear.h"
-#include "core/ops/loss.h"
-#include "core/ops/norm.h"
-#include "core/ops/resample.h"
-#include "core/ops/softmax.h"
+#include "core/ops/conv/conv.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/index/embedding.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
+#include "core/ops/norm/norm.h"
+#include "core/ops/pool/resample.h"
+#include "core/ops/softmax/softmax.h"
 #include "tests/parity/fuzz/case.h"
 
 namespace dl::fuzz {

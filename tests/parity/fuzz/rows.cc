@@ -2,12 +2,12 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/activation.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/logic.h"
-#include "core/ops/numeric.h"
-#include "core/ops/order.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/order/order.h"
+#include "core/ops/reduce/reduce.h"
 #include "tests/parity/fuzz/case.h"
 
 namespace dl::fuzz {

@@ -12,8 +12,8 @@
 #include <iostream>
 
 #include "core/autograd/grad_mode.h"
-#include "core/ops/arithmetic.h"
-#include "core/ops/reduce.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/reduce/reduce.h"
 #include "nn/serialize/safetensors.h"
 #include "tests/parity/fuzz/case.h"
 

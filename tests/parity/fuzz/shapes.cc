@@ -1,10 +1,10 @@
 // Operations of places, shapes, copies and products.
-#include "core/ops/activation.h"
-#include "core/ops/index.h"
-#include "core/ops/indexing.h"
-#include "core/ops/logic.h"
-#include "core/ops/product.h"
-#include "core/ops/shape.h"
+#include "core/ops/elementwise/activation.h"
+#include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/linear/product.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/parity/fuzz/case.h"
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
+#include "core/base/log/log.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/handshake.h"
 #include "rendezvous/net/local_socket.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/limits.h"
+#include "core/base/system/machine/limits.h"
 #include "rendezvous/net/local_socket.h"
 #include "tests/support/no_threads.h"
 

@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "core/base/error.h"
-#include "core/base/exit_watch.h"
-#include "core/base/fork.h"
+#include "core/base/system/process/exit_watch.h"
+#include "core/base/system/process/fork.h"
 
 namespace dl::kernels {
 namespace {

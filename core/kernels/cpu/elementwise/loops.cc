@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/carrier.h"
+#include "core/kernels/cpu/elementwise/carrier.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/cpu/elementwise/rows.h"
-#include "core/kernels/formulas.h"
+#include "core/kernels/formulas/formulas.h"
 
 namespace dl::kernels::cpu {
 namespace {

@@ -9,13 +9,13 @@
 
 #include <cstring>
 
-#include "core/kernels/cpu/elementwise/lanes-inl.h"
-#include "core/kernels/numbers.h"
+#include "core/kernels/cpu/elementwise/vector/lanes-inl.h"
+#include "core/kernels/formulas/numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 #define DL_INLINE HWY_INLINE
 #define DL_FORMULAS_NAMESPACE dl::kernels::cpu::HWY_NAMESPACE
-#include "core/kernels/reductions-inl.h"
+#include "core/kernels/formulas/reductions-inl.h"
 
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 

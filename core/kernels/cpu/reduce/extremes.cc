@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/reduce.h"
+#include "core/kernels/cpu/reduce/reduce.h"
 #include "core/kernels/cpu/reduce/rows.h"
 #include "core/kernels/cpu/reduce/source.h"
 #include "core/kernels/strided_loop.h"

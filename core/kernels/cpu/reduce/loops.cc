@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/moments.h"
-#include "core/kernels/cpu/reduce.h"
+#include "core/kernels/cpu/reduce/moments.h"
+#include "core/kernels/cpu/reduce/reduce.h"
 #include "core/kernels/cpu/reduce/rows.h"
 #include "core/kernels/cpu/reduce/source.h"
 #include "core/kernels/strided_loop.h"

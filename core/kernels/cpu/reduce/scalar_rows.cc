@@ -3,7 +3,7 @@
 #include <array>
 
 #include "core/kernels/cpu/reduce/rows.h"
-#include "core/kernels/reductions.h"
+#include "core/kernels/formulas/reductions.h"
 
 namespace dl::kernels::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/kernels/cpu/carrier.h"
+#include "core/kernels/cpu/elementwise/carrier.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {

@@ -1,0 +1,329 @@
+#include "core/autograd/graph/leaf.h"
+
+#include <algorithm>
+
+#include "core/autograd/record.h"
+#include "core/tensor/factories.h"
+#include "core/tensor/print.h"
+
+namespace dl {
+
+using autograd::GradFailed;
+using autograd::GradReady;
+
+namespace {
+
+// Leaves run as soon as they are ready, before any other node.
+constexpr std::uint64_t kFirst = ~std::uint64_t{0};
+
+LeafNode* leaf_node(const Tensor& tensor) noexcept {
+  return tensor.defined() ? static_cast<LeafNode*>(tensor.impl()->leaf.get()) : nullptr;
+}
+
+LeafNode& make_leaf_node(const Tensor& tensor) {
+  Ref<RefCounted>& leaf = tensor.impl()->leaf;
+  if (!leaf) leaf = make_ref<LeafNode>(tensor);
+  return static_cast<LeafNode&>(*leaf);
+}
+
+LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
+  LeafNode* const leaf = leaf_node(tensor);
+  DL_CHECK(leaf != nullptr && tensor.requires_grad() && tensor.is_leaf(), kInvalidArgument,
+           "{}: a leaf that requires gradients was wanted", what);
+  return *leaf;
+}
+
+}  // namespace
+
+LeafNode::LeafNode(const Tensor& leaf) : Node(kFirst, true), dtype_(leaf.dtype()) {
+  set_shape(leaf.sizes(), leaf.strides());
+}
+
+void LeafNode::set_shape(const Shape& shape, const Strides& strides) {
+  shape_ = shape;
+  strides_ = is_dense(shape, strides) ? strides : contiguous_strides(shape);
+}
+
+void LeafNode::backward(BackwardContext& context) {
+  accumulate(context.take_grad_output());
+}
+
+void LeafNode::check(const Tensor& grad, std::string_view what) const {
+  DL_CHECK(grad.sizes() == shape_, kShape, "{}: a gradient of shape {} for a leaf of shape {}",
+           what, grad.sizes().str(), shape_.str());
+  DL_CHECK(grad.dtype() == dtype_, kDType, "{}: a gradient of dtype {} for a leaf of dtype {}",
+           what, name_of(grad.dtype()), name_of(dtype_));
+}
+
+bool LeafNode::lies_as_leaf(const Tensor& gradient) const {
+  for (std::size_t d = 0; d < shape_.size(); ++d) {
+    if (shape_[d] != 1 && gradient.strides()[d] != strides_[d]) return false;
+  }
+  return true;
+}
+
+void LeafNode::add_retained(const Tensor& gradient) {
+  if (guard_) guard_();
+  if (!fixed_) {
+    grad_ = defined_ ? grad_.add(gradient) : gradient.clone(MemoryFormat::kContiguous);
+  } else if (defined_) {
+    grad_.add_(gradient);
+  } else {
+    grad_.copy_(gradient);
+  }
+  defined_ = true;
+}
+
+void LeafNode::accumulate(Tensor gradient) {
+  if (state_ == State::kFrozen) return;
+  DL_CHECK(
+      state_ != State::kResult, kInvalidArgument,
+      "backward: a leaf of shape {} became a result after it was used, since it, or the tensor "
+      "whose memory it shows, was changed in place; it takes no gradient",
+      shape_.str());
+  check(gradient, "backward");
+  if (guard_) guard_();
+  if (defined_) {
+    grad_.add_(gradient);
+  } else if (fixed_) {
+    grad_.copy_(gradient);
+  } else if (is_exclusive(gradient) && lies_as_leaf(gradient)) {
+    grad_ = std::move(gradient);
+  } else {
+    grad_ = as_strided(empty(shape_, {.dtype = dtype_, .device = gradient.device()}), shape_,
+                       strides_, 0);
+    grad_.copy_(gradient);
+  }
+  defined_ = true;
+}
+
+void LeafNode::set_grad(const Tensor& grad) {
+  if (!grad.defined()) return zero_grad(true);
+  check(grad, "set_grad");
+  if (fixed_) {
+    grad_.copy_(grad);
+  } else {
+    // The gradient's history may hold this leaf.
+    grad_ = grad.requires_grad() ? grad.detach() : grad;
+  }
+  defined_ = true;
+}
+
+void LeafNode::zero_grad(bool set_to_none) {
+  if (!defined_) return;
+  if (!set_to_none) {
+    grad_.zero_();
+    return;
+  }
+  defined_ = false;
+  if (!fixed_) grad_ = Tensor();
+}
+
+void LeafNode::set_destination(const Tensor& destination) {
+  if (!destination.defined()) {
+    fixed_ = false;
+    if (!defined_) grad_ = Tensor();
+    return;
+  }
+  check(destination, "set_grad_destination");
+  Tensor memory = destination.detach();
+  if (defined_) memory.copy_(grad_);
+  grad_ = std::move(memory);
+  fixed_ = true;
+}
+
+GradTarget LeafNode::target() const {
+  if (has_hooks() || state_ != State::kWanted) return {};
+  if (!fixed_ && !defined_) return {};
+  if (guard_) guard_();
+  return {grad_, defined_};
+}
+
+void LeafNode::mark_written() {
+  grad_.bump_version();
+  defined_ = true;
+}
+
+std::uint64_t LeafNode::add_listener(GradReady ready, GradFailed failed) {
+  listeners_.push_back({next_id_, std::move(ready), std::move(failed)});
+  return next_id_++;
+}
+
+void LeafNode::remove_listener(std::uint64_t id) noexcept {
+  std::erase_if(listeners_, [id](const Listener& listener) { return listener.id == id; });
+}
+
+template <typename Call>
+void LeafNode::call_listeners(const Call& call) const {
+  // By number: a callback may add others, which run from the next pass on, and remove any, itself
+  // too.
+  const std::uint64_t end = next_id_;
+  for (std::uint64_t next = 0;;) {
+    const auto listener = std::ranges::lower_bound(listeners_, next, {}, &Listener::id);
+    if (listener == listeners_.end() || listener->id >= end) return;
+    next = listener->id + 1;
+    call(*listener);
+  }
+}
+
+void LeafNode::run_ready() const {
+  call_listeners([](const Listener& listener) {
+    const GradReady callback = listener.ready;  // a copy: it may be removed while it runs
+    callback();
+  });
+}
+
+void LeafNode::run_failed(const std::exception_ptr& error) const {
+  call_listeners([&error](const Listener& listener) {
+    if (!listener.failed) return;
+    const GradFailed callback = listener.failed;
+    callback(error);
+  });
+}
+
+std::uint64_t on_grad_ready(const Tensor& leaf, GradReady ready, GradFailed failed) {
+  DL_CHECK(ready != nullptr, kInvalidArgument, "on_grad_ready: there is no callback");
+  return require_leaf(leaf, "on_grad_ready").add_listener(std::move(ready), std::move(failed));
+}
+
+void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
+  if (LeafNode* const node = leaf_node(leaf)) node->remove_listener(id);
+}
+
+void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
+  if (!destination.defined()) {  // of a leaf that is frozen now, too
+    if (LeafNode* const node = leaf_node(leaf)) node->set_destination(destination);
+    return;
+  }
+  require_leaf(leaf, "set_grad_destination").set_destination(destination);
+}
+
+void set_grad_guard(const Tensor& leaf, std::function<void()> guard) {
+  if (guard) return require_leaf(leaf, "set_grad_guard").set_guard(std::move(guard));
+  if (LeafNode* const node = leaf_node(leaf)) node->set_guard(nullptr);
+}
+
+void set_grad_error(const Tensor& leaf, Ref<FirstError> error) {
+  require_leaf(leaf, "set_grad_error").set_error(std::move(error));
+}
+
+void clear_grad_error(const Tensor& leaf) noexcept {
+  if (LeafNode* const node = leaf_node(leaf)) node->set_error(nullptr);
+}
+
+const FirstError* grad_error(const Tensor& leaf) noexcept {
+  const LeafNode* const node = leaf_node(leaf);
+  return node == nullptr ? nullptr : node->error().get();
+}
+
+// Tensor's members that belong to autograd.
+
+bool Tensor::is_leaf() const {
+  const TensorImpl& impl = get("is_leaf");
+  return !impl.node && !impl.is_behind_base();
+}
+
+Tensor& Tensor::requires_grad_(bool requires_grad) {
+  get("requires_grad_");
+  DL_CHECK(requires_grad || is_leaf(), kInvalidArgument,
+           "requires_grad_: a result was told to require no gradients, which only a leaf can; use "
+           "its detach()");
+  DL_CHECK(!requires_grad || is_floating(dtype()), kDType,
+           "requires_grad_: only floating tensors have gradients, this one holds {}",
+           name_of(dtype()));
+  if (!is_leaf()) return *this;
+  if (requires_grad) {
+    make_leaf_node(*this).set_state(LeafNode::State::kWanted);
+  } else if (LeafNode* const leaf = leaf_node(*this)) {
+    leaf->set_state(LeafNode::State::kFrozen);
+  }
+  impl_->requires_grad = requires_grad;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  get("grad");
+  const LeafNode* const leaf = leaf_node(*this);
+  return leaf == nullptr ? Tensor() : leaf->grad();
+}
+
+void Tensor::set_grad(const Tensor& grad) const {
+  get("set_grad");
+  if (!grad.defined()) return zero_grad();
+  LeafNode* leaf = leaf_node(*this);
+  if (leaf == nullptr) {
+    leaf = &make_leaf_node(*this);
+    leaf->set_state(is_leaf() ? LeafNode::State::kFrozen : LeafNode::State::kResult);
+  }
+  leaf->set_grad(grad);
+}
+
+void Tensor::zero_grad(bool set_to_none) const {
+  get("zero_grad");
+  if (LeafNode* const leaf = leaf_node(*this)) leaf->zero_grad(set_to_none);
+}
+
+void Tensor::retain_grad() const {
+  get("retain_grad");
+  DL_CHECK(requires_grad(), kInvalidArgument,
+           "retain_grad: the tensor requires no gradients, there would be none to keep");
+  if (is_leaf() || retains_grad()) return;
+  const Edge edge = gradient_edge(*this);
+  LeafNode& holder = make_leaf_node(*this);
+  holder.set_state(LeafNode::State::kResult);
+  holder.set_retains();
+  edge.node->retain_grad(edge.output_nr, Ref<LeafNode>(&holder));
+}
+
+bool Tensor::retains_grad() const {
+  get("retains_grad");
+  const LeafNode* const leaf = leaf_node(*this);
+  return leaf != nullptr && leaf->retains();
+}
+
+Tensor Tensor::detach() const {
+  return Tensor(get("detach").alias());
+}
+
+Tensor& Tensor::detach_() {
+  get("detach_");
+  DL_CHECK(!impl_->base, kInvalidArgument,
+           "detach_: a view was to be made a leaf, but its base would still have the history; use "
+           "detach()");
+  if (impl_->node) {
+    // The tensor's hooks stay with its history, and with the tensor if it becomes a leaf.
+    std::shared_ptr<Node::Hooks> hooks =
+        static_cast<Node&>(*impl_->node).hooks_of(impl_->output_nr);
+    if (hooks != nullptr) make_leaf_node(*this);
+    if (impl_->leaf) leaf_node(*this)->set_hooks(0, std::move(hooks));
+  }
+  if (impl_->leaf) leaf_node(*this)->set_state(LeafNode::State::kFrozen);
+  impl_->requires_grad = false;
+  impl_->recorded_version = 0;
+  impl_->node = nullptr;
+  impl_->output_nr = 0;
+  return *this;
+}
+
+HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  DL_CHECK(hook != nullptr, kInvalidArgument, "register_hook: there is no hook");
+  get("register_hook");
+  DL_CHECK(requires_grad(), kInvalidArgument,
+           "register_hook: the tensor requires no gradients, the hook would never run");
+  const Edge edge = gradient_edge(*this);
+  return edge.node->add_hook(edge.output_nr, std::move(hook));
+}
+
+std::string Tensor::str() const {
+  if (!defined() || !requires_grad()) return to_text(*this);
+  if (is_leaf()) return to_text(*this, std::vector<std::string>{"requires_grad=True"});
+  try {
+    gradient_edge(*this);
+  } catch (const Error&) {  // a view that cannot follow its base
+    return to_text(*this, std::vector<std::string>{"grad_fn=<Invalid>"});
+  }
+  const std::string name = static_cast<const Node*>(impl_->node.get())->grad_fn_name();
+  return to_text(*this, std::vector<std::string>{"grad_fn=<" + name + ">"});
+}
+
+}  // namespace dl

@@ -1,0 +1,228 @@
+// Node: one recorded operation, which turns gradients of its outputs into gradients of its inputs.
+//
+// An operation with a node of its own is written like this (core/ops/softmax/softmax.cc is the
+// model):
+//
+//     struct SoftmaxBackward final : Node {
+//       std::string_view name() const noexcept override { return "softmax"; }
+//       void backward(BackwardContext& context) override {
+//         const Tensor grad = empty_like(saved(0));
+//         call<Op::kSoftmaxBackward>(grad.device(), context.grad_output(), saved(0), dim, grad);
+//         context.give(0, grad);                 // the gradient of input 0
+//       }
+//       std::int64_t dim = 0;
+//     };
+//
+//     Tensor softmax(const Tensor& input, std::int64_t dim) {
+//       Tensor output = empty_like(input);
+//       call<Op::kSoftmax>(input.device(), input, dim, output);
+//       if (auto* node = record<SoftmaxBackward>(output, input)) {
+//         node->dim = dim;
+//         node->save(output);
+//       }
+//       return output;
+//     }
+//
+// record<>() (record.h) returns null if no input requires gradients, so a forward pass without
+// gradients pays one test. Input i is the i-th tensor given to record(). Tensors for backward() go
+// through save() and saved(), which check that they were not written in between, and which free
+// them after backward. Numbers and shapes are plain members. Gradients of gradients are not
+// recorded.
+//
+// Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
+// what it saved. Saved tensors have no history: a node never owns one of its results, not even
+// through a later write in place, so there are no cycles. Chains are freed without recursion,
+// however long. Single inheritance only.
+// Thread-safety: a graph belongs to one thread at a time; leaves may be shared by reading threads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/lifetime/hook_handle.h"
+#include "core/base/lifetime/ref.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::detail {
+class Backtrace;
+}
+
+namespace dl::autograd {
+
+class BackwardContext;
+class LeafNode;
+class Node;
+
+// The destination of an input's gradient: an output of the node that made it; null if no gradient
+// is wanted.
+struct Edge {
+  Ref<Node> node;
+  std::uint32_t output_nr = 0;
+};
+
+// The edge that a tensor's gradient takes. A view whose base was changed by a recorded operation
+// after the view was made gets a new history here: that of its base now, seen as the view sees it.
+// Throws kInvalidArgument if it cannot have one (detail::follow_base()).
+Edge gradient_edge(const Tensor& tensor);
+
+class Node : public RefCounted {
+ public:
+  static constexpr std::size_t kMaxSaved = 6;
+
+  // The operation's name in error texts.
+  virtual std::string_view name() const noexcept = 0;
+  // PyTorch's name of the node, which a printed tensor shows: "LogSoftmaxBackward0" if name() is
+  // "log_softmax", or the name that show_as() set.
+  virtual std::string grad_fn_name() const;
+  // `name` has to live as long as the program.
+  void show_as(const char* name) noexcept { shown_ = name; }
+  // Gives the gradient of each input that context.needs(). Runs without recording.
+  virtual void backward(BackwardContext& context) = 0;
+
+  // Keeps the values of an input, an output or anything made for backward only, without a history.
+  // Undefined tensors are kept as such.
+  void save(const Tensor& tensor);
+  // What was saved, in order. Throws kInvalidArgument where it was changed in place since.
+  const Tensor& saved(std::size_t i) const;
+
+  std::span<const Edge> edges() const noexcept;
+  std::uint32_t output_count() const noexcept { return output_count_; }
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  bool is_leaf() const noexcept { return leaf_; }
+  bool is_released() const noexcept { return released_; }
+  virtual void release_saved() noexcept;
+
+  // Hooks see, and may replace, the gradient of an output before the node uses it. They run in the
+  // order in which they were added.
+  using Hook = std::function<Tensor(const Tensor&)>;
+  HookHandle add_hook(std::uint32_t output_nr, Hook hook);
+  struct Hooks;
+  // The hooks of an output, which a tensor keeps if it becomes a leaf; null if there are none.
+  std::shared_ptr<Hooks> hooks_of(std::uint32_t output_nr) const;
+  void set_hooks(std::uint32_t output_nr, std::shared_ptr<Hooks> hooks);
+  // Makes backward passes add the gradient of an output, as it is after the hooks, to that of
+  // `holder`, as long as something else owns the holder as well.
+  void retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder);
+  // Takes back retain_grad() of an output.
+  void forget_retained(std::uint32_t output_nr);
+  // Whether an output has a hook or a retained gradient.
+  bool has_hooks() const noexcept { return extras_ != nullptr && extras_->sees_gradients(); }
+  void run_hooks(std::span<Tensor> gradients);
+
+  // The call stack of the operation; null if it was not recorded in anomaly mode.
+  const detail::Backtrace* forward_call() const noexcept;
+
+  // Used by record().
+  void set_output_count(std::uint32_t count) noexcept { output_count_ = count; }
+  void reserve_edges(std::size_t count);
+  void add_edge(Edge edge);
+
+  static void operator delete(Node* node, std::destroying_delete_t) noexcept;
+
+ protected:
+  // A saved tensor, and its version, which check_saved() compares to find a write in place.
+  struct Saved {
+    Tensor tensor;
+    std::uint32_t version = 0;
+  };
+  static Saved saved_as(const Tensor& tensor);
+  const Tensor& check_saved(const Saved& entry) const;
+  void mark_released() noexcept { released_ = true; }
+
+  Node();
+  explicit Node(std::uint64_t sequence, bool leaf) noexcept;
+  ~Node() override;
+
+ private:
+  struct NumberedHook;
+  struct OutputHooks {
+    std::uint32_t output_nr;
+    std::shared_ptr<Hooks> hooks;  // shared with handles and leaves, which may outlive the node
+  };
+  struct Retained {
+    std::uint32_t output_nr;
+    Ref<LeafNode> holder;
+  };
+  // Members that few nodes need.
+  struct Extras {
+    std::vector<OutputHooks> hooks;
+    std::vector<Retained> retained;
+    std::unique_ptr<const detail::Backtrace> forward_call;
+    bool sees_gradients() const noexcept;
+    ~Extras();
+  };
+  Extras& extras();
+  static constexpr std::size_t kInlineEdges = 4;
+
+  std::uint64_t sequence_;
+  std::uint32_t output_count_ = 1;
+  std::uint32_t edge_count_ = 0;
+  std::uint8_t saved_count_ = 0;
+  bool leaf_ = false;
+  bool released_ = false;
+  std::array<Edge, kInlineEdges> inline_edges_;
+  std::unique_ptr<Edge[]> many_edges_;
+  std::array<Saved, kMaxSaved> saved_;
+  std::unique_ptr<Extras> extras_;
+  const char* shown_ = nullptr;
+  Node* next_dead_ = nullptr;
+};
+
+// Memory that a leaf's gradient is to be computed in.
+struct GradTarget {
+  Tensor memory;            // undefined: no wish, give() whatever was computed
+  bool accumulate = false;  // add to what is there; otherwise overwrite it
+};
+
+// What a node's backward() sees of the engine.
+class BackwardContext {
+ public:
+  // The gradient of an output; undefined where nothing flowed back to it. A node with one output is
+  // only called with a defined gradient.
+  const Tensor& grad_output(std::size_t output = 0) const { return gradients_[output]; }
+  // The same, as the node's own: where is_exclusive(), it may be written into and given on.
+  Tensor take_grad_output(std::size_t output = 0) { return std::move(gradients_[output]); }
+  // Whether this input needs a gradient.
+  bool needs(std::size_t input) const noexcept {
+    const Edge& edge = node_.edges()[input];
+    return edge.node && (!filtered_ || leads_to_asked(edge));
+  }
+  // Hands over a gradient of the input's shape and dtype. Once for each input.
+  void give(std::size_t input, Tensor gradient);
+  // The node that made an input, if the running node is its only user and nothing else (a hook, for
+  // example) sees the gradient on its way; otherwise null. That node gets exactly what is given for
+  // the input, so an operation may compute a part of its producer's backward with its own.
+  Node* only_producer(std::size_t input) const noexcept;
+  // For large gradients of leaves: if memory is defined, a node may compute there (the input's
+  // shape and dtype, any strides) and call gave_in_target() in place of give(). Where nothing else
+  // is to come, that runs the leaf's callbacks at once: compute leaves first, and leave their
+  // memory alone afterwards.
+  GradTarget target(std::size_t input) const;
+  void gave_in_target(std::size_t input);
+
+ private:
+  friend class Engine;
+  BackwardContext(Node& node, std::span<Tensor> gradients, class Engine& engine,
+                  bool filtered) noexcept
+      : node_(node), gradients_(gradients), engine_(engine), filtered_(filtered) {}
+  bool leads_to_asked(const Edge& edge) const noexcept;
+
+  Node& node_;
+  std::span<Tensor> gradients_;
+  class Engine& engine_;
+  bool filtered_;  // true in autograd::grad(), which computes only some gradients
+};
+
+// True if this handle is the only one to the array and its storage, so that a write cannot be seen
+// elsewhere.
+bool is_exclusive(const Tensor& tensor) noexcept;
+
+}  // namespace dl::autograd

@@ -1,0 +1,79 @@
+#include "core/base/system/process/fork.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "core/base/error.h"
+
+namespace dl {
+
+std::atomic<unsigned> fork_detail::depth{0};
+
+namespace {
+
+// All constant-initialised; the handlers run while the mutex is held, so that no other thread is in
+// the middle of a change when a child is made.
+std::mutex parent_only_mutex;
+std::vector<int>* parent_only = nullptr;
+int null_device = -1;
+
+void before_fork() {
+  parent_only_mutex.lock();
+}
+
+void after_fork_in_parent() {
+  parent_only_mutex.unlock();
+}
+
+// Nothing here may wait or allocate: other threads' locks are held for ever.
+void after_fork_in_child() {
+  fork_detail::depth.fetch_add(1, std::memory_order_relaxed);
+  if (parent_only != nullptr) {
+    for (const int fd : *parent_only) ::dup3(null_device, fd, O_CLOEXEC);
+    // What the child opens itself is for its own children to lose.
+    parent_only->clear();
+  }
+  parent_only_mutex.unlock();
+}
+
+void install_handlers() {
+  static const int failed =
+      ::pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
+  if (failed != 0) throw_errno(failed, "pthread_atfork");
+}
+
+}  // namespace
+
+ForkMark::ForkMark() : made_at_(0) {
+  install_handlers();
+  made_at_ = fork_detail::depth.load(std::memory_order_relaxed);
+}
+
+void ParentOnlyFds::add(int fd) {
+  if (fd < 0) return;
+  install_handlers();
+  fds_.push_back(fd);
+  const std::lock_guard lock(parent_only_mutex);
+  if (null_device < 0) null_device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_device < 0) throw_errno(errno, "open /dev/null");
+  if (parent_only == nullptr) parent_only = new std::vector<int>();
+  parent_only->push_back(fd);
+}
+
+void ParentOnlyFds::clear() noexcept {
+  const std::lock_guard lock(parent_only_mutex);
+  for (const int fd : fds_) {
+    const auto known = std::find(parent_only->begin(), parent_only->end(), fd);
+    if (known == parent_only->end()) continue;
+    *known = parent_only->back();
+    parent_only->pop_back();
+  }
+  fds_.clear();
+}
+
+}  // namespace dl

@@ -1,0 +1,87 @@
+#include "core/base/system/process/stopped.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+
+#include "core/base/system/process/fork.h"
+#include "core/base/thread.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLookEvery = 250ms;
+// Four looks missed. Shorter gaps are a scheduler's, and no deadline notices them.
+constexpr Clock::rep kStopGap = std::chrono::nanoseconds(1s).count();
+// Looks by others that come sooner leave the shared word alone.
+constexpr Clock::rep kFreshGap = std::chrono::nanoseconds(10ms).count();
+
+static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
+
+// All constant-initialised. `last_look` is 0 while no thread watches.
+std::atomic<Clock::rep> last_look{0};
+std::atomic<Clock::rep> stopped{0};
+std::mutex stop_mutex;
+const ForkMark* watching_process = nullptr;
+
+void run_looks() {
+  for (;;) {
+    std::this_thread::sleep_for(kLookEvery);
+    stopped_time(Clock::now());
+  }
+}
+
+}  // namespace
+
+void watch_for_stops() {
+  const std::lock_guard lock(stop_mutex);
+  if (watching_process != nullptr && !watching_process->is_in_child()) return;
+  const auto* const mark = new ForkMark();
+  // Signals belong to the program's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    // Ends with the process: it holds nothing, and waits may go on until then.
+    std::thread thread = make_thread("the watch for stops", &run_looks);
+    ::pthread_setname_np(thread.native_handle(), "dlrun-clock");
+    thread.detach();
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    delete mark;
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  watching_process = mark;
+  last_look.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
+}
+
+std::chrono::nanoseconds stopped_time(Clock::time_point when) noexcept {
+  const Clock::rep now = when.time_since_epoch().count();
+  Clock::rep last = last_look.load(std::memory_order_acquire);
+  if (last == 0) return 0ns;
+  if (now - last > kStopGap && !watching_process->is_in_child()) {
+    // The sum first: a thread that sees the new look must see what it has found.
+    const std::lock_guard lock(stop_mutex);
+    last = last_look.load(std::memory_order_relaxed);
+    if (now - last > kStopGap) {
+      stopped.fetch_add(now - last, std::memory_order_relaxed);
+      last_look.store(now, std::memory_order_release);
+    }
+  } else if (now - last > kFreshGap) {
+    last_look.compare_exchange_strong(last, now, std::memory_order_release,
+                                      std::memory_order_relaxed);
+  }
+  return std::chrono::nanoseconds(stopped.load(std::memory_order_relaxed));
+}
+
+}  // namespace dl

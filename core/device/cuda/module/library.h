@@ -1,0 +1,29 @@
+// Opening a module of ours with the NVIDIA libraries that it needs, wherever those lie.
+//
+// Modules are looked for in module_folders() (core/base/system/machine/module_folders.h). A library
+// that the loader does not find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in
+// the nvidia/ packages of Python environments (VIRTUAL_ENV, CONDA_PREFIX, that of the python3 in
+// PATH and of what it is a link to, and the user's own), as PyTorch's wheels bring them.
+// Thread-safety: any thread may call.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dl::cuda {
+
+// Opens lib `file`, for ever. Throws kNotFound; the text begins with `what` and says what was
+// missing and where it was looked for.
+void* open_library(std::string_view what, std::string_view file);
+
+namespace detail {
+// Folders that may hold NVIDIA's libraries, in the order in which they are looked through.
+std::vector<std::filesystem::path> library_folders();
+// "libcudnn.so.9" out of the loader's "libcudnn.so.9: cannot open shared object file: No such file
+// or directory"; empty where the text says something else.
+std::string missing_library(std::string_view loader_text);
+}  // namespace detail
+
+}  // namespace dl::cuda

@@ -1,0 +1,115 @@
+#include "core/kernels/cpu/conv/conv2d.h"
+
+#include <algorithm>
+
+#include "core/kernels/cpu/common/relu.h"
+#include "core/kernels/cpu/conv/conv2d_direct.h"
+#include "core/kernels/cpu/conv/conv2d_dnnl.h"
+
+namespace dl::kernels {
+namespace {
+
+// Calls visit(x index, y index, weight index) for every product of the convolution.
+template <typename Visit>
+void for_each_product(const Conv2dShape& s, const Visit& visit) {
+  const std::int64_t in = s.c_in / s.groups;
+  const std::int64_t out = s.c_out / s.groups;
+  const std::int64_t oh = s.out_h();
+  const std::int64_t ow = s.out_w();
+  for (std::int64_t n = 0; n < s.n; ++n) {
+    for (std::int64_t oy = 0; oy < oh; ++oy) {
+      for (std::int64_t ox = 0; ox < ow; ++ox) {
+        for (std::int64_t ky = 0; ky < s.kh; ++ky) {
+          const std::int64_t iy = oy * s.stride_h - s.pad_h + ky * s.dilation_h;
+          if (iy < 0 || iy >= s.h) continue;
+          for (std::int64_t kx = 0; kx < s.kw; ++kx) {
+            const std::int64_t ix = ox * s.stride_w - s.pad_w + kx * s.dilation_w;
+            if (ix < 0 || ix >= s.w) continue;
+            const std::int64_t x_pixel = ((n * s.h + iy) * s.w + ix) * s.c_in;
+            const std::int64_t y_pixel = ((n * oh + oy) * ow + ox) * s.c_out;
+            for (std::int64_t o = 0; o < s.c_out; ++o) {
+              for (std::int64_t i = 0; i < in; ++i) {
+                visit(x_pixel + o / out * in + i, y_pixel + o,
+                      ((o * in + i) * s.kh + ky) * s.kw + kx);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+std::int64_t pixels_out(const Conv2dShape& s) noexcept {
+  return s.n * s.out_h() * s.out_w();
+}
+
+}  // namespace
+
+void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
+                    bool relu, float* y) {
+  if (s.n == 0) return;
+  if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
+  if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
+  if (dnnl_conv2d_forward(s, x, weight, bias, y)) {
+    direct_conv2d_mend_border(s, x, weight, bias, y);
+  }
+  if (relu) relu_in_place(pixels_out(s) * s.c_out, y);
+}
+
+void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
+  if (s.n == 0) return;
+  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_data(s, dy, weight, dx);
+  dnnl_conv2d_backward_data(s, dy, weight, dx);
+}
+
+void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,
+                             float* dbias) {
+  if (s.n == 0) {
+    std::fill_n(dweight, s.c_out * s.taps(), 0.0F);
+    if (dbias != nullptr) std::fill_n(dbias, s.c_out, 0.0F);
+    return;
+  }
+  if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias)) {
+    direct_conv2d_mend_grouped_weights(s, x, dy, dweight);
+  }
+}
+
+void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight, const double* bias,
+                    bool relu, double* y) {
+  const std::int64_t pixels = pixels_out(s);
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    if (bias != nullptr) {
+      std::copy_n(bias, s.c_out, y + p * s.c_out);
+    } else {
+      std::fill_n(y + p * s.c_out, s.c_out, 0.0);
+    }
+  }
+  for_each_product(
+      s, [&](std::int64_t xi, std::int64_t yi, std::int64_t wi) { y[yi] += x[xi] * weight[wi]; });
+  if (relu) relu_in_place(pixels * s.c_out, y);
+}
+
+void conv2d_backward_data(const Conv2dShape& s, const double* dy, const double* weight,
+                          double* dx) {
+  std::fill_n(dx, s.n * s.c_in * s.h * s.w, 0.0);
+  for_each_product(
+      s, [&](std::int64_t xi, std::int64_t yi, std::int64_t wi) { dx[xi] += dy[yi] * weight[wi]; });
+}
+
+void conv2d_backward_weights(const Conv2dShape& s, const double* x, const double* dy,
+                             double* dweight, double* dbias) {
+  std::fill_n(dweight, s.c_out * s.taps(), 0.0);
+  for_each_product(
+      s, [&](std::int64_t xi, std::int64_t yi, std::int64_t wi) { dweight[wi] += dy[yi] * x[xi]; });
+  if (dbias == nullptr) return;
+  std::fill_n(dbias, s.c_out, 0.0);
+  const std::int64_t pixels = pixels_out(s);
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for (std::int64_t o = 0; o < s.c_out; ++o) dbias[o] += dy[p * s.c_out + o];
+  }
+}
+
+}  // namespace dl::kernels

@@ -1,0 +1,68 @@
+// 2-d convolution (cross-correlation, as everybody calls it) on plain memory.
+//
+//   x        [n, c_in, h, w]              channels-last in memory: [n][h][w][c]
+//   weight   [c_out, c_in/groups, kh, kw] as written
+//   bias     [c_out], or null
+//   y        [n, c_out, out_h, out_w]     channels-last in memory
+//
+// f32 runs in oneDNN, except for inputs of few channels: there oneDNN's channels-last kernels fall
+// back to reference code, and ours reads the image directly. f64 is for gradient checks: simple
+// loops. Results have the same bits on every run with the same number of threads.
+//
+// Algorithms round differently, but all agree with the definition about what is finite, infinite
+// and NaN, in the result and in both gradients; padding takes no part. NaN stays NaN behind `relu`.
+#pragma once
+
+#include <cstdint>
+
+#include "core/args/window_args.h"
+
+namespace dl::kernels {
+
+struct Conv2dShape {
+  std::int64_t n = 0, c_in = 0, h = 0, w = 0;
+  std::int64_t c_out = 0, kh = 0, kw = 0;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_h = 0, pad_w = 0;  // zeros on each side
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  std::int64_t groups = 1;
+
+  std::int64_t out_h() const noexcept { return window_count(h, kh, stride_h, pad_h, dilation_h); }
+  std::int64_t out_w() const noexcept { return window_count(w, kw, stride_w, pad_w, dilation_w); }
+  std::int64_t taps() const noexcept { return c_in / groups * kh * kw; }
+  friend bool operator==(const Conv2dShape&, const Conv2dShape&) noexcept = default;
+};
+
+// With `relu`, y = max(0, convolution + bias), in the same pass where the kernel is ours.
+void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
+                    bool relu, float* y);
+void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight, const double* bias,
+                    bool relu, double* y);
+
+// dx, as x; written, not added to.
+void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx);
+void conv2d_backward_data(const Conv2dShape& s, const double* dy, const double* weight, double* dx);
+
+// dweight as weight, dbias as bias (or null); written, not added to.
+void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,
+                             float* dbias);
+void conv2d_backward_weights(const Conv2dShape& s, const double* x, const double* dy,
+                             double* dweight, double* dbias);
+
+// The kernels behind them, for tests and for each other.
+bool conv2d_is_thin(const Conv2dShape& s) noexcept;
+void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+                         const float* bias, bool relu, float* y);
+void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                  float* dweight, float* dbias);
+// True if Winograd is the fastest. It can compute any 3x3 window with stride and dilation 1, one
+// group and padding of at most 2.
+bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
+void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+                             const float* bias, bool relu, float* y);
+void winograd_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
+                                   float* dx);
+void winograd_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                      float* dweight, float* dbias);
+
+}  // namespace dl::kernels

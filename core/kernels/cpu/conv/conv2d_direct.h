@@ -1,0 +1,69 @@
+// Convolution by its definition, term by term: for the few results that a faster algorithm has
+// spoiled. With one group, unless said otherwise.
+//
+// An algorithm that adds before it multiplies, or that multiplies the padding's zeros, makes NaN of
+// an infinity and infinities of large numbers. Its results are finite otherwise, so the caller
+// looks for those that are not and has them computed here. Padding takes no part, and sums are f64:
+// a result that is not finite here is not finite by the definition either. Shapes and layouts as in
+// core/kernels/cpu/conv/conv2d.h.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "core/kernels/cpu/conv/conv2d.h"
+
+namespace dl::kernels {
+
+// Layout of a convolution's weights: the number for output channel o, input channel c and tap ky *
+// kw + kx is origin[o * by_output + c * by_input + tap * by_tap].
+struct Filters {
+  const float* origin;
+  std::int64_t by_output, by_input, by_tap;
+};
+
+// y = convolution + bias (which may be null), with `relu` max(0, .), one pixel at a time. Any
+// thread may call.
+class DirectConv2d {
+ public:
+  static constexpr std::int64_t kChannels = 16;
+
+  DirectConv2d(const Conv2dShape& s, const float* x, const Filters& filters, const float* bias,
+               bool relu, float* y)
+      : s_(s), x_(x), filters_(filters), bias_(bias), relu_(relu), y_(y) {}
+
+  // Writes channels [o, o + kChannels) of a pixel, as far as they exist; o is a multiple of
+  // kChannels.
+  void write_pixel(std::int64_t n, std::int64_t oy, std::int64_t ox, std::int64_t o);
+  void write_all();
+
+ private:
+  void pack();
+
+  Conv2dShape s_;
+  const float* x_;
+  Filters filters_;
+  const float* bias_;
+  bool relu_;
+  float* y_;
+  std::once_flag packed_once_;
+  std::vector<double> packed_;  // [block of kChannels][tap][c_in][kChannels], zero beyond c_out
+};
+
+bool all_finite(const float* values, std::int64_t count) noexcept;
+
+// Computes the elements of dweight that are not finite anew.
+void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                float* dweight);
+
+// For any number of groups, after an algorithm that multiplies the padding's zeros: NaN or an
+// infinity in the other operand then spoils results in which it takes no part. Computes elements
+// that are not finite anew: those of y whose window reaches into the padding (without ReLU), and
+// those of dweight.
+void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
+                               const float* bias, float* y);
+void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                        float* dweight);
+
+}  // namespace dl::kernels

@@ -1,0 +1,42 @@
+// The gradients of functions of one element, on vectors of float.
+#include "core/kernels/cpu/elementwise/rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/elementwise/vector/vector_gradients.cc"
+#include <hwy/foreach_target.h>
+//
+#include "core/kernels/cpu/elementwise/vector/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::kernels::cpu::HWY_NAMESPACE {
+namespace {
+
+template <typename F>
+void gradient_row(const RowArguments& run) {
+  const Given<Lanes> p = given(run.parameters);
+  for_each_vector<float, 2>(run,
+                            [&](const Lanes* x) HWY_ATTR { return gradient_of<F>(x[0], x[1], p); });
+}
+
+Row find_gradient_row(UnaryFn fn) {
+  constexpr Row kRows[] = {
+#define DL_UNARY_FN(enumerator, name, Formula, ...) &gradient_row<Formula>,
+#include "core/elementwise/list.def"
+  };
+  return kRows[static_cast<std::size_t>(fn)];
+}
+
+}  // namespace
+}  // namespace dl::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dl::kernels::cpu {
+
+HWY_EXPORT(find_gradient_row);
+Row vector_gradient_row_of(UnaryFn fn) noexcept {
+  return HWY_DYNAMIC_DISPATCH(find_gradient_row)(fn);
+}
+
+}  // namespace dl::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,48 @@
+// The values of functions of one element, on vectors of float.
+#include "core/kernels/cpu/elementwise/rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/elementwise/vector/vector_values.cc"
+#include <hwy/foreach_target.h>
+//
+#include "core/kernels/cpu/elementwise/vector/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::kernels::cpu::HWY_NAMESPACE {
+namespace {
+
+template <typename F, typename E>
+void unary_row(const RowArguments& run) {
+  const Given<Lanes> p = given(run.parameters);
+  for_each_vector<E, 1>(run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], p); });
+}
+
+template <UnaryFn fn, typename F>
+constexpr VectorRows rows_for() {
+  if constexpr (has_bf16_row(facts(fn).cuda))
+    return {&unary_row<F, float>, &unary_row<F, BFloat16>};
+  return {&unary_row<F, float>};
+}
+
+VectorRows find_unary_rows(UnaryFn fn) {
+  constexpr VectorRows kRows[] = {
+#define DL_UNARY_FN(enumerator, name, Formula, ...) rows_for<UnaryFn::enumerator, Formula>(),
+#include "core/elementwise/list.def"
+  };
+  return kRows[static_cast<std::size_t>(fn)];
+}
+
+}  // namespace
+}  // namespace dl::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dl::kernels::cpu {
+
+HWY_EXPORT(find_unary_rows);
+VectorRows vector_rows_of(UnaryFn fn) noexcept {
+  return HWY_DYNAMIC_DISPATCH(find_unary_rows)(fn);
+}
+
+}  // namespace dl::kernels::cpu
+#endif  // HWY_ONCE

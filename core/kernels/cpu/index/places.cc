@@ -1,0 +1,284 @@
+#include "core/kernels/cpu/index/places.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "core/device/parallel.h"
+#include "core/kernels/cpu/common/dense_runs.h"
+#include "core/kernels/cpu/common/element_width.h"
+#include "core/kernels/strided_loop.h"
+#include "core/tensor/factories.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
+constexpr std::int64_t kCheckGrain = 64 * 1024;   // indices worth a thread
+
+// Whether an index is not in [least, size).
+bool is_stray(std::int64_t index, std::int64_t least, std::int64_t size) {
+  return static_cast<std::uint64_t>(index) - static_cast<std::uint64_t>(least) >=
+         static_cast<std::uint64_t>(size - least);
+}
+
+std::int64_t least_of(const Indexed& by) {
+  return by.from_end ? -by.size : 0;
+}
+
+[[noreturn]] void refuse_first_stray(const Indexed& by, const Tensor& index) {
+  const auto* const first = index.data<std::int64_t>();
+  const auto loop = make_loop<1>(index.sizes(), {index.strides()});
+  const std::int64_t step = loop.inner_stride(0);
+  walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+    const std::int64_t* const run = first + at[0];
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t value = run[i * step];
+      DL_CHECK(value >= least_of(by) && value < by.size, kIndex,
+               "{}: index {} is out of range for dimension {} of size {}", by.op, value, by.dim,
+               by.size);
+    }
+  });
+  DL_CHECK(false, kInternal, "{}: an index was out of range and no longer is", by.op);
+}
+
+void check_index(const Indexed& by, const Tensor& index) {
+  if (by.is_checked || index.numel() == 0) return;
+  const auto* const first = index.data<std::int64_t>();
+  const auto loop = make_loop<1>(index.sizes(), {index.strides()});
+  const std::int64_t step = loop.inner_stride(0);
+  std::atomic<bool> strays{false};
+  parallel_for(loop.count, kCheckGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      const std::int64_t* const run = first + at[0];
+      const std::int64_t least = least_of(by);
+      if (step == 1) {
+        if (has_stray(run, length, least, by.size)) strays = true;
+        return;
+      }
+      bool any = false;
+      for (std::int64_t i = 0; i < length; ++i) any |= is_stray(run[i * step], least, by.size);
+      if (any) strays = true;
+    });
+  });
+  if (strays) refuse_first_stray(by, index);
+}
+
+// out[i] = source[index[i]]; false, and stops there, at an index that is not in [0, size).
+template <typename Bits>
+bool read_line(Bits* out, const std::int64_t* index, const Bits* source, std::int64_t size,
+               std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (is_stray(index[i], 0, size)) return false;
+    out[i] = source[index[i]];
+  }
+  return true;
+}
+
+template <typename Bits>
+void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
+  const auto* const from = static_cast<const Bits*>(source.data_ptr());
+  const auto* const where = index.data<std::int64_t>();
+  auto* const to = static_cast<Bits*>(out.data_ptr());
+  const auto loop = make_loop<3>(out.sizes(), {out.strides(), index.strides(), source.strides()});
+  const std::int64_t out_step = loop.inner_stride(0);
+  const std::int64_t index_step = loop.inner_stride(1);
+  const std::int64_t step = loop.inner_stride(2);
+  // The commonest case checks indices as it uses them: they are read from memory once.
+  const bool in_lines = !by.is_checked && !by.from_end && out_step == 1 && index_step == 1 &&
+                        step == 0 && by.step == 1;
+  if (!in_lines) check_index(by, index);
+  std::atomic<bool> strays{false};
+  parallel_for(loop.count, kPlacesGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      Bits* const result = to + at[0];
+      const std::int64_t* const place = where + at[1];
+      const Bits* const run = from + at[2];
+      if (in_lines) {
+        if (!read_line(result, place, run, by.size, length)) strays = true;
+        return;
+      }
+      if (index_step != 0) {
+        for (std::int64_t i = 0; i < length; ++i) {
+          result[i * out_step] = run[i * step + place[i * index_step] * by.step];
+        }
+        return;
+      }
+      const Bits* const same = run + *place * by.step;
+      if (out_step == 1 && step == 1) {
+        std::memcpy(result, same, static_cast<std::size_t>(length) * sizeof(Bits));
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) result[i * out_step] = same[i * step];
+      }
+    });
+  });
+  if (strays) refuse_first_stray(by, index);
+}
+
+// write(line[index[i]], values[i]). Four at a time: places and values are loaded before the writes,
+// which could change either for all that the processor knows.
+template <typename T, typename Write>
+void write_line(T* line, const std::int64_t* index, const T* values, std::int64_t count,
+                const Write& write) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const std::int64_t a = index[i];
+    const std::int64_t b = index[i + 1];
+    const std::int64_t c = index[i + 2];
+    const std::int64_t d = index[i + 3];
+    const T w = values[i];
+    const T x = values[i + 1];
+    const T y = values[i + 2];
+    const T z = values[i + 3];
+    write(line[a], w);
+    write(line[b], x);
+    write(line[c], y);
+    write(line[d], z);
+  }
+  for (; i < count; ++i) write(line[index[i]], values[i]);
+}
+
+// write(target, source) for each element, in an order that does not depend on the threads.
+template <typename T, typename Write>
+void write_each(const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
+                std::int64_t apart, const Write& write) {
+  const Shape& shape = source.sizes();
+  const auto run_part = [&](std::int64_t begin, std::int64_t end) {
+    Shape part = shape;
+    std::int64_t target_offset = 0;
+    std::int64_t index_offset = 0;
+    std::int64_t source_offset = 0;
+    if (apart >= 0) {
+      const auto d = static_cast<std::size_t>(apart);
+      part[d] = end - begin;
+      target_offset = begin * target.strides()[d];
+      index_offset = begin * index.strides()[d];
+      source_offset = begin * source.strides()[d];
+    }
+    T* const to = static_cast<T*>(target.data_ptr()) + target_offset;
+    const std::int64_t* const where = index.data<std::int64_t>() + index_offset;
+    const T* const from = static_cast<const T*>(source.data_ptr()) + source_offset;
+    const auto loop = make_loop<3>(part, {index.strides(), source.strides(), target.strides()});
+    const std::int64_t index_step = loop.inner_stride(0);
+    const std::int64_t source_step = loop.inner_stride(1);
+    const std::int64_t step = loop.inner_stride(2);
+    const bool along = index_step == 1 && source_step == 1 && step == 0 && by.step == 1;
+    walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+      const std::int64_t* const place = where + at[0];
+      const T* const values = from + at[1];
+      T* const line = to + at[2];
+      if (along) return write_line(line, place, values, length, write);
+      for (std::int64_t i = 0; i < length; ++i) {
+        write(line[i * step + place[i * index_step] * by.step], values[i * source_step]);
+      }
+    });
+  };
+  if (apart < 0) return run_part(0, 1);
+  const std::int64_t size = shape[static_cast<std::size_t>(apart)];
+  parallel_for(size, std::max<std::int64_t>(1, kPlacesGrain * size / source.numel()), run_part);
+}
+
+template <typename T>
+T sum_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a || b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  } else {
+    return static_cast<T>(static_cast<OpMath<T>>(a) + static_cast<OpMath<T>>(b));
+  }
+}
+
+template <typename T>
+T product_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a && b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return static_cast<T>(static_cast<OpMath<T>>(a) * static_cast<OpMath<T>>(b));
+  }
+}
+
+// The one that `b` takes the place of, or stays.
+template <typename T>
+T extreme_of(T a, T b, bool larger) {
+  const auto x = static_cast<OpMath<T>>(a);
+  const auto y = static_cast<OpMath<T>>(b);
+  return y != y || (larger ? x < y : y < x) ? b : a;
+}
+
+}  // namespace
+
+void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
+  check_index(by, index);
+  if (index.numel() == 0) return;
+  auto* const to = places.data<std::int64_t>();
+  const auto* const from = index.data<std::int64_t>();
+  const auto loop = make_loop<2>(places.sizes(), {places.strides(), index.strides()});
+  const std::int64_t to_step = loop.inner_stride(0);
+  const std::int64_t from_step = loop.inner_stride(1);
+  walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t value = from[at[1] + i * from_step];
+      to[at[0] + i * to_step] += (value < 0 ? value + by.size : value) * by.step;
+    }
+  });
+}
+
+void read_places(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
+  if (out.numel() == 0) return check_index(by, index);
+  visit_width(size_of(out.dtype()),
+              [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
+}
+
+void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
+                  const Tensor& source, PlaceWrite how, std::int64_t apart) {
+  check_index(by, index);
+  if (source.numel() == 0) return;
+  if (how == PlaceWrite::kSet) {
+    return visit_width(size_of(target.dtype()), [&]<typename Bits>() {
+      write_each<Bits>(by, target, index, source, apart, [](Bits& to, Bits from) { to = from; });
+    });
+  }
+  visit_all(target.dtype(), [&]<typename T>() {
+    const auto write = [&](auto combined) {
+      write_each<T>(by, target, index, source, apart,
+                    [=](T& to, const T& from) { to = combined(to, from); });
+    };
+    switch (how) {
+      case PlaceWrite::kMultiply:
+        return write([](T a, T b) { return product_of(a, b); });
+      case PlaceWrite::kKeepLarger:
+        return write([](T a, T b) { return extreme_of(a, b, true); });
+      case PlaceWrite::kKeepSmaller:
+        return write([](T a, T b) { return extreme_of(a, b, false); });
+      default:
+        return write([](T a, T b) { return sum_of(a, b); });
+    }
+  });
+}
+
+Tensor nonzero(const Tensor& mask) {
+  const bool* const is_true = mask.data<bool>();
+  const std::int64_t numel = mask.numel();
+  const std::int64_t count = std::count(is_true, is_true + numel, true);
+  const std::int64_t dims = mask.dim();
+  const Tensor result = empty({count, dims}, {.dtype = DType::kI64});
+  std::int64_t* out = result.data<std::int64_t>();
+  if (count == 0 || dims == 0) return result;
+  for (std::int64_t i = 0; i < numel; ++i) {
+    if (!is_true[i]) continue;
+    std::int64_t rest = i;
+    for (std::int64_t d = dims; d-- > 0;) {
+      const std::int64_t size = mask.sizes()[static_cast<std::size_t>(d)];
+      out[d] = rest % size;
+      rest /= size;
+    }
+    out += dims;
+  }
+  return result;
+}
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,15 @@
+// The moments of each channel of a batch. Float32 is summed in float32 in blocks, or in float64
+// throughout if that is too narrow.
+#pragma once
+
+#include <vector>
+
+#include "core/args/norm_args.h"
+#include "core/kernels/cpu/reduce/moments.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+std::vector<Moments> moments_of(const BatchNormArgs& args, const Tensor& x);
+
+}  // namespace dl::kernels::cpu

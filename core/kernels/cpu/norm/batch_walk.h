@@ -1,0 +1,110 @@
+// How a batch is walked: in blocks. Channels-last, some rows of all channels; otherwise one
+// channel's places of one sample.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "core/args/norm_args.h"
+#include "core/device/parallel.h"
+
+namespace dl::kernels::cpu {
+
+inline constexpr std::int64_t kBatchNormGrain = 16 * 1024;  // elements worth a thread
+inline constexpr std::int64_t kBlockElements = 4096;
+
+inline std::int64_t rows_of(const BatchNormArgs& args) {
+  return args.samples * args.places;
+}
+// A channels-last batch, several rows of few channels as one wide row, so that vectors are full.
+struct WideRows {
+  explicit WideRows(const BatchNormArgs& args) : channels(args.channels) {
+    constexpr std::int64_t kWide = 64;
+    if (channels > 0 && channels < kWide) {
+      folded = std::lcm(channels, std::int64_t{16}) / channels;
+      folded *= (kWide + folded * channels - 1) / (folded * channels);
+    }
+    width = folded * channels;
+    at_once = std::max<std::int64_t>(kBlockElements / std::max<std::int64_t>(1, width), 8) * folded;
+    count = rows_of(args);
+    const std::int64_t blocks = (count + at_once - 1) / at_once;
+    parts = std::clamp<std::int64_t>(blocks / kBlocksOfPart, 1, kMostParts);
+    part_grain = std::max<std::int64_t>(
+        1, kBatchNormGrain * parts / std::max<std::int64_t>(1, count * channels));
+  }
+  // The part's first row. Parts depend on the shape only, so that the number of threads changes no
+  // bit.
+  std::int64_t begin(std::int64_t part) const {
+    return part == parts ? count : count / at_once * part / parts * at_once;
+  }
+  // visit(first row, wide rows, rows left over) for each block of [from, to).
+  template <typename Visit>
+  void for_each_block(std::int64_t from, std::int64_t to, const Visit& visit) const {
+    for (std::int64_t r = from; r < to; r += at_once) {
+      const std::int64_t rows = std::min(at_once, to - r);
+      visit(r, rows / folded, rows % folded);
+    }
+  }
+  // One number for each channel, as often as a wide row has the channel.
+  template <typename T>
+  std::vector<T> repeated(const T* numbers) const {
+    std::vector<T> result(static_cast<std::size_t>(width));
+    for (std::int64_t i = 0; i < width; i += channels) {
+      std::copy_n(numbers, channels, result.begin() + i);
+    }
+    return result;
+  }
+  // Adds the sums of a wide row's other rows to those of its first.
+  template <typename T>
+  void fold(std::vector<T>& sums) const {
+    for (std::int64_t i = channels; i < width; i += channels) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        sums[static_cast<std::size_t>(c)] += sums[static_cast<std::size_t>(i + c)];
+      }
+    }
+  }
+
+  static constexpr std::int64_t kBlocksOfPart = 8;
+  static constexpr std::int64_t kMostParts = 32;
+  std::int64_t channels;
+  std::int64_t folded = 1;  // rows of a wide row
+  std::int64_t width = 0;
+  std::int64_t at_once = 0;  // rows of a block
+  std::int64_t count = 0;
+  std::int64_t parts = 1;
+  std::int64_t part_grain = 1;
+};
+
+inline std::int64_t channel_grain(const BatchNormArgs& args) {
+  return kBatchNormGrain / std::max<std::int64_t>(1, rows_of(args)) + 1;
+}
+
+// Room for a block of `count` elements, if `wanted`.
+template <typename T>
+std::vector<T> block_memory(bool wanted, std::int64_t count) {
+  return std::vector<T>(wanted ? static_cast<std::size_t>(count) : 0);
+}
+
+// visit(first element, count) for the blocks of channel c.
+template <typename Visit>
+void for_each_plane_block(const BatchNormArgs& args, std::int64_t c, const Visit& visit) {
+  for (std::int64_t n = 0; n < args.samples; ++n) {
+    const std::int64_t first = (n * args.channels + c) * args.places;
+    for (std::int64_t i = 0; i < args.places; i += kBlockElements) {
+      visit(first + i, std::min(kBlockElements, args.places - i));
+    }
+  }
+}
+
+// body(c, memory of two blocks) for each channel.
+template <typename T, typename Body>
+void for_each_channel(const BatchNormArgs& args, const Body& body) {
+  parallel_for(args.channels, channel_grain(args), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> memory(static_cast<std::size_t>(3 * kBlockElements));
+    for (std::int64_t c = begin; c < end; ++c) body(c, memory.data());
+  });
+}
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,40 @@
+// Normalisation, forward and backward.
+//
+// Images and rows are float32, float64, or float16 and bfloat16, which are carried in float32.
+// Weights, biases and running statistics are of the image's dtype or float32, and may be undefined;
+// statistics that are kept for backward are float64 for float64, else float32.
+//
+// Sums of float32 are of blocks, and joined in float64. Rows and channels whose squared distances
+// float32 cannot hold are computed in float64.
+#pragma once
+
+#include "core/args/norm_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+// x, y and dx are contiguous. stats [rows, 3] receives each row's mean, 1 / deviation, and the
+// rounding error of the mean.
+void row_norm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Tensor& y, const Tensor& stats);
+// dx, dweight and dbias may be undefined.
+void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& x,
+                       const Tensor& weight, const Tensor& stats, const Tensor& dx,
+                       const Tensor& dweight, const Tensor& dbias);
+
+// moments [2, channels] float64 receives each channel's mean, and the sum of squared distances from
+// this mean.
+void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& moments);
+
+// args gives the memory layout of x, y and dx. stats [3, channels] receives each channel's mean,
+// 1 / deviation, and the rounding error of the mean. With batch statistics, defined running
+// statistics are updated by them, the variance with divisor n - 1. Without batch statistics,
+// running_mean and running_var may be float64.
+void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
+                const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                const Tensor& y, const Tensor& stats);
+void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
+                         const Tensor& weight, const Tensor& stats, const Tensor& dx,
+                         const Tensor& dweight, const Tensor& dbias);
+
+}  // namespace dl::kernels::cpu

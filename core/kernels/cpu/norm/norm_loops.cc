@@ -1,0 +1,367 @@
+#include "core/kernels/cpu/norm/norm_loops.h"
+
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/norm/norm_loops.cc"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::kernels::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The compiler makes vectors of these loops, for each of Highway's targets. `omp simd` allows it to
+// add in lanes.
+
+// visit(accumulator, first element, vector tag) for n elements, by vectors that go round four
+// accumulators, so that additions need not wait for each other.
+template <typename T, typename Visit>
+HWY_INLINE void for_each_of_four(std::int64_t n, const Visit& visit) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    visit(0, i, d);
+    visit(1, i + lanes, d);
+    visit(2, i + 2 * lanes, d);
+    visit(3, i + 3 * lanes, d);
+  }
+  for (; i + lanes <= n; i += lanes) visit(0, i, d);
+  for (; i < n; ++i) visit(4, i, hn::CappedTag<T, 1>());
+}
+
+// Sums in four vectors, and a number for the last elements.
+template <typename T>
+struct FourSums {
+  using D = hn::ScalableTag<T>;
+  HWY_INLINE FourSums() {
+    for (auto& each : vectors) each = hn::Zero(D());
+  }
+  template <typename Tag>
+  HWY_INLINE void add(int which, hn::Vec<Tag> x, Tag) {
+    if constexpr (std::is_same_v<Tag, D>) {
+      vectors[which] = hn::Add(vectors[which], x);
+    } else {
+      rest += hn::GetLane(x);
+    }
+  }
+  // += x y
+  template <typename Tag>
+  HWY_INLINE void add_product(int which, hn::Vec<Tag> x, hn::Vec<Tag> y, Tag) {
+    if constexpr (std::is_same_v<Tag, D>) {
+      vectors[which] = hn::MulAdd(x, y, vectors[which]);
+    } else {
+      rest += hn::GetLane(hn::Mul(x, y));
+    }
+  }
+  HWY_INLINE T total() const {
+    const auto both = hn::Add(hn::Add(vectors[0], vectors[1]), hn::Add(vectors[2], vectors[3]));
+    return hn::GetLane(hn::SumOfLanes(D(), both)) + rest;
+  }
+  hn::Vec<D> vectors[4];
+  T rest = 0;
+};
+
+template <typename T>
+T sum(std::int64_t n, const T* x) {
+  FourSums<T> sums;
+  for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d)
+                             HWY_ATTR { sums.add(which, hn::LoadU(d, x + i), d); });
+  return sums.total();
+}
+
+template <typename T>
+void moments(std::int64_t n, const T* x, T shift, T* sums) {
+  FourSums<T> first;
+  FourSums<T> second;
+  for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d) HWY_ATTR {
+    const auto distance = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift));
+    first.add(which, distance, d);
+    second.add_product(which, distance, distance, d);
+  });
+  sums[0] = first.total();
+  sums[1] = second.total();
+}
+
+template <typename T>
+void map(std::int64_t n, const T* x, T shift, T scale, T add, T* y) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) * scale + add;
+}
+
+// The branches below differ in their loops, which clang-tidy does not see behind the pragmas.
+// NOLINTBEGIN(bugprone-branch-clone)
+template <bool kAdds, typename T>
+HWY_INLINE void normalize_with(std::int64_t n, const T* x, T shift, T scale, T add, const T* weight,
+                               const T* bias, T* y) {
+  const auto normal = [=](T each) {
+    return kAdds ? (each - shift) * scale + add : (each - shift) * scale;
+  };
+  if (weight != nullptr && bias != nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) * weight[i] + bias[i];
+  } else if (weight != nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) * weight[i];
+  } else if (bias != nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = normal(x[i]) + bias[i];
+  } else {
+    map(n, x, shift, scale, add, y);
+  }
+}
+
+template <typename T>
+void normalize(std::int64_t n, const T* x, T shift, T scale, T add, const T* weight, const T* bias,
+               T* y) {
+  if (add == T(0)) {
+    normalize_with<false>(n, x, shift, scale, add, weight, bias, y);
+  } else {
+    normalize_with<true>(n, x, shift, scale, add, weight, bias, y);
+  }
+}
+
+template <typename T>
+void dots(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T* sums) {
+  FourSums<T> by_g;
+  FourSums<T> by_x;
+  const auto visit = [&](int which, std::int64_t i, auto d, auto each) HWY_ATTR {
+    by_g.add(which, each, d);
+    by_x.add_product(which, each, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift)), d);
+  };
+  if (weight == nullptr) {
+    for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d)
+                               HWY_ATTR { visit(which, i, d, hn::LoadU(d, g + i)); });
+  } else {
+    for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d) HWY_ATTR {
+      visit(which, i, d, hn::Mul(hn::LoadU(d, g + i), hn::LoadU(d, weight + i)));
+    });
+  }
+  sums[0] = by_g.total();
+  sums[1] = by_x.total();
+}
+
+template <typename T>
+void combine(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T a, T b, T c,
+             T* dx) {
+  if (weight == nullptr) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = a * g[i] + b * (x[i] - shift) + c;
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = a * g[i] * weight[i] + b * (x[i] - shift) + c;
+  }
+}
+// NOLINTEND(bugprone-branch-clone)
+
+template <typename T>
+void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* by_g, T* by_x) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    by_g[i] += g[i];
+    by_x[i] += g[i] * ((x[i] - shift) * scale + add);
+  }
+}
+
+// Columns are walked a tile of vectors at a time, down all rows, so that a tile's sums and numbers
+// stay in registers.
+template <int kVectors, typename D>
+struct Tile {
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  static HWY_INLINE void load(const T* from, V (&to)[kVectors]) {
+    for (int k = 0; k < kVectors; ++k) to[k] = hn::LoadU(D(), from + k * lanes());
+  }
+  static HWY_INLINE void store(const V (&from)[kVectors], T* to) {
+    for (int k = 0; k < kVectors; ++k) hn::StoreU(from[k], D(), to + k * lanes());
+  }
+  static HWY_INLINE V at(const T* from, int k) { return hn::LoadU(D(), from + k * lanes()); }
+  static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::MaxLanes(D())); }
+};
+
+// visit(Tile(), first column) for tiles that cover n columns.
+template <int kVectors, typename T, typename Visit>
+HWY_INLINE void for_each_tile(std::int64_t n, const Visit& visit) {
+  using D = hn::ScalableTag<T>;
+  constexpr std::int64_t kLanes = Tile<1, D>::lanes();
+  std::int64_t i = 0;
+  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) visit(Tile<kVectors, D>(), i);
+  for (; i + kLanes <= n; i += kLanes) visit(Tile<1, D>(), i);
+  for (; i < n; ++i) visit(Tile<1, hn::CappedTag<T, 1>>(), i);
+}
+
+template <typename T>
+void column_sums(std::int64_t rows, std::int64_t n, const T* x, T* sums) {
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> total[kVectors];
+        tile.load(sums + i, total);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k)
+            total[k] = hn::Add(total[k], tile.at(x + r * n + i, k));
+        }
+        tile.store(total, sums + i);
+      });
+}
+
+template <typename T>
+void column_moments(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
+                    T* squares) {
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], first[kVectors], second[kVectors];
+        tile.load(shift + i, from);
+        tile.load(sums + i, first);
+        tile.load(squares + i, second);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k) {
+            const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+            first[k] = hn::Add(first[k], d);
+            second[k] = hn::MulAdd(d, d, second[k]);
+          }
+        }
+        tile.store(first, sums + i);
+        tile.store(second, squares + i);
+      });
+}
+
+template <typename T>
+void column_map(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
+                const T* add, T* y) {
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], by[kVectors], plus[kVectors];
+        tile.load(shift + i, from);
+        tile.load(scale + i, by);
+        tile.load(add + i, plus);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          hn::Vec<D> result[kVectors];
+          for (int k = 0; k < kVectors; ++k) {
+            result[k] = hn::MulAdd(hn::Sub(tile.at(x + r * n + i, k), from[k]), by[k], plus[k]);
+          }
+          tile.store(result, y + r * n + i);
+        }
+      });
+}
+
+template <typename T>
+void column_dots(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift, T* by_g,
+                 T* by_x) {
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], first[kVectors], second[kVectors];
+        tile.load(shift + i, from);
+        tile.load(by_g + i, first);
+        tile.load(by_x + i, second);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k) {
+            const auto each = tile.at(g + r * n + i, k);
+            const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+            first[k] = hn::Add(first[k], each);
+            second[k] = hn::MulAdd(each, d, second[k]);
+          }
+        }
+        tile.store(first, by_g + i);
+        tile.store(second, by_x + i);
+      });
+}
+
+template <typename T>
+void column_combine(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
+                    const T* a, const T* b, const T* c, T* dx) {
+  for_each_tile<2, T>(n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile,
+                                                       std::int64_t i) HWY_ATTR {
+    hn::Vec<D> from[kVectors], by_g[kVectors], by_x[kVectors], plus[kVectors];
+    tile.load(shift + i, from);
+    tile.load(a + i, by_g);
+    tile.load(b + i, by_x);
+    tile.load(c + i, plus);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      hn::Vec<D> result[kVectors];
+      for (int k = 0; k < kVectors; ++k) {
+        const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+        result[k] = hn::MulAdd(by_g[k], tile.at(g + r * n + i, k), hn::MulAdd(by_x[k], d, plus[k]));
+      }
+      tile.store(result, dx + r * n + i);
+    }
+  });
+}
+
+template <typename T>
+void column_join(std::int64_t n, double rows, const T* near, const T* distances, const T* squares,
+                 double before, double* mean, double* total) {
+  const double of_rows = 1 / rows;
+  const double share = rows / (before + rows);
+  const double apart_weight = before * share;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto distance = static_cast<double>(distances[i]);
+    const auto from = static_cast<double>(near[i]);
+    const double apart = from + distance * of_rows - mean[i];
+    // As Moments::join(): of infinite means only the sum is known.
+    const bool finite = std::isfinite(from) && std::isfinite(mean[i]);
+    mean[i] += finite ? apart * share : from;
+    total[i] += static_cast<double>(squares[i]) - distance * distance * of_rows +
+                apart * apart * apart_weight;
+  }
+}
+
+template <typename T>
+void take_sums(std::int64_t n, T* sums, double* total) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    total[i] += static_cast<double>(sums[i]);
+    sums[i] = 0;
+  }
+}
+
+template <typename T>
+constexpr NormLoops<T> kNormLoops{
+    .sum = &sum<T>,
+    .moments = &moments<T>,
+    .normalize = &normalize<T>,
+    .map = &map<T>,
+    .dots = &dots<T>,
+    .combine = &combine<T>,
+    .gather = &gather<T>,
+    .column_sums = &column_sums<T>,
+    .column_moments = &column_moments<T>,
+    .column_map = &column_map<T>,
+    .column_dots = &column_dots<T>,
+    .column_combine = &column_combine<T>,
+    .column_join = &column_join<T>,
+    .take_sums = &take_sums<T>,
+};
+
+const NormLoops<float>* find_norm_loops_f32() {
+  return &kNormLoops<float>;
+}
+const NormLoops<double>* find_norm_loops_f64() {
+  return &kNormLoops<double>;
+}
+
+}  // namespace
+}  // namespace dl::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dl::kernels::cpu {
+
+HWY_EXPORT(find_norm_loops_f32);
+HWY_EXPORT(find_norm_loops_f64);
+
+template <>
+const NormLoops<float>& norm_loops<float>() noexcept {
+  return *HWY_DYNAMIC_DISPATCH(find_norm_loops_f32)();
+}
+template <>
+const NormLoops<double>& norm_loops<double>() noexcept {
+  return *HWY_DYNAMIC_DISPATCH(find_norm_loops_f64)();
+}
+
+}  // namespace dl::kernels::cpu
+#endif  // HWY_ONCE

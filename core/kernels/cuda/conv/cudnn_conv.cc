@@ -1,0 +1,331 @@
+#include "core/kernels/cuda/conv/cudnn_conv.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/log/log.h"
+#include "core/device/math_flags.h"
+#include "core/kernels/cuda/runtime/handles.h"
+#include "core/kernels/cuda/runtime/real_runtime.h"
+#include "core/kernels/lru_cache.h"
+#include "core/tensor/dtype_types.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+constexpr std::size_t kPlans = 512;
+// Scratch memory that an algorithm may ask for.
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
+// An algorithm is proposed once for each of up to three maths; forward has most algorithms.
+constexpr int kMostProposals = 3 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+
+struct Key {
+  ConvShape shape;
+  std::int32_t dtype;
+  std::int32_t direction;
+  std::int32_t tf32;
+  std::int32_t benchmark;
+  friend bool operator==(const Key& a, const Key& b) noexcept {
+    return std::memcmp(&a, &b, sizeof(Key)) == 0;  // has no padding: LruCache checks
+  }
+};
+
+struct Choice {
+  int algorithm;
+  cudnnMathType_t math;
+  std::size_t workspace;  // of the algorithm with this math
+};
+
+struct Plan {
+  Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> x, y;
+  Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> weight;
+  Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
+  // The first is taken, and goes where it turns out not to run. None: cuDNN cannot do it.
+  std::vector<Choice> choices;
+};
+
+struct Dnn {
+  Dnn() { DL_CUDNN_CHECK(cudnnCreate(&handle)); }
+  cudnnHandle_t handle = nullptr;
+  LruCache<Key, Plan> plans{kPlans};
+};
+
+struct Operands {
+  const void* first;
+  const void* second;
+  void* result;
+};
+
+cudnnDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return CUDNN_DATA_HALF;
+    case DType::kBF16:
+      return CUDNN_DATA_BFLOAT16;
+    case DType::kF32:
+      return CUDNN_DATA_FLOAT;
+    default:
+      refuse_dtype("conv2d", dtype, "float16, bfloat16, float32 or float64");
+  }
+}
+
+// False where cuDNN has nothing for the case.
+bool is_supported(cudnnStatus_t status, const char* call) {
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  if (status != CUDNN_STATUS_SUCCESS) dl::cuda::throw_cudnn(status, call);
+  return true;
+}
+
+// The math that proposals are asked for. FMA alone is f32 as such; the default may be TF32.
+cudnnMathType_t math_for(const Key& key) {
+  if (static_cast<DType>(key.dtype) != DType::kF32) return CUDNN_TENSOR_OP_MATH;
+  return key.tf32 != 0 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
+// False where a tensor is too large: cuDNN counts up to 2^31 elements.
+bool describe(const Key& key, Plan& plan) {
+  const ConvShape& s = key.shape;
+  const cudnnDataType_t type = type_of(static_cast<DType>(key.dtype));
+  DL_CUDNN_CHECK(cudnnCreateTensorDescriptor(plan.x.out()));
+  DL_CUDNN_CHECK(cudnnCreateTensorDescriptor(plan.y.out()));
+  DL_CUDNN_CHECK(cudnnCreateFilterDescriptor(plan.weight.out()));
+  DL_CUDNN_CHECK(cudnnCreateConvolutionDescriptor(plan.convolution.out()));
+  DL_CUDNN_CHECK(cudnnSetConvolution2dDescriptor(plan.convolution.get(), s.pad_h, s.pad_w,
+                                                 s.stride_h, s.stride_w, s.dilation_h, s.dilation_w,
+                                                 CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  DL_CUDNN_CHECK(cudnnSetConvolutionGroupCount(plan.convolution.get(), s.groups));
+  DL_CUDNN_CHECK(cudnnSetConvolutionMathType(plan.convolution.get(), math_for(key)));
+  return is_supported(cudnnSetTensor4dDescriptor(plan.x.get(), CUDNN_TENSOR_NHWC, type, s.n, s.c_in,
+                                                 s.h, s.w),
+                      "cudnnSetTensor4dDescriptor") &&
+         is_supported(cudnnSetTensor4dDescriptor(plan.y.get(), CUDNN_TENSOR_NHWC, type, s.n,
+                                                 s.c_out, s.out_h, s.out_w),
+                      "cudnnSetTensor4dDescriptor") &&
+         is_supported(cudnnSetFilter4dDescriptor(plan.weight.get(), type, CUDNN_TENSOR_NHWC,
+                                                 s.c_out, s.c_in / s.groups, s.kh, s.kw),
+                      "cudnnSetFilter4dDescriptor");
+}
+
+bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  DL_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+// Keeps the deterministic ones of cuDNN's proposals (best first) that need little memory.
+template <typename Perf>
+std::vector<Choice> choices_of(std::span<const Perf> proposals, cudnnMathType_t wanted) {
+  std::vector<Choice> choices;
+  for (const Perf& proposal : proposals) {
+    if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.memory > kMostWorkspace ||
+        proposal.determinism != CUDNN_DETERMINISTIC ||
+        (wanted == CUDNN_FMA_MATH && proposal.mathType != CUDNN_FMA_MATH)) {
+      continue;
+    }
+    choices.push_back({static_cast<int>(proposal.algo), proposal.mathType, proposal.memory});
+  }
+  return choices;
+}
+
+// Timing runs on the operands and writes the result, which the caller then computes anyway. It
+// waits for the device: what is first met in a capture gets what the heuristic prefers.
+template <typename Perf, typename Ask, typename Time>
+std::vector<Choice> choose(const Key& key, const Launch& launch, const Ask& ask, const Time& time) {
+  std::array<Perf, kMostProposals> found;
+  int count = 0;
+  const auto usable = [&] {
+    return choices_of<Perf>(std::span(found).first(static_cast<std::size_t>(count)), math_for(key));
+  };
+  if (!is_supported(ask(found.data(), &count), "cudnnGetConvolution...Algorithm_v7")) return {};
+  std::vector<Choice> guessed = usable();
+  if (key.benchmark == 0 || guessed.empty() || is_captured(launch.stream())) return guessed;
+  std::optional<Workspace> scratch;
+  try {
+    scratch.emplace(std::ranges::max(guessed, {}, &Choice::workspace).workspace, launch.stream());
+  } catch (const Error& error) {  // the heuristic's favourite may want less
+    log::warning("conv2d: cuDNN's algorithms are not timed: {}", error.what());
+    return guessed;
+  }
+  if (!is_supported(time(found.data(), &count, *scratch), "cudnnFindConvolution...AlgorithmEx")) {
+    return guessed;
+  }
+  std::vector<Choice> timed = usable();
+  return timed.empty() ? guessed : timed;
+}
+
+cudnnStatus_t workspace_of(const Key& key, const Plan& p, const Choice& choice,
+                           cudnnHandle_t handle, std::size_t* bytes) {
+  switch (static_cast<ConvDirection>(key.direction)) {
+    case ConvDirection::kForward:
+      return cudnnGetConvolutionForwardWorkspaceSize(
+          handle, p.x.get(), p.weight.get(), p.convolution.get(), p.y.get(),
+          static_cast<cudnnConvolutionFwdAlgo_t>(choice.algorithm), bytes);
+    case ConvDirection::kBackwardData:
+      return cudnnGetConvolutionBackwardDataWorkspaceSize(
+          handle, p.weight.get(), p.y.get(), p.convolution.get(), p.x.get(),
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(choice.algorithm), bytes);
+    case ConvDirection::kBackwardWeight:
+      break;
+  }
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(
+      handle, p.x.get(), p.y.get(), p.convolution.get(), p.weight.get(),
+      static_cast<cudnnConvolutionBwdFilterAlgo_t>(choice.algorithm), bytes);
+}
+
+// A proposal's memory is an estimate: a grouped f16 convolution needs more (seen with cuDNN 9 on an
+// H200). So ask for the size of each algorithm with its math.
+void size_workspaces(const Key& key, Plan& p, cudnnHandle_t handle) {
+  std::erase_if(p.choices, [&](Choice& choice) {
+    DL_CUDNN_CHECK(cudnnSetConvolutionMathType(p.convolution.get(), choice.math));
+    std::size_t bytes = 0;
+    if (!is_supported(workspace_of(key, p, choice, handle, &bytes),
+                      "cudnnGetConvolution...WorkspaceSize")) {
+      return true;
+    }
+    choice.workspace = std::max(choice.workspace, bytes);
+    return choice.workspace > kMostWorkspace;
+  });
+}
+
+// After each change of the choices: the first one's math, or that there is none.
+void settle(const Key& key, Plan& plan) {
+  if (!plan.choices.empty()) {
+    DL_CUDNN_CHECK(cudnnSetConvolutionMathType(plan.convolution.get(), plan.choices.front().math));
+    return;
+  }
+  const ConvShape& s = key.shape;
+  log::warning(
+      "conv2d: cuDNN has no deterministic algorithm for images [{}, {}, {}, {}] and weights "
+      "[{}, {}, {}, {}] of {}; a slow kernel of dlrun's own computes it",
+      s.n, s.c_in, s.h, s.w, s.c_out, s.c_in / s.groups, s.kh, s.kw,
+      name_of(static_cast<DType>(key.dtype)));
+}
+
+std::unique_ptr<Plan> make_plan(const Key& key, cudnnHandle_t handle, const Operands& operands,
+                                const Launch& launch) {
+  const dl::cuda::RelaxedCapture relaxed;  // the heuristics may load code and allocate
+  auto plan = std::make_unique<Plan>();
+  Plan& p = *plan;
+  if (!describe(key, p)) {
+    settle(key, p);
+    return plan;
+  }
+  switch (static_cast<ConvDirection>(key.direction)) {
+    case ConvDirection::kForward:
+      p.choices = choose<cudnnConvolutionFwdAlgoPerf_t>(
+          key, launch,
+          [&](auto* found, int* count) {
+            return cudnnGetConvolutionForwardAlgorithm_v7(handle, p.x.get(), p.weight.get(),
+                                                          p.convolution.get(), p.y.get(),
+                                                          kMostProposals, count, found);
+          },
+          [&](auto* found, int* count, const Workspace& scratch) {
+            return cudnnFindConvolutionForwardAlgorithmEx(
+                handle, p.x.get(), operands.first, p.weight.get(), operands.second,
+                p.convolution.get(), p.y.get(), operands.result, kMostProposals, count, found,
+                scratch.data(), scratch.bytes());
+          });
+      break;
+    case ConvDirection::kBackwardData:
+      p.choices = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+          key, launch,
+          [&](auto* found, int* count) {
+            return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.weight.get(), p.y.get(),
+                                                               p.convolution.get(), p.x.get(),
+                                                               kMostProposals, count, found);
+          },
+          [&](auto* found, int* count, const Workspace& scratch) {
+            return cudnnFindConvolutionBackwardDataAlgorithmEx(
+                handle, p.weight.get(), operands.second, p.y.get(), operands.first,
+                p.convolution.get(), p.x.get(), operands.result, kMostProposals, count, found,
+                scratch.data(), scratch.bytes());
+          });
+      break;
+    case ConvDirection::kBackwardWeight:
+      p.choices = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          key, launch,
+          [&](auto* found, int* count) {
+            return cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                handle, p.x.get(), p.y.get(), p.convolution.get(), p.weight.get(), kMostProposals,
+                count, found);
+          },
+          [&](auto* found, int* count, const Workspace& scratch) {
+            return cudnnFindConvolutionBackwardFilterAlgorithmEx(
+                handle, p.x.get(), operands.first, p.y.get(), operands.second, p.convolution.get(),
+                p.weight.get(), operands.result, kMostProposals, count, found, scratch.data(),
+                scratch.bytes());
+          });
+      break;
+  }
+  size_workspaces(key, p, handle);
+  settle(key, p);
+  return plan;
+}
+
+// By the plan's first choice. False where cuDNN refuses it after all.
+bool run(const Key& key, const Plan& p, cudnnHandle_t handle, const Operands& operands,
+         const Launch& launch) {
+  const Choice& choice = p.choices.front();
+  const Workspace scratch(choice.workspace, launch.stream());
+  const auto& [first, second, result] = operands;
+  const float one = 1;
+  const float zero = 0;
+  switch (static_cast<ConvDirection>(key.direction)) {
+    case ConvDirection::kForward:
+      return is_supported(
+          cudnnConvolutionForward(handle, &one, p.x.get(), first, p.weight.get(), second,
+                                  p.convolution.get(),
+                                  static_cast<cudnnConvolutionFwdAlgo_t>(choice.algorithm),
+                                  scratch.data(), scratch.bytes(), &zero, p.y.get(), result),
+          "cudnnConvolutionForward");
+    case ConvDirection::kBackwardData:
+      return is_supported(
+          cudnnConvolutionBackwardData(handle, &one, p.weight.get(), second, p.y.get(), first,
+                                       p.convolution.get(),
+                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(choice.algorithm),
+                                       scratch.data(), scratch.bytes(), &zero, p.x.get(), result),
+          "cudnnConvolutionBackwardData");
+    case ConvDirection::kBackwardWeight:
+      return is_supported(
+          cudnnConvolutionBackwardFilter(
+              handle, &one, p.x.get(), first, p.y.get(), second, p.convolution.get(),
+              static_cast<cudnnConvolutionBwdFilterAlgo_t>(choice.algorithm), scratch.data(),
+              scratch.bytes(), &zero, p.weight.get(), result),
+          "cudnnConvolutionBackwardFilter");
+  }
+  return false;
+}
+
+}  // namespace
+
+bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
+                const void* second, void* result, const Launch& launch) {
+  const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
+  const Key key{
+      .shape = shape,
+      .dtype = static_cast<std::int32_t>(dtype),
+      .direction = static_cast<std::int32_t>(direction),
+      .tf32 = dtype == DType::kF32 && flags.cudnn_tf32.load(std::memory_order_relaxed) ? 1 : 0,
+      .benchmark = flags.cudnn_benchmark.load(std::memory_order_relaxed) ? 1 : 0};
+  Dnn& dnn = of_this_thread<Dnn>();
+  DL_CUDNN_CHECK(cudnnSetStream(dnn.handle, launch.stream()));
+  const Operands operands{first, second, result};
+  Plan& plan = dnn.plans.get(key, [&] { return make_plan(key, dnn.handle, operands, launch); });
+  // A heuristic's proposal is no promise. The plan never asks again for one that was refused, so
+  // that all later calls, captured or not, compute alike.
+  while (!plan.choices.empty()) {
+    if (run(key, plan, dnn.handle, operands, launch)) return true;
+    log::info("conv2d: cuDNN proposed algorithm {}, but cannot run it",
+              plan.choices.front().algorithm);
+    plan.choices.erase(plan.choices.begin());
+    settle(key, plan);
+  }
+  return false;
+}
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,142 @@
+#include "core/kernels/cuda/linear/matmul.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernels/cuda/common/alignment.h"
+#include "core/kernels/cuda/elementwise/elementwise.h"
+#include "core/kernels/cuda/linear/bias_relu.h"
+#include "core/kernels/cuda/linear/product.h"
+#include "core/kernels/cuda/reduce/reduce.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+// Without terms there is nothing to ask cuBLASLt for.
+void set_zero(const Tensor& c, const Launch& launch) {
+  const auto width = size_of(c.dtype());
+  const auto row = static_cast<std::size_t>(c.sizes()[1]) * width;
+  const auto pitch =
+      std::max(row, static_cast<std::size_t>(c.sizes()[0] == 1 ? 0 : c.strides()[0]) * width);
+  DL_CUDA_CHECK(cudaMemset2DAsync(c.data_ptr(), pitch, 0, row,
+                                  static_cast<std::size_t>(c.sizes()[0]), launch.stream()));
+}
+
+// c = a b, or c += a b, without more.
+void plain_product(const Stored& a, const Stored& b, bool accumulate, std::int64_t k,
+                   const Tensor& c, const Launch& launch) {
+  if (k == 0) {
+    if (!accumulate) set_zero(c, launch);
+    return;
+  }
+  multiply({.left = a, .right = b, .c = c, .accumulate = accumulate}, k, launch);
+}
+
+EpilogueCase case_of(const Tensor& c, const Launch& launch) {
+  return {.dtype = c.dtype(),
+          .compute_capability = launch.compute_capability(),
+          .columns = c.sizes()[1]};
+}
+
+}  // namespace
+
+void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) {
+  if (c.numel() == 0) return;
+  plain_product(Stored(a), Stored(b), accumulate, a.sizes()[1], c, Launch());
+}
+
+bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+            const Tensor& kept, const Tensor& y) {
+  if (y.numel() == 0) return activation == Activation::kGeluTanh;
+  const Launch launch;
+  const std::int64_t in = x.sizes()[1];
+  const void* const bias_data = bias.defined() ? bias.data_ptr() : nullptr;
+  const Stored right = Stored(weight).turned();
+
+  // What GELU is not fused with goes to `kept` first.
+  const auto target = [&](Epilogue e) -> const Tensor& {
+    const bool in_two_steps =
+        activation == Activation::kGeluTanh && !applies_gelu(e) && kept.defined();
+    return in_two_steps ? kept : y;
+  };
+  // cuBLASLt's kernels have been seen to read a bias in pieces of 16 bytes wherever it lies.
+  Epilogue e =
+      in == 0 ? Epilogue::kNone
+              : forward_epilogue(case_of(y, launch), bias_data != nullptr && is_aligned(bias_data),
+                                 activation, kept.defined());
+  while (e != Epilogue::kNone &&
+         !multiply({.left = Stored(x),
+                    .right = right,
+                    .c = target(e),
+                    .epilogue = e,
+                    .bias = adds_bias(e) ? bias_data : nullptr,
+                    .second = has_second_matrix(e) ? kept.data_ptr() : nullptr},
+                   in, launch)) {
+    e = simpler(e);
+  }
+  if (e == Epilogue::kNone) plain_product(Stored(x), right, false, in, target(e), launch);
+
+  const void* const bias_to_add = adds_bias(e) ? nullptr : bias_data;
+  const std::int64_t rows = y.sizes()[0];
+  const std::int64_t columns = y.sizes()[1];
+  const bool relu = activation == Activation::kRelu;
+  const bool masked = relu && kept.defined() && fuses_second_matrix(case_of(y, launch));
+  if (masked) {
+    bias_relu_mask_launch(y.dtype(), y.data_ptr(), bias_to_add, kept.data_ptr(), rows, columns,
+                          launch.stream());
+  } else {
+    bias_relu_launch(y.dtype(), target(e).data_ptr(), bias_to_add, relu, rows, columns,
+                     launch.stream());
+  }
+  DL_CUDA_LAUNCHED("bias_relu");
+  if (activation == Activation::kGeluTanh && !applies_gelu(e))
+    unary(UnaryFn::kGeluTanh, target(e), {}, y);
+  return masked || activation == Activation::kGeluTanh;
+}
+
+void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation activation,
+                           const Tensor& seen, const Tensor& mask, const Tensor& dx) {
+  if (dx.numel() == 0) return;
+  const Launch launch;
+  const std::int64_t out = dy.sizes()[1];
+  const Epilogue e =
+      out == 0 ? Epilogue::kNone
+               : input_gradient_epilogue(case_of(dx, launch), out, activation, mask.defined());
+  const Tensor& second = e == Epilogue::kReluGradient ? mask : seen;
+  if (e != Epilogue::kNone && multiply({.left = Stored(dy),
+                                        .right = Stored(weight),
+                                        .c = dx,
+                                        .epilogue = e,
+                                        .second = second.data_ptr()},
+                                       out, launch)) {
+    return;
+  }
+  plain_product(Stored(dy), Stored(weight), false, out, dx, launch);
+  if (activation != Activation::kNone) unary_backward(unary_of(activation), dx, seen, {}, dx);
+}
+
+void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,
+                            const Tensor& dweight, bool accumulate_bias, const Tensor& dbias) {
+  const Launch launch;
+  const std::int64_t rows = dy.sizes()[0];
+  const bool has_product = dweight.defined() && dweight.numel() != 0;
+  if (has_product && rows != 0 && dbias.defined()) {
+    const bool writes_bias = !accumulate_bias && is_aligned(dbias.data_ptr());
+    const Epilogue e = weight_gradient_epilogue(case_of(dweight, launch), rows, writes_bias);
+    if (e != Epilogue::kNone && multiply({.left = Stored(dy).turned(),
+                                          .right = Stored(x),
+                                          .c = dweight,
+                                          .accumulate = accumulate,
+                                          .epilogue = e,
+                                          .bias = dbias.data_ptr()},
+                                         rows, launch)) {
+      return;
+    }
+  }
+  if (dbias.defined()) sum_columns(dy.data_ptr(), rows, dy.sizes()[1], accumulate_bias, dbias);
+  if (has_product) {
+    plain_product(Stored(dy).turned(), Stored(x), accumulate, rows, dweight, launch);
+  }
+}
+
+}  // namespace dl::kernels::cuda

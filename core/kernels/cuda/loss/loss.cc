@@ -1,0 +1,60 @@
+#include "core/kernels/cuda/loss/loss.h"
+
+#include "core/kernels/cpu/loss/loss.h"
+#include "core/kernels/cuda/reduce/reduce_kernels.h"
+#include "core/kernels/cuda/runtime/launch.h"
+#include "core/kernels/cuda/softmax/softmax_kernels.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+CrossEntropyArgs args_of(const Tensor& logits, const Tensor& target, const Tensor& row_sums,
+                         const Tensor& counted) {
+  return {.dtype = logits.dtype(),
+          .rows = logits.sizes()[0],
+          .classes = logits.sizes()[1],
+          .logits = logits.data_ptr(),
+          .target = target.data<std::int64_t>(),
+          .row_sums = row_sums.data_ptr(),
+          .counted = counted.data<std::int64_t>(),
+          .ignore_index = kIgnoreIndex};
+}
+
+}  // namespace
+
+std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
+                           const Tensor& row_sums, const Tensor& counted) {
+  const Launch launch;
+  cross_entropy_launch(args_of(logits, target, row_sums, counted), loss.data_ptr(), launch.fault(),
+                       launch.stream());
+  DL_CUDA_LAUNCHED("cross_entropy");
+  return -1;
+}
+
+void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
+                            const Tensor& row_sums, const Tensor& counted, const Tensor& dlogits) {
+  if (logits.numel() == 0) return;
+  const Launch launch;
+  cross_entropy_backward_launch(args_of(logits, target, row_sums, counted), grad.data_ptr(),
+                                dlogits.data_ptr(), launch.stream());
+  DL_CUDA_LAUNCHED("cross_entropy_backward");
+}
+
+void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss) {
+  const Launch launch;
+  const Workspace partial(sizeof(double) * kSquareParts, launch.stream());
+  mean_square_launch(input.dtype(), input.data_ptr(), target.data_ptr(), input.numel(),
+                     partial.as<double>(), loss.data_ptr(), launch.stream());
+  DL_CUDA_LAUNCHED("mse_loss");
+}
+
+void mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, double sign,
+                       const Tensor& d) {
+  if (d.numel() == 0) return;
+  const Launch launch;
+  mse_backward_launch(input.dtype(), grad.data_ptr(), input.data_ptr(), target.data_ptr(), sign,
+                      input.numel(), d.data_ptr(), launch.stream());
+  DL_CUDA_LAUNCHED("mse_loss_backward");
+}
+
+}  // namespace dl::kernels::cuda

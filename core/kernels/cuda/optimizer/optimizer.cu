@@ -1,0 +1,169 @@
+#include <cmath>
+
+#include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/optimizer/optimizer_kernels.h"
+#include "core/kernels/formulas/optimizer_rules.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+// The chunk of a block: a tensor, and its elements from `begin` to `end`.
+struct Chunk {
+  int tensor;
+  std::int64_t begin, end;
+};
+
+template <int kPointers>
+__device__ Chunk chunk_of(const TensorList<kPointers>& list) {
+  const int tensor = list.tensor_of[blockIdx.x];
+  const std::int64_t begin = list.chunk_of[blockIdx.x] * kChunk;
+  return {tensor, begin, min(begin + kChunk, list.sizes[tensor])};
+}
+
+__device__ bool is_skipped(const OptimizerScalars& scalars) {
+  return scalars.found_inf != nullptr && *scalars.found_inf != 0;
+}
+
+template <typename Step>
+__global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
+                                    OptimizerScalars scalars) {
+  const int tensor = static_cast<int>(threadIdx.x);
+  if (tensor >= tensors || is_skipped(scalars)) return;
+  float* counts[Step::kCounts];
+  for (int k = 0; k < Step::kCounts; ++k) {
+    counts[k] = static_cast<float*>(list.pointers[tensor][2 + Step::kState + k]);
+  }
+  formulas::raise_counts(step, counts);
+}
+
+// E: the parameter's and the gradient's elements. The state has the type of the arithmetic.
+template <typename Step, typename E>
+__global__ void __launch_bounds__(kThreads)
+    optimizer_kernel(ListOf<Step> list, Step step, OptimizerScalars scalars) {
+  using T = Wide<E>;
+  using Rule = formulas::RuleOf<Step>;
+  using Factors = typename Rule::template Factors<T>;
+  if (is_skipped(scalars)) return;
+  const Chunk chunk = chunk_of(list);
+  void* const* const pointers = list.pointers[chunk.tensor];
+  __shared__ Factors shared;  // worked out once a block
+  if (threadIdx.x == 0) {
+    float* counts[kMaxOptimizerCounts];
+    for (int k = 0; k < Step::kCounts; ++k) {
+      counts[k] = static_cast<float*>(pointers[2 + Step::kState + k]);
+    }
+    const double lr = scalars.lr != nullptr ? *scalars.lr : step.lr;
+    shared = Rule::template factors<T>(step, lr, formulas::counts_of<Step>(counts));
+  }
+  __syncthreads();
+  const Factors factors = shared;
+  auto* const parameter = static_cast<E*>(pointers[0]);
+  const auto* const gradient = static_cast<const E*>(pointers[1]);
+  T* state[Step::kState];
+  for (int k = 0; k < Step::kState; ++k) state[k] = static_cast<T*>(pointers[2 + k]);
+  const bool first_step = list.marks[chunk.tensor] != 0;
+  for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
+    T p = wide(parameter[i]);
+    T s[Step::kState];
+    for (int k = 0; k < Step::kState; ++k) s[k] = state[k] != nullptr ? state[k][i] : T(0);
+    Rule::update(factors, first_step, p, formulas::directed(step, wide(gradient[i])), s);
+    parameter[i] = narrow<E>(p);
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) state[k][i] = s[k];
+    }
+  }
+}
+
+template <typename M>
+__device__ bool unscale_chunk(void* data, DType dtype, const Chunk& chunk, M inverse) {
+  bool finite = true;
+  for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
+    const M value = load_as<M>(data, dtype, i);
+    finite = finite && isfinite(value);
+    store_as<M>(data, dtype, i, value * inverse);
+  }
+  return finite;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    unscale_kernel(TensorList<1> list, const float* inverse_scale, float* found_inf) {
+  const Chunk chunk = chunk_of(list);
+  const auto dtype = static_cast<DType>(list.marks[chunk.tensor]);
+  void* const data = list.pointers[chunk.tensor][0];
+  const float inverse = *inverse_scale;
+  const bool finite = dtype == DType::kF64 ? unscale_chunk<double>(data, dtype, chunk, inverse)
+                                           : unscale_chunk<float>(data, dtype, chunk, inverse);
+  if (!finite) *found_inf = 1;  // all threads that write it write the same value
+}
+
+__global__ void update_scale_kernel(float* scale, std::int32_t* growth_tracker,
+                                    const float* found_inf, float growth_factor,
+                                    float backoff_factor, std::int64_t growth_interval) {
+  if (*found_inf != 0) {
+    *scale *= backoff_factor;
+    *growth_tracker = 0;
+    return;
+  }
+  const std::int32_t good_steps = *growth_tracker + 1;
+  if (good_steps < growth_interval) {
+    *growth_tracker = good_steps;
+    return;
+  }
+  *growth_tracker = 0;
+  const float grown = *scale * growth_factor;
+  if (isfinite(grown)) *scale = grown;
+}
+
+}  // namespace
+
+template <typename Step>
+void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
+                         const OptimizerScalars& scalars, cudaStream_t stream) {
+  raise_counts_kernel<Step><<<1, kListTensors, 0, stream>>>(list, tensors, step, scalars);
+}
+
+template <typename Step>
+void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
+                      const OptimizerScalars& scalars, cudaStream_t stream) {
+  const auto launch = [&]<typename E>() {
+    optimizer_kernel<Step, E><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return launch.template operator()<double>();
+    case DType::kF16:
+      return launch.template operator()<Half>();
+    case DType::kBF16:
+      return launch.template operator()<BFloat16>();
+    default:
+      return launch.template operator()<float>();
+  }
+}
+
+#define DL_STEP(Step)                                                                \
+  template void optimizer_launch<Step>(DType, const ListOf<Step>&, int, const Step&, \
+                                       const OptimizerScalars&, cudaStream_t);
+#define DL_COUNTED_STEP(Step)                                                    \
+  DL_STEP(Step)                                                                  \
+  template void raise_counts_launch<Step>(const ListOf<Step>&, int, const Step&, \
+                                          const OptimizerScalars&, cudaStream_t);
+DL_STEP(SgdStep)
+DL_COUNTED_STEP(AdamStep)
+DL_COUNTED_STEP(NAdamStep)
+DL_COUNTED_STEP(RMSpropStep)
+DL_COUNTED_STEP(AdagradStep)
+
+void unscale_launch(const TensorList<1>& list, int blocks, const float* inverse_scale,
+                    float* found_inf, cudaStream_t stream) {
+  unscale_kernel<<<blocks, kThreads, 0, stream>>>(list, inverse_scale, found_inf);
+}
+
+void update_scale_launch(float* scale, std::int32_t* growth_tracker, const float* found_inf,
+                         double growth_factor, double backoff_factor, std::int64_t growth_interval,
+                         cudaStream_t stream) {
+  update_scale_kernel<<<1, 1, 0, stream>>>(scale, growth_tracker, found_inf,
+                                           static_cast<float>(growth_factor),
+                                           static_cast<float>(backoff_factor), growth_interval);
+}
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,52 @@
+// Sums and maxima on plain memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/kernels/cuda/common/line_group.h"
+#include "core/kernels/cuda/common/offsets.h"
+#include "core/tensor/dtype.h"
+
+namespace dl::kernels::cuda {
+
+// Each of `kept` results is a sum over `reduced`. Floating elements are summed in f64, integers and
+// bool in int64.
+struct SumArgs {
+  const void* in = nullptr;
+  DType dtype = DType::kF32;
+  void* out = nullptr;
+  DType out_dtype = DType::kF32;
+  OffsetMap<2> kept;     // out, in
+  OffsetMap<1> reduced;  // in
+  double divisor = 1;    // of floating sums
+  bool accumulate = false;
+  Lines lines{};
+  // Each sum is cut into `parts`, so that few long ones fill a device; more than one needs
+  // `partial`, 8 bytes a part and result. The number changes the last bits.
+  std::uint32_t parts = 1;
+  void* partial = nullptr;
+};
+void sum_launch(const SumArgs& args, cudaStream_t stream);
+
+struct MaxArgs {
+  const void* in = nullptr;
+  DType dtype = DType::kF32;
+  std::int64_t size = 0;  // along the reduced dimension
+  std::int64_t step = 0;
+  void* values = nullptr;
+  std::int64_t* indices = nullptr;
+  OffsetMap<3> kept;  // values, indices, in
+  Lines lines{};
+};
+// The first of the largest elements; NaN is the largest.
+void max_launch(const MaxArgs& args, cudaStream_t stream);
+
+// The sum of (a[i] - b[i])^2 over n elements in f64, divided by n, into the element at `out`.
+// `partial`: kSquareParts doubles.
+inline constexpr int kSquareParts = 512;
+void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
+                        double* partial, void* out, cudaStream_t stream);
+
+}  // namespace dl::kernels::cuda

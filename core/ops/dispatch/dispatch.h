@@ -1,0 +1,222 @@
+// Dispatch: from an operation and a device to the kernel, through one table.
+//
+// call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call; the
+// argument types are those of the CPU's kernel, which all devices share. The CPU's column is filled
+// at the first call; CUDA's holds functions that open the CUDA module, put its kernels in their
+// place and call again. While a profile records, each call is a span of it; else this costs one
+// load. Any thread may call.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/device/stream.h"
+#include "core/elementwise/list.h"
+#include "core/elementwise/losses.h"
+#include "core/kernels/cpu/all.h"
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/ops/dispatch/recorded_call.h"
+#include "core/reductions/list.h"
+#include "core/tensor/layout/deferred.h"
+
+namespace dl {
+
+enum class Op : std::uint16_t {
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) enumerator,
+#include "core/ops/op_list.def"
+#undef DL_OP
+};
+// NOLINTBEGIN(bugprone-macro-parentheses): terms of a sum
+inline constexpr std::size_t kOpCount = 0
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) +1
+#include "core/ops/op_list.def"
+#undef DL_OP
+    ;
+// NOLINTEND(bugprone-macro-parentheses)
+inline constexpr std::size_t kDeviceTypeCount = 2;
+
+struct OpInfo {
+  std::string_view name;
+  std::string_view kernel;
+  Gradient gradient;
+  bool has_cuda_kernel;
+  std::size_t outputs;  // how many of the kernel's tensors are results; these come last
+  OpFlops flops;
+};
+
+inline constexpr OpInfo kOpInfo[] = {
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  {name, #kernel, Gradient::gradcheck, true, outputs, op_flops::flops},
+#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  {name, #kernel, Gradient::gradcheck, false, outputs, op_flops::flops},
+#include "core/ops/op_list.def"
+#undef DL_OP
+};
+constexpr const OpInfo& info(Op op) noexcept {
+  return kOpInfo[static_cast<std::size_t>(op)];
+}
+
+constexpr AutocastPolicy policy_of(Op op, DeviceType device) noexcept {
+  constexpr AutocastPolicy kPolicies[kOpCount][kDeviceTypeCount] = {
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  {AutocastPolicy::on_cpu, AutocastPolicy::on_cuda},
+#include "core/ops/op_list.def"
+#undef DL_OP
+  };
+  return kPolicies[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)];
+}
+template <typename Fn>
+constexpr AutocastPolicy policy_of(Fn fn, DeviceType device) noexcept
+  requires requires { facts(fn).on_cpu; }
+{
+  return device == DeviceType::kCUDA ? facts(fn).on_cuda : facts(fn).on_cpu;
+}
+
+template <Op op>
+struct KernelOf;
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  template <>                                                                       \
+  struct KernelOf<Op::enumerator> {                                                 \
+    using Type = decltype(&kernels::cpu::kernel);                                   \
+  };
+#include "core/ops/op_list.def"
+#undef DL_OP
+
+using AnyKernel = void (*)();
+// Slots are atomic because CUDA's are replaced at the first use of a CUDA device, while other
+// threads may look up the CPU's.
+struct KernelTable {
+  std::atomic<AnyKernel> slots[kOpCount][kDeviceTypeCount] = {};
+
+  AnyKernel get(Op op, DeviceType device) const noexcept {
+    return slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)].load(
+        std::memory_order_relaxed);
+  }
+  void set(Op op, DeviceType device, AnyKernel kernel) noexcept {
+    slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)].store(
+        kernel, std::memory_order_relaxed);
+  }
+  template <Op op>
+  void set(DeviceType device, typename KernelOf<op>::Type kernel) noexcept {
+    set(op, device, reinterpret_cast<AnyKernel>(kernel));
+  }
+};
+
+void fill_cpu_kernels(KernelTable& table) noexcept;
+void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the module
+KernelTable& kernel_table() noexcept;
+
+// Which list of operations a module's kernels are for: a hash of the rows of op_list.def and of the
+// families' lists, and of what kernels are passed.
+constexpr std::uint64_t kernels_abi() noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  const auto mix = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  };
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  mix(#enumerator " " #kernel ";");
+#include "core/ops/op_list.def"
+#undef DL_OP
+  for (const UnaryFacts& row : kUnaryFacts) mix(row.name);
+  for (const BinaryFacts& row : kBinaryFacts) mix(row.name);
+  for (const PairLossFacts& row : kPairLossFacts) mix(row.name);
+  for (const ReductionFacts& row : kReductionFacts) mix(row.text);
+  for (const ExtremeFacts& row : kExtremeFacts) mix(row.name);
+  for (const TernaryFacts& row : kTernaryFacts) mix(row.name);
+  return hash ^ sizeof(TensorImpl);
+}
+
+// The operation that a call runs, as texts name it: if the first argument says one (of a family, or
+// as a member `op`), that.
+template <typename... Args>
+std::string_view name_of_call(Op op, const Args&...) noexcept {
+  return info(op).name;
+}
+template <typename Fn, typename... Args>
+std::string_view name_of_call(Op, Fn fn, const Args&...) noexcept
+  requires requires { facts(fn).name; }
+{
+  return facts(fn).name;
+}
+template <typename First, typename... Args>
+std::string_view name_of_call(Op, const First& first, const Args&...) noexcept
+  requires requires { std::string_view(first.op); }
+{
+  return first.op;
+}
+
+// Kernels that take tensors of any strides. call() gives them a deferred tensor's elements where
+// these lie (core/tensor/layout/deferred.h); other kernels bring them home.
+constexpr bool takes_any_strides(Op op) noexcept {
+  switch (op) {
+    case Op::kCopy:
+    case Op::kFill:
+    case Op::kUnary:
+    case Op::kUnaryBackward:
+    case Op::kBinary:
+    case Op::kTernary:
+    case Op::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace detail {
+// Out of line, and instantiated once for each kernel signature, so that call() stays small.
+template <typename R, typename... Params>
+[[gnu::noinline, gnu::cold]] R call_recorded(Op op, R (*kernel)(Params...),
+                                             std::type_identity_t<Params>... args) {
+  const Tensor* const tensors[] = {as_tensor(args)...};
+  const RecordedCall span(op, name_of_call(op, args...), tensors);
+  return kernel(std::forward<Params>(args)...);
+}
+
+template <typename T>
+bool may_be_deferred(const T& arg) noexcept {
+  const Tensor* const tensor = as_tensor(arg);
+  return tensor != nullptr && tensor->defined() && !tensor->impl()->is_settled();
+}
+template <typename T>
+decltype(auto) or_tensor(T& arg, const Tensor& tensor) noexcept {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, Tensor>) {
+    return tensor;
+  } else {
+    return arg;
+  }
+}
+template <typename R, typename... Params, std::size_t... i>
+[[gnu::noinline, gnu::cold]] R call_as_they_lie(std::index_sequence<i...>, Op op,
+                                                R (*kernel)(Params...),
+                                                std::type_identity_t<Params>... args) {
+  const Tensor* const tensors[] = {as_tensor(args)...};
+  const Tensor none;
+  // In order: results come last.
+  const AsItLies lying[] = {AsItLies(tensors[i] != nullptr ? *tensors[i] : none)...};
+  if (profiler::is_recording()) {
+    return call_recorded(op, kernel, or_tensor(args, *lying[i])...);
+  }
+  return kernel(or_tensor(args, *lying[i])...);
+}
+}  // namespace detail
+
+template <Op op, typename... Args>
+decltype(auto) call(Device device, Args&&... args) {
+  const auto kernel =
+      reinterpret_cast<typename KernelOf<op>::Type>(kernel_table().get(op, device.type));
+  if constexpr (takes_any_strides(op)) {
+    if ((detail::may_be_deferred(args) || ...)) [[unlikely]] {
+      return detail::call_as_they_lie(std::index_sequence_for<Args...>{}, op, kernel,
+                                      std::forward<Args>(args)...);
+    }
+  }
+  if (profiler::is_recording()) [[unlikely]]
+    return detail::call_recorded(op, kernel, std::forward<Args>(args)...);
+  return kernel(std::forward<Args>(args)...);
+}
+
+}  // namespace dl

@@ -1,0 +1,255 @@
+// Losses of classes. Losses of two elements stand in pair_loss.cc.
+#include "core/ops/loss/loss.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/kernels/cpu/loss/loss.h"
+#include "core/ops/common.h"
+#include "core/ops/dispatch/autocast.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/layout.h"
+#include "core/ops/loss/loss_reduction.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/softmax/softmax.h"
+
+namespace dl {
+namespace {
+
+static_assert(kIgnoreIndex == kernels::kIgnoreIndex);
+
+// Input: logits. Saved: logits (row-major), target, row_sums, how many rows count.
+struct CrossEntropyBackward final : Node {
+  std::string_view name() const noexcept override { return "cross_entropy"; }
+  std::string grad_fn_name() const override { return "NllLossBackward0"; }
+  void backward(BackwardContext& context) override {
+    const Tensor dlogits = empty_like(saved(0));
+    call<Op::kCrossEntropyBackward>(dlogits.device(), context.grad_output(), saved(0), saved(1),
+                                    saved(2), saved(3), dlogits);
+    context.give(0, dlogits);
+  }
+};
+
+// Input: log probabilities. Saved: target, weight.
+struct NllLossBackward final : Node {
+  std::string_view name() const noexcept override { return "nll_loss"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    const Tensor d = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
+    call<Op::kNllLossBackward>(
+        d.device(), laid_out(grad), saved(0), has_weight ? saved(1) : Tensor(), args, total,
+        d.view({d.numel() / std::max<std::int64_t>(1, classes * places), classes, places}));
+    context.give(0, d);
+  }
+  Shape shape;
+  std::int64_t classes = 0;
+  std::int64_t places = 0;
+  bool has_weight = false;
+  NllArgs args;
+  double total = 0;
+};
+
+std::size_t class_dim(const Tensor& scores) {
+  return scores.dim() == 1 ? 0 : 1;
+}
+
+// Without the classes' dimension.
+Shape target_shape(const Tensor& scores) {
+  Shape shape;
+  for (std::size_t d = 0; d < scores.sizes().size(); ++d) {
+    if (d != class_dim(scores)) shape.push_back(scores.sizes()[d]);
+  }
+  return shape;
+}
+
+void check_scores(const Tensor& scores, const Tensor& target, std::string_view op,
+                  std::string_view argument) {
+  check_defined(scores, op, "the first argument");
+  check_defined(target, op, "the target");
+  check_same_device(scores, target, op);
+  check_floating(scores, op);
+  DL_CHECK(scores.dim() >= 1, kShape,
+           "{}: the {} have shape {}, wanted [N, C], [N, C, d...] or [C]", op, argument,
+           scores.sizes().str());
+}
+
+void check_classes(const Tensor& scores, const Tensor& target, std::string_view op,
+                   std::string_view argument) {
+  const Shape wanted = target_shape(scores);
+  DL_CHECK(target.sizes() == wanted, kShape,
+           "{}: the target has shape {}, wanted {} for {} of shape {}", op, target.sizes().str(),
+           wanted.str(), argument, scores.sizes().str());
+  DL_CHECK(target.dtype() == DType::kI64, kDType,
+           "{}: the target is {}, wanted int64 class numbers", op, name_of(target.dtype()));
+}
+
+void check_class_weight(const Tensor& weight, const Tensor& scores, std::string_view op) {
+  if (!weight.defined()) return;
+  const std::int64_t classes = scores.sizes()[class_dim(scores)];
+  check_same_device(scores, weight, op);
+  DL_CHECK(weight.dim() == 1 && weight.size(0) == classes, kShape,
+           "{}: the weight has shape {}, wanted [{}], one of each class", op, weight.sizes().str(),
+           classes);
+  DL_CHECK(weight.dtype() == scores.dtype(), kDType, "{}: the weight is {}, wanted {}", op,
+           name_of(weight.dtype()), name_of(scores.dtype()));
+  DL_CHECK(!is_recorded(weight), kInvalidArgument,
+           "{}: the weight requires gradients, which it does not get; give its detach()", op);
+}
+
+// "target[2, 0]"
+std::string place_in_target(const Tensor& target, std::int64_t element) {
+  if (target.dim() == 0) return "target";
+  Dims index(target.sizes().size(), 0);
+  for (std::size_t d = index.size(); d-- > 0;) {
+    index[d] = element % target.sizes()[d];
+    element /= target.sizes()[d];
+  }
+  return "target" + index.str();
+}
+
+[[noreturn]] void refuse_class(std::string_view op, const Tensor& target, std::int64_t element,
+                               std::int64_t classes, std::int64_t ignore_index) {
+  throw_error(ErrorKind::kIndex,
+              "{}: {} is {}, wanted a class in [0, {}) or {} for a row to ignore", op,
+              place_in_target(target, element), target.data<std::int64_t>()[element], classes,
+              ignore_index);
+}
+
+// The likelihoods' part of nll_loss and cross_entropy; arguments are checked.
+Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
+           const NLLLossOptions& options, double smoothing) {
+  DL_CHECK(!log_probabilities.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use x.cpu()", op);
+  const Tensor x = laid_out(log_probabilities);
+  const Tensor t = laid_out(target);
+  const std::int64_t classes = x.sizes()[class_dim(x)];
+  const std::int64_t samples = x.dim() == 1 ? 1 : x.size(0);
+  std::int64_t places = 1;
+  for (std::int64_t d = 2; d < x.dim(); ++d) places *= x.size(d);
+  const bool reduced = options.reduction != Reduction::kNone;
+  const NllArgs args{.ignore_index = options.ignore_index,
+                     .smoothing = smoothing,
+                     .reduced = reduced,
+                     .mean = options.reduction == Reduction::kMean};
+  const Tensor weight = options.weight.defined() ? laid_out(options.weight) : Tensor();
+  Tensor loss = empty(reduced ? Shape() : t.sizes(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor by_place = t.detach().view({samples, places});
+  const kernels::cpu::NllResult result = call<Op::kNllLoss>(
+      x.device(), x.detach().view({samples, classes, places}), by_place, weight, args, loss);
+  if (result.bad >= 0) refuse_class(op, t, result.bad, classes, options.ignore_index);
+  if (auto* node = record<NllLossBackward>(loss, log_probabilities)) {
+    node->shape = x.sizes();
+    node->classes = classes;
+    node->places = places;
+    node->has_weight = weight.defined();
+    node->args = args;
+    node->total = result.total;
+    node->save(by_place);
+    if (weight.defined()) node->save(weight);
+  }
+  return loss;
+}
+
+// The mean over all rows of one number a class and place, or their sum.
+Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target,
+                                      const CrossEntropyLossOptions& options) {
+  DL_CHECK(target.sizes() == logits.sizes(), kShape,
+           "cross_entropy: the target, probabilities, has shape {}, wanted the logits' {}",
+           target.sizes().str(), logits.sizes().str());
+  DL_CHECK(target.dtype() == logits.dtype(), kDType,
+           "cross_entropy: the target is {}, wanted {} or int64 class numbers",
+           name_of(target.dtype()), name_of(logits.dtype()));
+  DL_CHECK(options.ignore_index == kIgnoreIndex, kInvalidArgument,
+           "cross_entropy: ignore_index is {}, but the target holds probabilities, not classes",
+           options.ignore_index);
+  const auto d = static_cast<std::int64_t>(class_dim(logits));
+  const std::int64_t classes = logits.size(d);
+  Tensor shares = target;
+  if (options.label_smoothing > 0) {
+    shares = add(mul(target, 1 - options.label_smoothing),
+                 options.label_smoothing / static_cast<double>(classes));
+  }
+  Tensor products = mul(log_softmax(logits, d), shares);
+  if (options.weight.defined()) {
+    Shape one_each(logits.sizes().size(), 1);
+    one_each[static_cast<std::size_t>(d)] = classes;
+    products = mul(products, options.weight.view(one_each));
+  }
+  if (options.reduction == Reduction::kNone) return neg(sum(products, {d}));
+  Tensor total = neg(sum(products));
+  if (options.reduction == Reduction::kSum) return total;
+  return detail::shown_as(
+      div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes)), logits,
+      "DivBackward1");
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+                     const CrossEntropyLossOptions& options) {
+  if (const auto cast = autocast_of<Op::kCrossEntropy>(logits)) {
+    CrossEntropyLossOptions with_weight = options;
+    with_weight.weight = cast(options.weight);
+    return cross_entropy(cast(logits), cast(target), with_weight);
+  }
+  check_scores(logits, target, "cross_entropy", "logits");
+  check_class_weight(options.weight, logits, "cross_entropy");
+  check_reduction(options.reduction, "cross_entropy");
+  const double smoothing = options.label_smoothing;
+  DL_CHECK(smoothing >= 0 && smoothing <= 1, kInvalidArgument,
+           "cross_entropy: label_smoothing is {}, wanted a share, 0 to 1", smoothing);
+  if (is_floating(target.dtype())) return cross_entropy_of_probabilities(logits, target, options);
+  DL_CHECK(
+      target.sizes() != logits.sizes(), kDType,
+      "cross_entropy: the target has the logits' shape {}, so it holds probabilities, but it is "
+      "{}, wanted {}; use target.to(logits.dtype()), or give class numbers",
+      target.sizes().str(), name_of(target.dtype()), name_of(logits.dtype()));
+  if (target.dtype() == DType::kU8) return cross_entropy(logits, target.to(DType::kI64), options);
+  check_classes(logits, target, "cross_entropy", "logits");
+  const bool fused = logits.dim() == 2 && options.reduction == Reduction::kMean &&
+                     !options.weight.defined() && smoothing == 0 &&
+                     options.ignore_index == kIgnoreIndex;
+  if (!fused) {
+    return nll("cross_entropy", log_softmax(logits, static_cast<std::int64_t>(class_dim(logits))),
+               target,
+               {.weight = options.weight,
+                .ignore_index = options.ignore_index,
+                .reduction = options.reduction},
+               smoothing);
+  }
+  const Tensor x = laid_out(logits);
+  const Tensor t = laid_out(target);
+  const TensorOptions like{.dtype = logits.dtype(), .device = logits.device()};
+  Tensor loss = empty({}, like);
+  const Tensor row_sums = empty({logits.size(0), 2}, like);
+  // On the same device, so that the host need not wait to know.
+  const Tensor counted = empty({}, {.dtype = DType::kI64, .device = logits.device()});
+  const std::int64_t bad = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums, counted);
+  if (bad >= 0) refuse_class("cross_entropy", t, bad, logits.size(1), kIgnoreIndex);
+  if (auto* node = record<CrossEntropyBackward>(loss, logits)) {
+    node->save(x);
+    node->save(t);
+    node->save(row_sums);
+    node->save(counted);
+  }
+  return loss;
+}
+
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
+                const NLLLossOptions& options) {
+  if (const auto cast = autocast_of<Op::kNllLoss>(log_probabilities)) {
+    return nll_loss(cast(log_probabilities), target,
+                    {.weight = cast(options.weight),
+                     .ignore_index = options.ignore_index,
+                     .reduction = options.reduction});
+  }
+  check_scores(log_probabilities, target, "nll_loss", "log probabilities");
+  if (target.dtype() == DType::kU8) {
+    return nll_loss(log_probabilities, target.to(DType::kI64), options);
+  }
+  check_class_weight(options.weight, log_probabilities, "nll_loss");
+  check_reduction(options.reduction, "nll_loss");
+  check_classes(log_probabilities, target, "nll_loss", "log probabilities");
+  return nll("nll_loss", log_probabilities, target, options, 0);
+}
+
+}  // namespace dl

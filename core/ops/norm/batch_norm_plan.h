@@ -1,0 +1,32 @@
+// BatchNormPlan: the checks and the memory layout that batch_norm and sync_batch_norm share.
+#pragma once
+
+#include "core/args/norm_args.h"
+#include "core/ops/layout.h"
+#include "core/ops/norm/norm.h"
+
+namespace dl {
+
+struct BatchNormPlan {
+  BatchNormArgs args;
+  MemoryFormat format = MemoryFormat::kContiguous;    // of the input, the result and the gradients
+  MemoryFormat in_torch = MemoryFormat::kContiguous;  // of PyTorch's result
+
+  // For the result or the gradient of an input that lies in `format`.
+  Tensor empty_result(const Tensor& x) const {
+    return empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
+  }
+  // That memory, filled, as PyTorch's result.
+  Tensor shown(const Tensor& memory) const {
+    return format == MemoryFormat::kChannelsLast ? shown_in(memory, in_torch) : memory;
+  }
+};
+
+// Checks the arguments of batch_norm, and throws what it throws (norm.h).
+BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
+                              const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                              const BatchNormOptions& options);
+// Throws kShape for a batch of one value per channel, which has no unbiased variance.
+void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input);
+
+}  // namespace dl

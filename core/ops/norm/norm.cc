@@ -1,0 +1,286 @@
+#include "core/ops/norm/norm.h"
+
+#include <limits>
+
+#include "core/base/option.h"
+#include "core/ops/common.h"
+#include "core/ops/dispatch/autocast.h"
+#include "core/ops/layout.h"
+#include "core/ops/norm/batch_norm_plan.h"
+
+namespace dl {
+namespace {
+
+// The dtype of the statistics that are kept for backward.
+DType stats_dtype(const Tensor& x) {
+  return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+// Inputs: input, weight, bias. Saved: input, statistics, weight if there is one.
+struct NormBackward : Node {
+  // `format`: of the kernel's tensors; `in_torch`: of the input's gradient.
+  template <typename Run>
+  void run(BackwardContext& context, MemoryFormat format, MemoryFormat in_torch, const Run& run) {
+    const Tensor grad = laid_out(context.grad_output(), format);
+    const Tensor& x = saved(0);
+    const Tensor weight = has_weight ? saved(2) : Tensor();
+    const Tensor dx = context.needs(0)
+                          ? empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()})
+                          : Tensor();
+    const auto of_channels = [&](std::size_t input) {
+      return context.needs(input)
+                 ? empty(channel_shape,
+                         {.dtype = input == 1 ? weight.dtype() : bias_dtype, .device = x.device()})
+                 : Tensor();
+    };
+    const Tensor dweight = of_channels(1);
+    const Tensor dbias = of_channels(2);
+    run(grad, x, weight, saved(1), dx, dweight, dbias);
+    if (context.needs(1)) context.give(1, dweight);
+    if (context.needs(2)) context.give(2, dbias);
+    if (context.needs(0)) {
+      context.give(0, format == MemoryFormat::kChannelsLast ? shown_in(dx, in_torch) : dx);
+    }
+  }
+  // Saves tensors in a node that was just made.
+  void keep(const Tensor& x, const Tensor& stats, const Tensor& weight, const Tensor& bias) {
+    save(x);
+    save(stats);
+    has_weight = weight.defined();
+    if (has_weight) save(weight);
+    if (has_weight || bias.defined()) channel_shape = (has_weight ? weight : bias).sizes();
+    if (bias.defined()) bias_dtype = bias.dtype();
+  }
+  bool has_weight = false;
+  Shape channel_shape;
+  DType bias_dtype = DType::kF32;
+};
+
+struct RowNormBackward final : NormBackward {
+  std::string_view name() const noexcept override { return args.op; }
+  std::string grad_fn_name() const override {
+    if (!args.centered) return half ? "ToCopyBackward0" : "MulBackward0";
+    return args.op == "group_norm" ? "NativeGroupNormBackward0" : "NativeLayerNormBackward0";
+  }
+  void backward(BackwardContext& context) override {
+    constexpr auto kRows = MemoryFormat::kContiguous;
+    run(context, kRows, kRows, [this](const Tensor& grad, const auto&... others) {
+      call<Op::kRowNormBackward>(grad.device(), args, grad, others...);
+    });
+  }
+  RowNormArgs args;
+  bool half = false;  // float16 or bfloat16
+};
+
+struct BatchNormBackward final : NormBackward {
+  std::string_view name() const noexcept override { return "batch_norm"; }
+  std::string grad_fn_name() const override { return "NativeBatchNormBackward0"; }
+  void backward(BackwardContext& context) override {
+    run(context, format, in_torch, [this](const Tensor& grad, const auto&... others) {
+      call<Op::kBatchNormBackward>(grad.device(), args, grad, others...);
+    });
+  }
+  BatchNormArgs args;
+  MemoryFormat format = MemoryFormat::kContiguous;
+  MemoryFormat in_torch = MemoryFormat::kContiguous;
+};
+
+void check_input(const Tensor& input, std::string_view op) {
+  check_defined(input, op, "the input");
+  check_floating(input, op);
+}
+
+void check_of_channels(const Tensor& tensor, const Tensor& input, const Shape& shape,
+                       std::string_view op, std::string_view what) {
+  if (!tensor.defined()) return;
+  check_same_device(input, tensor, op);
+  DL_CHECK(tensor.sizes() == shape, kShape, "{}: the {} has shape {}, wanted {}", op, what,
+           tensor.sizes().str(), shape.str());
+  DL_CHECK(tensor.dtype() == input.dtype() || tensor.dtype() == stats_dtype(input), kDType,
+           "{}: the {} is {}, wanted {}", op, what, name_of(tensor.dtype()),
+           name_of(input.dtype()));
+}
+
+Tensor laid_out_or_none(const Tensor& tensor) {
+  return tensor.defined() ? laid_out(tensor) : tensor;
+}
+
+// Arguments are checked.
+Tensor row_norm(const RowNormArgs& args, const Tensor& input, const Tensor& weight,
+                const Tensor& bias, MemoryFormat format = MemoryFormat::kContiguous) {
+  const Tensor x = laid_out(input);
+  const Tensor w = laid_out_or_none(weight);
+  Tensor y = empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor stats = empty({args.rows, 3}, {.dtype = stats_dtype(x), .device = x.device()});
+  through_row_major(y, [&](const Tensor& out) {
+    call<Op::kRowNorm>(x.device(), args, x, w, laid_out_or_none(bias), out, stats);
+  });
+  if (auto* node = record<RowNormBackward>(y, input, weight, bias)) {
+    node->args = args;
+    node->half = x.dtype() != stats_dtype(x);
+    node->keep(x, stats, w, bias);
+  }
+  return y;
+}
+
+// How many elements the last dimensions `shape` of the input have.
+std::int64_t check_last_dims(const Tensor& input, const Shape& shape, std::string_view op) {
+  const std::size_t rank = input.sizes().size();
+  bool fits = !shape.empty() && shape.size() <= rank;
+  std::int64_t width = 1;
+  for (std::size_t d = 0; fits && d < shape.size(); ++d) {
+    fits = shape[d] == input.sizes()[rank - shape.size() + d];
+    width *= shape[d];
+  }
+  DL_CHECK(fits, kShape, "{}: the input has shape {}, wanted last dimensions {}", op,
+           input.sizes().str(), shape.str());
+  return width;
+}
+
+RowNormArgs args_of_last_dims(const Tensor& input, const Shape& shape, std::string_view op) {
+  const std::int64_t width = check_last_dims(input, shape, op);
+  return {.op = op, .rows = width == 0 ? 0 : input.numel() / width, .channels = width};
+}
+
+// The epsilon of the dtype that a norm is computed in.
+double epsilon_of(const Tensor& input) {
+  return stats_dtype(input) == DType::kF64
+             ? std::numeric_limits<double>::epsilon()
+             : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& input, const Shape& shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  if (const auto cast = autocast_of<Op::kRowNorm>(input)) {
+    return layer_norm(cast(input), shape, cast(weight), cast(bias), eps);
+  }
+  check_input(input, "layer_norm");
+  require_not_negative("layer_norm", "eps", eps);
+  RowNormArgs args = args_of_last_dims(input, shape, "layer_norm");
+  args.eps = eps;
+  check_of_channels(weight, input, shape, "layer_norm", "weight");
+  check_of_channels(bias, input, shape, "layer_norm", "bias");
+  return row_norm(args, input, weight, bias);
+}
+
+Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight,
+                std::optional<double> eps) {
+  if (const auto cast = autocast_of<Op::kRowNorm>(input)) {
+    return rms_norm(cast(input), shape, cast(weight), eps);
+  }
+  check_input(input, "rms_norm");
+  require_not_negative("rms_norm", "eps", eps.value_or(0));
+  RowNormArgs args = args_of_last_dims(input, shape, "rms_norm");
+  args.eps = eps.value_or(epsilon_of(input));
+  args.centered = false;
+  check_of_channels(weight, input, shape, "rms_norm", "weight");
+  return row_norm(args, input, weight, {}, torch_format(input));
+}
+
+Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  if (const auto cast = autocast_of<Op::kRowNorm>(input)) {
+    return group_norm(cast(input), groups, cast(weight), cast(bias), eps);
+  }
+  check_input(input, "group_norm");
+  require_not_negative("group_norm", "eps", eps);
+  DL_CHECK(input.dim() >= 2, kShape, "group_norm: the input has shape {}, wanted [N, C, d...]",
+           input.sizes().str());
+  DL_CHECK(groups > 0 && input.size(1) % groups == 0, kInvalidArgument,
+           "group_norm: the input {} has {} channels, wanted a multiple of the {} groups",
+           input.sizes().str(), input.size(1), groups);
+  check_of_channels(weight, input, {input.size(1)}, "group_norm", "weight");
+  check_of_channels(bias, input, {input.size(1)}, "group_norm", "bias");
+  RowNormArgs args{.op = "group_norm",
+                   .rows = input.numel() == 0 ? 0 : input.size(0) * groups,
+                   .groups = groups,
+                   .channels = input.size(1) / groups,
+                   .eps = eps};
+  for (std::int64_t d = 2; d < input.dim(); ++d) args.inner *= input.size(d);
+  return row_norm(args, input, weight, bias, torch_format(input));
+}
+
+BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
+                              const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                              const BatchNormOptions& options) {
+  check_input(input, "batch_norm");
+  require_finite("batch_norm", "momentum", options.momentum);
+  require_not_negative("batch_norm", "eps", options.eps);
+  DL_CHECK(!options.training || options.eps > 0, kInvalidArgument,
+           "batch_norm: eps is {}, wanted more than 0 to train", options.eps);
+  DL_CHECK(input.dim() >= 2, kShape,
+           "batch_norm: the input has shape {}, wanted [N, C] or [N, C, d...]",
+           input.sizes().str());
+  const Shape channels{input.size(1)};
+  check_of_channels(running_mean, input, channels, "batch_norm", "running_mean");
+  check_of_channels(running_var, input, channels, "batch_norm", "running_var");
+  check_of_channels(weight, input, channels, "batch_norm", "weight");
+  check_of_channels(bias, input, channels, "batch_norm", "bias");
+  DL_CHECK(options.training || (running_mean.defined() && running_var.defined()), kInvalidArgument,
+           "batch_norm: without training, running_mean and running_var must be given");
+  DL_CHECK(
+      !running_mean.defined() ||
+          (running_var.defined() && running_mean.is_contiguous() && running_var.is_contiguous()),
+      kInvalidArgument, "batch_norm: running_mean and running_var must both be contiguous tensors");
+  BatchNormPlan plan{.args = {.samples = input.size(0),
+                              .channels = input.size(1),
+                              .batch_statistics = options.training,
+                              .momentum = options.momentum,
+                              .eps = options.eps}};
+  for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
+  // PyTorch takes another path for weights with gaps.
+  const bool dense_weights =
+      (!weight.defined() || weight.is_contiguous()) && (!bias.defined() || bias.is_contiguous());
+  const auto format_of = [&](const Strides& strides) {
+    const bool whole = dense_weights && is_channels_last(input.sizes(), strides) &&
+                       !is_contiguous(input.sizes(), strides);
+    return whole ? MemoryFormat::kChannelsLast : suggested_format(input.sizes(), strides);
+  };
+  plan.in_torch = format_of(input.strides());
+  const AsItLies lying(input);
+  const bool image = plan.in_torch == MemoryFormat::kChannelsLast ||
+                     (lying->is_channels_last() && !lying->is_contiguous());
+  plan.args.channels_last = image || plan.args.places == 1;
+  if (image) plan.format = MemoryFormat::kChannelsLast;
+  return plan;
+}
+
+void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input) {
+  DL_CHECK(input.size(1) == 0 || values_a_channel != 1, kShape,
+           "batch_norm: the input has shape {}, wanted more than one value a channel to train on",
+           input.sizes().str());
+}
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+  const BatchNormPlan plan =
+      plan_batch_norm(input, running_mean, running_var, weight, bias, options);
+  const BatchNormArgs& args = plan.args;
+  if (options.training) check_enough_to_train(args.samples * args.places, input);
+  const Tensor x = laid_out(input, plan.format);
+  const Tensor w = laid_out_or_none(weight);
+  // An empty batch leaves the running statistics unchanged.
+  const bool moves = options.training && running_mean.defined() && input.numel() > 0;
+  const bool given = moves || !options.training;
+  const Tensor memory = plan.empty_result(x);
+  const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
+  call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
+                       given ? running_mean : Tensor(), given ? running_var : Tensor(), memory,
+                       stats);
+  Tensor y = plan.shown(memory);
+  if (moves) {
+    running_mean.bump_version();
+    running_var.bump_version();
+  }
+  if (auto* node = record<BatchNormBackward>(y, input, weight, bias)) {
+    node->args = args;
+    node->format = plan.format;
+    node->in_torch = plan.in_torch;
+    node->keep(x, stats, w, bias);
+  }
+  return y;
+}
+
+}  // namespace dl

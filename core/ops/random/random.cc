@@ -1,0 +1,218 @@
+#include "core/ops/random/random.h"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/device/cuda/graph.h"
+#include "core/ops/common.h"
+#include "core/random/distributions.h"
+#include "core/random/tensor_random.h"
+
+namespace dl {
+namespace {
+
+// Words of the stream that as many elements take.
+std::uint64_t words_of(std::int64_t elements, DType dtype) {
+  return static_cast<std::uint64_t>(elements) * (dtype == DType::kF64 ? 2 : 1);
+}
+
+std::uint64_t two_words_of(std::int64_t elements) {
+  return 2 * static_cast<std::uint64_t>(elements);
+}
+
+void check_draws(Device device) {
+  if (device.type == DeviceType::kCPU) return;
+  cuda::refuse_in_capture(
+      "random numbers (dropout too) cannot be captured: every launch would draw the same");
+}
+
+// fill(tensor, seed), on uninitialised memory.
+template <typename Fill>
+Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
+             const Fill& fill) {
+  check_draws(options.device);
+  const bool requires_grad = std::exchange(options.requires_grad, false);
+  Tensor result = detail::make_empty(op, shape, options);
+  check_floating(result, op);
+  fill(result, generator.philox(words_of(result.numel(), result.dtype())));
+  if (requires_grad) result.requires_grad_();
+  return result;
+}
+
+struct PhiloxDropoutBackward final : Node {
+  std::string_view name() const noexcept override { return "dropout"; }
+  std::string grad_fn_name() const override { return "MulBackward0"; }
+  void backward(BackwardContext& context) override {
+    const Tensor from = context.grad_output().contiguous();
+    const Tensor grad = empty_like(from);
+    call<Op::kPhiloxDropout>(grad.device(), from, p, seed, grad);
+    context.give(0, grad);
+  }
+  double p = 0;
+  random::PhiloxSeed seed;
+};
+
+// fill(memory): draws into a tensor that lies as PyTorch draws, on the tensor's device.
+template <typename Fill>
+Tensor& fill_with_draws(Tensor& self, std::string_view op, const Fill& fill) {
+  check_defined(self, op, "the tensor");
+  check_draws(self.device());
+  const bool recorded = is_recorded(self);
+  check_in_place(self, recorded, op);
+  check_not_expanded(self, op);
+  const Tensor target = self.detach();
+  const Tensor memory = detail::draw_memory(recorded ? empty_like(target) : target);
+  fill(memory);
+  if (!memory.is_same(target)) return self.copy_(memory);
+  self.bump_version();
+  return self;
+}
+
+template <typename T>
+std::span<T> elements(const Tensor& memory) {
+  return {memory.data<T>(), static_cast<std::size_t>(memory.numel())};
+}
+
+bool is_on_cpu(const Tensor& tensor) {
+  return tensor.device().type == DeviceType::kCPU;
+}
+
+// Flags of probability p, as PyTorch draws them into memory of any dtype.
+void fill_flags(const Tensor& memory, double p, Generator& generator) {
+  switch (memory.dtype()) {
+    case DType::kF32:
+      return random::fill_bernoulli(elements<float>(memory), p, generator);
+    case DType::kF64:
+      return random::fill_bernoulli(elements<double>(memory), p, generator);
+    case DType::kI64:
+      return random::fill_bernoulli(elements<std::int64_t>(memory), p, generator);
+    case DType::kU8:
+      return random::fill_bernoulli(elements<std::uint8_t>(memory), p, generator);
+    case DType::kBool:
+      return random::fill_bernoulli(elements<bool>(memory), p, generator);
+    default: {
+      const Tensor flags = as_strided(empty(memory.sizes(), {.dtype = DType::kBool}),
+                                      memory.sizes(), memory.strides(), 0);
+      fill_flags(flags, p, generator);
+      Tensor(memory).copy_(flags);
+    }
+  }
+}
+
+}  // namespace
+
+Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
+  return fill_with_draws(*this, "uniform_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "uniform_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      // An empty span where the device draws: checks only.
+      random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
+      if (here) return;
+      call<Op::kPhiloxUniform>(memory.device(), memory, low, high,
+                               generator.philox(words_of(memory.numel(), memory.dtype())));
+    });
+  });
+}
+
+Tensor& Tensor::normal_(double mean, double std, Generator& generator) {
+  const bool blocks = defined() && detail::draws_blocks(*this);
+  return fill_with_draws(*this, "normal_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "normal_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      const auto out = here ? elements<T>(memory) : std::span<T>();
+      if (blocks) {
+        random::fill_normal(out, mean, std, generator);
+      } else {
+        random::fill_normal_pairs(out, mean, std, generator);
+      }
+      if (here) return;
+      call<Op::kPhiloxNormal>(memory.device(), memory, mean, std,
+                              generator.philox(words_of(memory.numel(), memory.dtype())));
+    });
+  });
+}
+
+Tensor& Tensor::bernoulli_(double p, Generator& generator) {
+  return fill_with_draws(*this, "bernoulli_", [&](const Tensor& memory) {
+    if (is_on_cpu(memory)) return fill_flags(memory, p, generator);
+    random::fill_bernoulli(std::span<bool>(), p, generator);
+    const Tensor all = full(memory.sizes(), p, {.device = memory.device()});
+    Tensor(memory).copy_(detail::philox_bernoulli(all, generator));
+  });
+}
+
+Tensor& Tensor::exponential_(double lambda, Generator& generator) {
+  return fill_with_draws(*this, "exponential_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "exponential_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      random::fill_exponential(here ? elements<T>(memory) : std::span<T>(), lambda, generator);
+      if (here) return;
+      const DType wide = memory.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+      const Tensor u = detail::philox_rand(memory.sizes(),
+                                           {.dtype = wide, .device = memory.device()}, generator);
+      Tensor(memory).copy_(u.neg().log1p().div(-lambda));
+    });
+  });
+}
+
+namespace detail {
+
+Tensor philox_rand(const Shape& shape, TensorOptions options, Generator& generator) {
+  return drawn(shape, options, generator, "rand",
+               [](const Tensor& out, const random::PhiloxSeed& seed) {
+                 call<Op::kPhiloxUniform>(out.device(), out, 0.0, 1.0, seed);
+               });
+}
+
+Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& generator) {
+  return drawn(shape, options, generator, "randn",
+               [](const Tensor& out, const random::PhiloxSeed& seed) {
+                 call<Op::kPhiloxNormal>(out.device(), out, 0.0, 1.0, seed);
+               });
+}
+
+void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
+                         Generator& generator) {
+  check_draws(out.device());
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  call<Op::kPhiloxRandint>(out.device(), out, low, range,
+                           generator.philox(two_words_of(out.numel())));
+}
+
+Tensor philox_randperm(std::int64_t n, Device device, Generator& generator) {
+  check_draws(device);
+  Tensor result = empty({n}, {.dtype = DType::kI64, .device = device});
+  call<Op::kPhiloxRandperm>(device, result, generator.philox(two_words_of(n)));
+  return result;
+}
+
+Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
+  check_draws(probabilities.device());
+  const Tensor p = probabilities.detach().contiguous();
+  Tensor result = empty_like(p);
+  call<Op::kPhiloxBernoulli>(p.device(), p, generator.philox(two_words_of(p.numel())), result);
+  return result;
+}
+
+}  // namespace detail
+
+Tensor philox_dropout(const Tensor& input, double p, Generator& generator) {
+  check_defined(input, "dropout", "the input");
+  check_floating(input, "dropout");
+  DL_CHECK(p >= 0 && p < 1, kInvalidArgument, "dropout: p is {}, wanted at least 0 and less than 1",
+           p);
+  check_draws(input.device());
+  const Tensor dense = input.contiguous();
+  const random::PhiloxSeed seed = generator.philox(static_cast<std::uint64_t>(dense.numel()));
+  Tensor output = empty_like(dense);
+  call<Op::kPhiloxDropout>(dense.device(), dense, p, seed, output);
+  if (auto* node = record<PhiloxDropoutBackward>(output, dense)) {
+    node->p = p;
+    node->seed = seed;
+  }
+  return output;
+}
+
+}  // namespace dl

@@ -1,0 +1,231 @@
+#include "core/tensor/layout/deferred.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/device/cuda/cuda.h"
+#include "core/device/cuda/graph.h"
+#include "core/memory/allocator.h"
+#include "core/memory/cuda/cuda_memory.h"
+
+namespace dl {
+namespace {
+
+// Dimensions that lie one in the other both as they are shown and as they lie, as one; outermost
+// first.
+struct Block {
+  std::int64_t size;
+  std::int64_t shown;  // strides
+  std::int64_t lies;
+};
+
+std::vector<Block> blocks_of(const Shape& shape, const Strides& shown, const Strides& lies) {
+  Dims order(shape.size(), 0);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {
+    return shown[static_cast<std::size_t>(a)] > shown[static_cast<std::size_t>(b)];
+  });
+  std::vector<Block> blocks;
+  for (const std::int64_t dim : order) {
+    const auto d = static_cast<std::size_t>(dim);
+    if (shape[d] == 1) continue;
+    if (!blocks.empty() && blocks.back().lies == shape[d] * lies[d]) {
+      blocks.back() = {blocks.back().size * shape[d], shown[d], lies[d]};
+    } else {
+      blocks.push_back({shape[d], shown[d], lies[d]});
+    }
+  }
+  return blocks;
+}
+
+// Strides and offset with which a source shows what `view` shows.
+struct Place {
+  Strides strides;
+  std::int64_t offset = 0;
+};
+
+std::optional<Place> place_in(const std::vector<Block>& blocks, const TensorImpl& view) {
+  Place place{.strides = view.strides};
+  Dims last(blocks.size(), 0);  // of each block, the last index that the view reaches
+  for (std::size_t k = 0; k < blocks.size(); ++k) {
+    last[k] = view.offset / blocks[k].shown % blocks[k].size;
+    place.offset += last[k] * blocks[k].lies;
+  }
+  for (std::size_t d = 0; d < view.shape.size(); ++d) {
+    if (view.shape[d] < 2 || view.strides[d] == 0) continue;
+    std::size_t k = 0;
+    while (blocks[k].shown > view.strides[d]) ++k;  // the innermost block is dense
+    if (view.strides[d] % blocks[k].shown != 0) return std::nullopt;
+    const std::int64_t step = view.strides[d] / blocks[k].shown;
+    place.strides[d] = step * blocks[k].lies;
+    last[k] += (view.shape[d] - 1) * step;
+  }
+  for (std::size_t k = 0; k < blocks.size(); ++k) {
+    if (last[k] >= blocks[k].size) return std::nullopt;
+  }
+  return place;
+}
+
+class DeferredLayout;
+
+// The deferred layouts on devices, for captures.
+constinit std::mutex on_devices_mutex;
+constinit DeferredLayout* first_on_devices = nullptr;
+thread_local const char this_thread = 0;  // its address names the thread
+
+class DeferredLayout final : public DeferredBytes {
+ public:
+  DeferredLayout(Ref<TensorImpl> source, const Strides& shown)
+      : source_(std::move(source)), shown_(shown), device_(source_->storage->device()) {
+    if (device_.type != DeviceType::kCUDA) return;
+    stream_ = cuda::current_stream(device_.index);
+    if (cuda::capturing()) captured_by_ = &this_thread;
+    enlist();
+  }
+
+  // The tensor over the source that shows what `view` shows; undefined if the storage is settled,
+  // or if there is none.
+  Tensor over_source(const TensorImpl& view) const {
+    const Ref<TensorImpl> source = this->source();
+    if (!source) return {};
+    if (view.offset == 0 && view.strides == shown_ && view.shape == source->shape) {
+      return Tensor(source);
+    }
+    const std::optional<Place> place =
+        place_in(blocks_of(source->shape, shown_, source->strides), view);
+    if (!place) return {};
+    return Tensor(make_ref<TensorImpl>(source->storage, view.shape, place->strides,
+                                       source->offset + place->offset, view.dtype));
+  }
+
+  void* settle() override {
+    const std::lock_guard lock(mutex_);
+    if (source_) bring_home();
+    if (device_.type == DeviceType::kCUDA) order_after_copy();
+    return rows_->data();
+  }
+
+  void bump_version() noexcept override {
+    if (const Ref<TensorImpl> source = this->source()) source->storage->bump_version();
+  }
+
+  bool is_shared() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return source_ && (source_->use_count() > 1 || source_->storage->use_count() > 1);
+  }
+
+  // At both ends of a capture by this thread.
+  static void at_capture_bound() {
+    const std::lock_guard lock(on_devices_mutex);
+    const void* const captured_by = cuda::capturing() ? &this_thread : nullptr;
+    for (DeferredLayout* each = first_on_devices; each != nullptr; each = each->next_) {
+      if (each->captured_by_ != captured_by) continue;
+      each->settle();
+      if (captured_by == nullptr) continue;
+      // From now on the graph's launches fill the memory, in the order of their own streams.
+      const std::lock_guard lock_each(each->mutex_);
+      each->stream_ = {};
+    }
+  }
+
+  static void* operator new(std::size_t bytes) { return memory::allocate(bytes); }
+  static void operator delete(void* self) noexcept {
+    memory::deallocate(self, sizeof(DeferredLayout));
+  }
+
+ private:
+  ~DeferredLayout() override {
+    if (device_.type == DeviceType::kCUDA) delist();
+  }
+
+  Ref<TensorImpl> source() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return source_;
+  }
+
+  // Holds the mutex.
+  void bring_home() {
+    const TensorImpl& from = *source_;
+    const std::size_t bytes = static_cast<std::size_t>(from.numel) * size_of(from.dtype);
+    std::optional<cuda::StreamGuard> on_stream;
+    if (stream_.handle != nullptr) on_stream.emplace(stream_);
+    Ref<Storage> rows = Storage::make(bytes, device_);
+    detail::copy_elements(Tensor(source_),
+                          Tensor(make_ref<TensorImpl>(rows, from.shape, shown_, 0, from.dtype)));
+    rows_ = std::move(rows);
+    source_ = nullptr;
+  }
+
+  // Holds the mutex. A stream of a capture is not ordered after one outside of it: what was made
+  // outside came home before the capture began.
+  void order_after_copy() const {
+    const Stream current = cuda::current_stream(device_.index);
+    if (stream_.handle == nullptr || current.handle == stream_.handle) return;
+    if (cuda::capturing() != (captured_by_ != nullptr)) return;
+    cuda::join(current, stream_);
+    cuda::record_stream(device_.index, rows_->data(), current);
+  }
+
+  void enlist() {
+    cuda::set_capture_bound(&at_capture_bound);
+    const std::lock_guard lock(on_devices_mutex);
+    next_ = first_on_devices;
+    if (next_ != nullptr) next_->before_ = this;
+    first_on_devices = this;
+  }
+  void delist() noexcept {
+    const std::lock_guard lock(on_devices_mutex);
+    (before_ != nullptr ? before_->next_ : first_on_devices) = next_;
+    if (next_ != nullptr) next_->before_ = before_;
+  }
+
+  mutable std::mutex mutex_;  // of source_ and rows_
+  Ref<TensorImpl> source_;    // null: the elements are at home, in rows_
+  Ref<Storage> rows_;
+  const Strides shown_;  // of the whole storage
+  const Device device_;
+  // Of a device: the stream that makes and copies the elements, the capture that does (the address
+  // of its thread's this_thread), and the place in the list.
+  Stream stream_{};
+  const void* captured_by_ = nullptr;
+  DeferredLayout* before_ = nullptr;
+  DeferredLayout* next_ = nullptr;
+};
+
+}  // namespace
+
+Tensor shown_with(const Tensor& memory, const Strides& strides) {
+  const TensorImpl& impl = *memory.impl();
+  if (strides == impl.strides) return memory;
+  if (impl.numel == 0 || are_same_places(impl.shape, strides, impl.strides)) {
+    return Tensor(make_ref<TensorImpl>(impl.storage, impl.shape, strides, impl.offset, impl.dtype));
+  }
+  Ref<Storage> storage =
+      Storage::make_deferred(memory.nbytes(), impl.storage->device(),
+                             make_ref<DeferredLayout>(Ref<TensorImpl>(memory.impl()), strides));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), impl.shape, strides, 0, impl.dtype));
+}
+
+Tensor shown_in(const Tensor& memory, MemoryFormat in_torch) {
+  return in_torch == MemoryFormat::kChannelsLast
+             ? memory
+             : shown_with(memory, contiguous_strides(memory.sizes()));
+}
+
+void AsItLies::look() {
+  const TensorImpl& impl = *lying_->impl();
+  const auto* const deferred = static_cast<DeferredLayout*>(impl.storage->deferred());
+  if (deferred == nullptr) return;
+  source_ = deferred->over_source(impl);
+  if (source_.defined()) {
+    lying_ = &source_;
+  } else {
+    impl.data();
+  }
+}
+
+}  // namespace dl
