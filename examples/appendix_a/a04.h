@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/module/module.h"
 #include "nn/module/sequential.h"

@@ -11,8 +11,8 @@
 #include "examples/book/cnn.h"
 #include "examples/book/images.h"
 #include "examples/book/training.h"
-#include "nn/data/combine.h"
 #include "nn/data/data_loader.h"
+#include "nn/data/datasets/combine.h"
 
 namespace dl::examples::book {
 namespace {

@@ -1,8 +1,8 @@
 #include "examples/book/cnn.h"
 
-#include "nn/layers/activation.h"
-#include "nn/layers/conv.h"
-#include "nn/layers/pool.h"
+#include "nn/layers/activation/activation.h"
+#include "nn/layers/conv/conv.h"
+#include "nn/layers/pool/pool.h"
 
 namespace dl::examples::book {
 namespace {

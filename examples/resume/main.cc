@@ -30,10 +30,10 @@
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
 

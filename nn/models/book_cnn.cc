@@ -1,10 +1,10 @@
 #include "nn/models/book_cnn.h"
 
-#include "nn/layers/activation.h"
-#include "nn/layers/conv.h"
+#include "nn/layers/activation/activation.h"
+#include "nn/layers/conv/conv.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/pool.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/pool/pool.h"
+#include "nn/layers/shape/shape.h"
 
 namespace dl::nn::models {
 

@@ -1,6 +1,6 @@
 #include "nn/models/mlp.h"
 
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
 
 namespace dl::nn::models {

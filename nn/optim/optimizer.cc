@@ -15,7 +15,7 @@
 #include "core/ops/layout.h"
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/state_names.h"
+#include "nn/optim/state/state_names.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim {

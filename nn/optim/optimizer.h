@@ -32,7 +32,7 @@
 #include "core/args/optimizer_args.h"
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
-#include "nn/optim/state_writer.h"
+#include "nn/optim/state/state_writer.h"
 #include "nn/serialize/state_dict.h"
 
 namespace dl::nn {

@@ -6,7 +6,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/tensor/factories.h"
-#include "nn/parallel/stream.h"
+#include "nn/parallel/reducer/stream.h"
 
 namespace dl::nn::parallel {
 namespace {

@@ -33,9 +33,9 @@
 
 #include "collectives/process_group.h"
 #include "nn/module/module.h"
-#include "nn/parallel/bucket_plan.h"
-#include "nn/parallel/overlap.h"
-#include "nn/parallel/reducer.h"
+#include "nn/parallel/reducer/bucket_plan.h"
+#include "nn/parallel/reducer/overlap.h"
+#include "nn/parallel/reducer/reducer.h"
 
 namespace dl::nn::parallel {
 

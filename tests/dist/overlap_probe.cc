@@ -28,7 +28,7 @@
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "nn/parallel/distributed.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "nn/serialize/pth_layout.h"
+#include "nn/serialize/pth/pth_layout.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "nn/serialize/npy_header.h"
+#include "nn/serialize/npy/npy_header.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "nn/data/readers/decoders.h"
+#include "nn/data/readers/decoders/decoders.h"
 #include "nn/data/readers/file.h"
 
 namespace dl::data {

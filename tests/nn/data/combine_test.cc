@@ -1,4 +1,4 @@
-#include "nn/data/combine.h"
+#include "nn/data/datasets/combine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

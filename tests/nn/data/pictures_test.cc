@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "nn/data/data_loader.h"
-#include "nn/data/image_folder.h"
+#include "nn/data/datasets/image_folder.h"
 #include "nn/data/readers/picture.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/parity/arrays.h"

@@ -8,9 +8,9 @@
 #include "core/base/error.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
-#include "nn/data/combine.h"
 #include "nn/data/data_loader.h"
-#include "nn/data/tensor_dataset.h"
+#include "nn/data/datasets/combine.h"
+#include "nn/data/datasets/tensor_dataset.h"
 #include "nn/data/worker.h"
 #include "tests/nn/data/numbers.h"
 

@@ -1,4 +1,4 @@
-#include "nn/data/tensor_dataset.h"
+#include "nn/data/datasets/tensor_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
-#include "nn/layers/dropout.h"
+#include "nn/layers/activation/dropout.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn {

@@ -1,5 +1,5 @@
 // The layers of nn/functional/activations.def, one row each.
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 
 #include <gtest/gtest.h>
 

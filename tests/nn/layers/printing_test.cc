@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "nn/layers/activation.h"
-#include "nn/layers/conv.h"
-#include "nn/layers/dropout.h"
+#include "nn/layers/activation/activation.h"
+#include "nn/layers/activation/dropout.h"
+#include "nn/layers/conv/conv.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/pool.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/pool/pool.h"
+#include "nn/layers/shape/shape.h"
 #include "nn/module/sequential.h"
 #include "tests/nn/support.h"
 

@@ -8,8 +8,8 @@
 #include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
 #include "nn/models/mlp.h"
-#include "nn/optim/adam.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/adam.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/elementwise/arithmetic.h"
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/shape/shape.h"
 #include "nn/module/init.h"
 #include "nn/module/sequential.h"
 #include "tests/nn/support.h"

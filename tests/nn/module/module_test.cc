@@ -8,7 +8,7 @@
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/shape/shape.h"
 #include "nn/module/sequential.h"
 #include "tests/nn/support.h"
 

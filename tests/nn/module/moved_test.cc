@@ -8,15 +8,15 @@
 
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
-#include "nn/layers/activation.h"
-#include "nn/layers/conv.h"
-#include "nn/layers/dropout.h"
+#include "nn/layers/activation/activation.h"
+#include "nn/layers/activation/dropout.h"
+#include "nn/layers/conv/conv.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/pool.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/pool/pool.h"
+#include "nn/layers/shape/shape.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/adam.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/adam.h"
+#include "nn/optim/algorithms/sgd.h"
 
 namespace dl::nn {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "core/random/generator.h"
 #include "core/tensor/factories.h"
-#include "nn/layers/activation.h"
+#include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/shape.h"
+#include "nn/layers/shape/shape.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn {

@@ -1,4 +1,4 @@
-#include "nn/parallel/bucket_plan.h"
+#include "nn/parallel/reducer/bucket_plan.h"
 
 #include <gmock/gmock.h>
 

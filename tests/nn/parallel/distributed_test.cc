@@ -21,7 +21,7 @@
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
 #include "nn/models/mlp.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::nn::parallel {

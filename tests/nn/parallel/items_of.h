@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "nn/parallel/bucket_plan.h"
+#include "nn/parallel/reducer/bucket_plan.h"
 
 namespace dl::nn::parallel {
 

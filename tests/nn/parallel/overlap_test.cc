@@ -1,4 +1,4 @@
-#include "nn/parallel/overlap.h"
+#include "nn/parallel/reducer/overlap.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What DDP asks of a group, and when: with a group whose operations end when the test says so.
-#include "nn/parallel/reducer.h"
+#include "nn/parallel/reducer/reducer.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "tests/nn/parallel/items_of.h"
 #include "tests/nn/parallel/scripted_group.h"
 

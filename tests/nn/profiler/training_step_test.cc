@@ -10,10 +10,10 @@
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "nn/data/data_loader.h"
-#include "nn/data/tensor_dataset.h"
+#include "nn/data/datasets/tensor_dataset.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
-#include "nn/optim/adam.h"
+#include "nn/optim/algorithms/adam.h"
 
 namespace dl::profiler {
 namespace {

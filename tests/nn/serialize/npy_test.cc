@@ -1,5 +1,5 @@
 // .npy files, against those that NumPy writes (tests/parity/make_arrays.py, npy()).
-#include "nn/serialize/npy.h"
+#include "nn/serialize/npy/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
-#include "nn/serialize/npy_header.h"
+#include "nn/serialize/npy/npy_header.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 #include "tests/support/temp_dir.h"

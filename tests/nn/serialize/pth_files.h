@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "core/base/system/atomic_file.h"
-#include "nn/serialize/zip_writer.h"
+#include "nn/serialize/zip/zip_writer.h"
 
 namespace dl::nn {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "nn/serialize/pth.h"
+#include "nn/serialize/pth/pth.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/nn/serialize/pth_files.h"
 

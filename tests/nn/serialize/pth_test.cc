@@ -1,4 +1,4 @@
-#include "nn/serialize/pth.h"
+#include "nn/serialize/pth/pth.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 #include "core/ops/conv/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
-#include "nn/optim/adagrad.h"
-#include "nn/optim/adam.h"
-#include "nn/optim/nadam.h"
-#include "nn/optim/rmsprop.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/algorithms/adagrad.h"
+#include "nn/optim/algorithms/adam.h"
+#include "nn/optim/algorithms/nadam.h"
+#include "nn/optim/algorithms/rmsprop.h"
+#include "nn/optim/algorithms/sgd.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/nn/serialize/pth_files.h"
 
