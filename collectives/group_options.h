@@ -12,7 +12,7 @@
 #include "collectives/record/recorder.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives {

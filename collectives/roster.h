@@ -12,7 +12,7 @@
 #include "collectives/group_options.h"
 #include "collectives/identity.h"
 #include "core/base/deadline.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives {

@@ -13,7 +13,7 @@
 #include "collectives/bench/machine.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::collectives::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/net/checkpoint_page.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl {
 namespace {

@@ -13,12 +13,12 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/system/machine/limits.h"
-#include "rendezvous/file_store.h"
-#include "rendezvous/grpc_store.h"
-#include "rendezvous/grpc_store_server.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/address.h"
-#include "rendezvous/prefix_store.h"
+#include "rendezvous/grpc/grpc_store.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/socket/address.h"
+#include "rendezvous/service/grpc_store_server.h"
+#include "rendezvous/stores/file_store.h"
+#include "rendezvous/stores/prefix_store.h"
 
 namespace dl::collectives {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "collectives/init/launch.h"
 #include "core/base/deadline.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives {

@@ -17,10 +17,10 @@
 #include "core/base/log/log.h"
 #include "core/base/system/process/stopped.h"
 #include "core/base/version.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/connect.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/connect/connect.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
 namespace {

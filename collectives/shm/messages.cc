@@ -11,7 +11,7 @@
 
 #include "collectives/recording.h"
 #include "collectives/shm/core.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
 namespace {

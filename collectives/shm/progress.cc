@@ -15,7 +15,7 @@
 #include "collectives/shm/core.h"
 #include "core/base/log/log.h"
 #include "core/base/system/machine/cpus.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
 namespace {

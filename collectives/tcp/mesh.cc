@@ -20,10 +20,10 @@
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/stopped.h"
 #include "core/base/version.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/connect.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/connect/race.h"
 #include "rendezvous/net/patience.h"
-#include "rendezvous/net/race.h"
 
 namespace dl::collectives::tcp {
 namespace {

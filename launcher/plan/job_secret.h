@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 
 namespace dl::launcher {
 

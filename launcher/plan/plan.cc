@@ -17,7 +17,7 @@
 #include "launcher/plan/port.h"
 #include "launcher/plan/this_host.h"
 #include "launcher/plan/torch_program.h"
-#include "rendezvous/net/address.h"
+#include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher {
 namespace {

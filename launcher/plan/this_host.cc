@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "launcher/plan/machine.h"
-#include "rendezvous/net/address.h"
+#include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher {
 

@@ -15,7 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::launcher {
 namespace {

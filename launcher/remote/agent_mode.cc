@@ -37,9 +37,9 @@
 #include "launcher/remote/messages.h"
 #include "launcher/remote/rank_input.h"
 #include "rendezvous/first_cause/restart_policy.h"
-#include "rendezvous/net/address.h"
-#include "rendezvous/net/job_key.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/address.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher::remote {
 namespace {

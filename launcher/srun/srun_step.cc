@@ -27,10 +27,10 @@
 #include "launcher/process/rank_files.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/srun/srun_task.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/connect.h"
-#include "rendezvous/net/job_key.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher {
 namespace {

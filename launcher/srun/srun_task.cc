@@ -16,8 +16,8 @@
 #include "core/base/error.h"
 #include "core/base/text/number.h"
 #include "launcher/slurm/munge.h"
-#include "rendezvous/net/connect.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/handshake/job_key.h"
 
 namespace dl::launcher {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/base/system/unique_fd.h"
 #include "launcher/process/own_process.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 
 namespace dl::launcher {
 

@@ -25,8 +25,8 @@
 #include "launcher/cli/slurm_line.h"
 #include "launcher/slurm/allocation.h"
 #include "launcher/slurm/munge.h"
-#include "rendezvous/net/job_key.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher {
 namespace {

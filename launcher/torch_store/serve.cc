@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "launcher/plan/port.h"
-#include "rendezvous/net/address.h"
+#include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/base/system/unique_fd.h"
 #include "launcher/plan/plan.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher {
 

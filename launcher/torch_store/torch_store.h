@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "launcher/torch_store/torch_keys.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher {
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <optional>
 
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/rendezvous.pb.h"
 

@@ -19,11 +19,11 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/thread.h"
-#include "rendezvous/grpc_support.h"
-#include "rendezvous/membership.h"
-#include "rendezvous/net/connect.h"
-#include "rendezvous/net/race.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/grpc/grpc_support.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/connect/race.h"
+#include "rendezvous/net/socket/socket.h"
 #include "rendezvous/program/endpoint.h"
 
 namespace dl::rendezvous {

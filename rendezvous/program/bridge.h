@@ -15,11 +15,11 @@
 
 #include "core/base/deadline.h"
 #include "core/base/system/unique_fd.h"
-#include "rendezvous/grpc_support.h"
-#include "rendezvous/membership.h"
-#include "rendezvous/net/address.h"
-#include "rendezvous/net/handshake.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/grpc/grpc_support.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/net/handshake/handshake.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/address.h"
 #include "rendezvous/program/agent_watch.h"
 #include "rendezvous/rendezvous.grpc.pb.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/deadline.h"
-#include "rendezvous/net/address.h"
+#include "rendezvous/net/socket/address.h"
 
 namespace dl::rendezvous {
 

@@ -24,10 +24,10 @@
 #include "core/base/system/output.h"
 #include "core/base/text/number.h"
 #include "core/base/version.h"
-#include "rendezvous/net/job_key.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/socket.h"
 #include "rendezvous/program/bridge.h"
-#include "rendezvous/rendezvous_service.h"
+#include "rendezvous/service/rendezvous_service.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/two_hosts.h"

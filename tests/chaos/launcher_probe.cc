@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/base/env.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 #include "tests/launcher/torch_store/wire.h"
 
 namespace {

@@ -14,7 +14,7 @@
 #include "collectives/shm/shm_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
-#include "rendezvous/memory_store.h"
+#include "rendezvous/stores/memory_store.h"
 
 namespace dl::collectives::testing {
 

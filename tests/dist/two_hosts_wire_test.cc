@@ -17,7 +17,7 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/two_hosts.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/handshake/handshake.h"
 
 namespace {
 

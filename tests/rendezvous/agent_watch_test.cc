@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "rendezvous/standstill.h"
+#include "rendezvous/membership/standstill.h"
 
 namespace dl::rendezvous {
 namespace {

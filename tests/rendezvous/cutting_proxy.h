@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 
 namespace dl::tests {
 

@@ -1,4 +1,4 @@
-#include "rendezvous/grpc_store.h"
+#include "rendezvous/grpc/grpc_store.h"
 #include "core/base/sanitizers.h"
 
 #include <poll.h>
@@ -16,13 +16,13 @@
 #include <span>
 #include <utility>
 
-#include "rendezvous/grpc_store_server.h"
-#include "rendezvous/grpc_support.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/handshake.h"
+#include "rendezvous/grpc/grpc_support.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/handshake/handshake.h"
 #include "rendezvous/net/patience.h"
-#include "rendezvous/prefix_store.h"
-#include "rendezvous/rendezvous_service.h"
+#include "rendezvous/service/grpc_store_server.h"
+#include "rendezvous/service/rendezvous_service.h"
+#include "rendezvous/stores/prefix_store.h"
 #include "tests/rendezvous/cutting_proxy.h"
 #include "tests/rendezvous/store_conformance.h"
 

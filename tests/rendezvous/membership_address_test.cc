@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/membership.h"
+#include "rendezvous/membership/membership.h"
 
 namespace dl::rendezvous {
 namespace {

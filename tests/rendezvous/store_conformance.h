@@ -18,9 +18,9 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "rendezvous/barrier.h"
-#include "rendezvous/prefix_store.h"
 #include "rendezvous/store.h"
+#include "rendezvous/stores/barrier.h"
+#include "rendezvous/stores/prefix_store.h"
 #include "tests/support/stderr_lines.h"
 
 namespace dl::rendezvous {

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "rendezvous/file_store.h"
-#include "rendezvous/key_table.h"
-#include "rendezvous/memory_store.h"
+#include "rendezvous/stores/file_store.h"
+#include "rendezvous/stores/key_table.h"
+#include "rendezvous/stores/memory_store.h"
 #include "tests/rendezvous/store_conformance.h"
 #include "tests/support/temp_dir.h"
 

@@ -12,9 +12,9 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
-#include "rendezvous/grpc_store_server.h"
-#include "rendezvous/net/acceptor.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/service/grpc_store_server.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"

@@ -14,8 +14,8 @@
 #include "collectives/init.h"
 #include "collectives/roster.h"
 #include "core/base/error.h"
-#include "rendezvous/file_store.h"
-#include "rendezvous/prefix_store.h"
+#include "rendezvous/stores/file_store.h"
+#include "rendezvous/stores/prefix_store.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/temp_dir.h"
 

@@ -17,7 +17,7 @@
 #include "core/base/log/log.h"
 #include "core/base/system/machine/limits.h"
 #include "core/device/cuda/module/module.h"
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/free_port.h"
 #include "tests/support/no_threads.h"

@@ -20,7 +20,7 @@
 #include "core/device/cuda/module/module.h"
 #include "core/device/cuda/watched_error.h"
 #include "core/tensor/factories.h"
-#include "rendezvous/file_store.h"
+#include "rendezvous/stores/file_store.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 

@@ -14,7 +14,7 @@
 #include "collectives/tcp/group.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/net/lifeline.h"
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::collectives {

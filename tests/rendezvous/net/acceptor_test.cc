@@ -1,4 +1,4 @@
-#include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/connect/acceptor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,10 +21,10 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "rendezvous/net/connect.h"
-#include "rendezvous/net/handshake.h"
-#include "rendezvous/net/local_socket.h"
-#include "rendezvous/net/race.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/connect/race.h"
+#include "rendezvous/net/handshake/handshake.h"
+#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::rendezvous {
 namespace {

@@ -1,4 +1,4 @@
-#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/handshake/handshake.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

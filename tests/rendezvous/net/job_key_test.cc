@@ -1,4 +1,4 @@
-#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/handshake/job_key.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "rendezvous/net/socket.h"
+#include "rendezvous/net/socket/socket.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
-#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/socket/local_socket.h"
 #include "tests/support/no_threads.h"
 
 namespace dl::rendezvous {

@@ -1,0 +1,55 @@
+// GrpcStore: the client of a store in another process (the rendezvous service, or rank 0).
+//
+// The connection is authenticated with the job key (purpose "store") before gRPC sees it. When it
+// is lost, calls make a new one and continue, for at most `reconnect_for`; a change under way is
+// made exactly once. A restarted service has lost its keys: this is a final kConnection error.
+//
+// Thread-safety: see Store; calls of several threads share one connection. Destroy it only when no
+// call is under way.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "rendezvous/net/handshake/handshake.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/patience.h"
+#include "rendezvous/net/socket/address.h"
+#include "rendezvous/store.h"
+
+namespace dl::rendezvous {
+
+struct GrpcStoreOptions {
+  Endpoint endpoint;
+  JobKey key;
+  Hello hello{};  // job, generation, from, rank; the purpose is set by the store
+  std::chrono::nanoseconds reconnect_for = std::chrono::seconds(10);
+  std::chrono::nanoseconds speak_after = kSpeakAfter;
+};
+
+class GrpcStore final : public Store {
+ public:
+  // Connects, and keeps trying until the deadline if no server listens yet. Throws what
+  // connect_and_prove() throws.
+  GrpcStore(GrpcStoreOptions options, Deadline deadline);
+  ~GrpcStore() override;
+
+  void set(std::string_view key, std::string_view value, Deadline deadline) override;
+  std::string get(std::string_view key, Deadline deadline) override;
+  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
+  void wait(std::span<const std::string> keys, Deadline deadline) override;
+  std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
+  Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                       std::string_view desired, Deadline deadline) override;
+  bool erase(std::string_view key, Deadline deadline) override;
+  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
+                            Deadline deadline) override;
+  // Ends the calls of this client; the service and its other clients go on.
+  void close(std::string_view reason) noexcept override;
+
+ private:
+  class Client;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace dl::rendezvous

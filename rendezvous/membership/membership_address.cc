@@ -1,0 +1,86 @@
+// Membership's functions that choose an address of a node: the one over which the nodes have met.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/net/socket/address.h"
+
+namespace dl::rendezvous {
+namespace {
+
+namespace pb = dlrun::rendezvous;
+
+bool is_loopback(const std::string& address) {
+  try {
+    return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
+  } catch (const Error&) {
+    // A name, or nothing: up to the node.
+    return false;
+  }
+}
+
+// "fe80::1%eth0" without the interface, whose name differs from host to host.
+std::string_view without_interface(std::string_view address) {
+  return address.substr(0, address.find('%'));
+}
+
+// The address of `node`, which serves, at which `from` has reached the service; as `node` writes
+// it. Empty if that is another address: packets to it are forwarded, and only those to the
+// endpoint's port. A node that does not tell its addresses has every address.
+std::string met_at(const pb::Join& from, const pb::Join& node) {
+  const std::string& seen = from.service_address();
+  if (seen.empty() || is_loopback(seen)) return {};
+  const auto& own = node.host_addresses();
+  if (own.empty()) return seen;
+  const auto found = std::find_if(own.begin(), own.end(), [&](const std::string& each) {
+    return without_interface(each) == without_interface(seen);
+  });
+  return found == own.end() ? std::string() : *found;
+}
+
+// The smaller, the better as an address that programs put into a URL without brackets.
+int awkwardness(std::string_view address) {
+  if (address.find(':') == std::string_view::npos) return 0;
+  return address.find('%') == std::string_view::npos ? 1 : 2;
+}
+
+}  // namespace
+
+// A node on the service's host may know itself by an address that others cannot reach: a loopback
+// address (Debian's /etc/hosts maps the host's name to 127.0.1.1), or one of another network. Other
+// nodes know a better one: the one at which they have reached the service.
+std::string Membership::address_of(const Node& node) const {
+  const pb::Join& facts = node.facts;
+  const bool is_at_service = facts.serves() || is_loopback(facts.address());
+  if (facts.is_address_given() || !is_at_service) return facts.address();
+  std::vector<std::string> met;
+  bool has_others = false;
+  for (const NodeId id : joined_) {
+    const pb::Join& other = nodes_.at(id).facts;
+    if (&other == &facts || other.service_address().empty()) continue;
+    has_others |= !is_loopback(other.service_address());
+    if (std::string at = met_at(other, facts); !at.empty()) met.push_back(std::move(at));
+  }
+  if (!met.empty()) {
+    return *std::min_element(met.begin(), met.end(), [](const auto& a, const auto& b) {
+      return awkwardness(a) < awkwardness(b);
+    });
+  }
+  if (has_others && is_loopback(facts.address()) && facts.host_addresses_size() > 0) {
+    return facts.host_addresses(0);
+  }
+  return facts.address();
+}
+
+std::string Membership::address_for(const Node& from, const Node& node) const {
+  const bool may_differ = node.facts.serves() && !node.facts.is_address_given();
+  if (may_differ && &from != &node && !met_at(from.facts, node.facts).empty()) {
+    return from.facts.service_address();
+  }
+  return address_of(node);
+}
+
+}  // namespace dl::rendezvous

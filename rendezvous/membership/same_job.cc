@@ -1,0 +1,43 @@
+#include "rendezvous/membership/same_job.h"
+
+#include <fmt/format.h>
+
+namespace dl::rendezvous {
+namespace {
+
+namespace pb = dlrun::rendezvous;
+
+constexpr std::size_t kLongestQuote = 1000;  // bytes
+
+bool both_named(const pb::Join& a, const pb::Join& b) {
+  return a.named() && b.named();
+}
+
+}  // namespace
+
+std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& node) {
+  if (node.nnodes() != job.nnodes()) {
+    return fmt::format("this node was started for {} nodes, the job has {}", node.nnodes(),
+                       job.nnodes());
+  }
+  if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
+  return fmt::format(
+      "host {} (pid {}) runs {} (`{}`), but the job at this endpoint runs {} (`{}`, host {}, pid "
+      "{}); two jobs need two endpoints, or each its own --rdzv-id",
+      node.host(), node.pid(), node.program(), quoted_line(node), job.program(), quoted_line(job),
+      job.host(), job.pid());
+}
+
+bool may_be_another_job(const pb::Join& job, const pb::Join& node) {
+  return !both_named(job, node) && job.line() != node.line();
+}
+
+std::string quoted_line(const pb::Join& node) {
+  const std::string& line = node.line();
+  if (line.size() <= kLongestQuote) return line;
+  std::size_t end = kLongestQuote;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // UTF-8
+  return line.substr(0, end) + "...";
+}
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,35 @@
+// Chooses one of a rank's addresses: they are tried with a short delay between them (RFC 8305), and
+// the first at which this rank authenticates itself wins. An address at which no process answers,
+// or another host or process does, costs at most a quarter of a second.
+//
+// Any thread.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "core/base/deadline.h"
+#include "rendezvous/net/handshake/handshake.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/net/socket/address.h"
+
+namespace dl::rendezvous {
+
+// `ways`: numeric addresses, the preferred one first; at least one. `rank`: the rank that must
+// answer; `who` names it in texts. All connections are closed again: several may have been
+// authenticated, and the other side may have seen any of them first. So `hello`'s purpose should be
+// one whose connections the other side drops. Throws, with what happened at each address in the
+// text, the first address's kind if all refuse for good, and kTimeout at the deadline.
+Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                  const Hello& hello, const JobKey& key, Deadline deadline);
+
+// find_way() that also returns the authenticated connection, and closes the others. For a service
+// that does not count its connections.
+struct Way {
+  Endpoint endpoint;
+  Connection connection;
+};
+Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                     const Hello& hello, const JobKey& key, Deadline deadline);
+
+}  // namespace dl::rendezvous
