@@ -10,9 +10,9 @@
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/shell.h"
-#include "launcher/plan/this_host.h"
+#include "launcher/plan/machine/this_host.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/supervisor.h"
+#include "launcher/process/supervisor/supervisor.h"
 #include "launcher/torch_store/serve.h"
 
 namespace dl::launcher {

@@ -17,15 +17,15 @@
 
 #include "core/base/system/unique_fd.h"
 #include "launcher/agent/agent_port.h"
-#include "launcher/agent/end_machine.h"
+#include "launcher/agent/ending/end_machine.h"
+#include "launcher/agent/ending/lingering.h"
 #include "launcher/agent/generation.h"
-#include "launcher/agent/lingering.h"
 #include "launcher/nodes/other_nodes.h"
 #include "launcher/nodes/store_service.h"
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
 #include "launcher/preempt/checkpointing.h"
-#include "launcher/process/warden_client.h"
+#include "launcher/process/warden/warden_client.h"
 #include "launcher/torch_store/store_port.h"
 #include "launcher/torch_store/torch_store.h"
 

@@ -11,11 +11,11 @@
 #include "collectives/record/snapshot.h"
 #include "core/base/deadline.h"
 #include "launcher/agent/agent.h"
-#include "launcher/agent/process_facts.h"
+#include "launcher/agent/evidence/process_facts.h"
 #include "launcher/autopsy/case.h"
 #include "launcher/autopsy/page.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 #include "launcher/verdict/lost_peer.h"
 
 namespace dl::launcher {

@@ -18,11 +18,11 @@
 #include "core/base/deadline.h"
 #include "core/base/system/unique_fd.h"
 #include "launcher/agent/agent_port.h"
-#include "launcher/agent/recorders.h"
+#include "launcher/agent/evidence/recorders.h"
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
 #include "launcher/pmi/pmi_server.h"
-#include "launcher/process/channel_client.h"
+#include "launcher/process/supervisor/channel_client.h"
 #include "launcher/verdict/report.h"
 #include "rendezvous/first_cause/first_cause.h"
 

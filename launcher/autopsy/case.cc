@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "core/base/system/unique_fd.h"
-#include "launcher/output/log_folder.h"
+#include "launcher/output/logs/log_folder.h"
 
 namespace dl::launcher::autopsy {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/base/text/printable.h"
 #include "launcher/autopsy/page.h"
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher::autopsy {
 namespace {

@@ -4,14 +4,14 @@
 
 #include "core/base/error.h"
 #include "core/base/version.h"
-#include "launcher/cli/completion.h"
-#include "launcher/cli/option_table.h"
-#include "launcher/cli/option_text.h"
-#include "launcher/cli/option_variables.h"
 #include "launcher/cli/python.h"
+#include "launcher/cli/read/words.h"
 #include "launcher/cli/slurm_line.h"
 #include "launcher/cli/started_by.h"
-#include "launcher/cli/words.h"
+#include "launcher/cli/table/completion.h"
+#include "launcher/cli/table/option_table.h"
+#include "launcher/cli/table/option_text.h"
+#include "launcher/cli/table/option_variables.h"
 
 namespace dl::launcher {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "core/base/system/process/shell.h"
 #include "launcher/cli/line_prefix.h"
-#include "launcher/plan/machine.h"
-#include "launcher/process/program.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/plan/machine/machine.h"
+#include "launcher/process/start/program.h"
+#include "launcher/process/start/rank_files.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher {

@@ -18,11 +18,11 @@
 #include "launcher/cli/options.h"
 #include "launcher/front/job_state.h"
 #include "launcher/front/starter.h"
-#include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
+#include "launcher/output/logs/disk_thread.h"
 #include "launcher/preempt/save_requests.h"
 #include "launcher/process/input_pump.h"
-#include "launcher/process/job_signals.h"
+#include "launcher/process/warden/job_signals.h"
 #include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {

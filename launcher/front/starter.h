@@ -6,10 +6,10 @@
 #include <string>
 
 #include "launcher/agent/agent_port.h"
-#include "launcher/output/disk_thread.h"
 #include "launcher/output/frame.h"
+#include "launcher/output/logs/disk_thread.h"
 #include "launcher/plan/plan.h"
-#include "launcher/process/warden.h"
+#include "launcher/process/warden/warden.h"
 
 namespace dl::launcher {
 

@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "launcher/nodes/program_line.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher {
 namespace {

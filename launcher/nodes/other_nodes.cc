@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "launcher/nodes/listener.h"
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 

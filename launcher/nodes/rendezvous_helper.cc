@@ -9,7 +9,7 @@
 #include "core/base/env.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/shell.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher {
 

@@ -8,7 +8,7 @@
 
 #include "core/base/system/unique_fd.h"
 #include "launcher/output/node_output.h"
-#include "launcher/process/warden_client.h"
+#include "launcher/process/warden/warden_client.h"
 
 namespace dl::launcher {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "launcher/nodes/listener.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher {
 

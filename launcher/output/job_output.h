@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/output/disk_thread.h"
 #include "launcher/output/frame.h"
+#include "launcher/output/lines/rank_lines.h"
+#include "launcher/output/logs/disk_thread.h"
 #include "launcher/output/node_output.h"
-#include "launcher/output/rank_lines.h"
 #include "launcher/output/sink.h"
 
 namespace dl::launcher {

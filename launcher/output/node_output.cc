@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launcher/output/log_folder.h"
+#include "launcher/output/logs/log_folder.h"
 #include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {

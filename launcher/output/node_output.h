@@ -24,10 +24,10 @@
 #include <vector>
 
 #include "core/base/system/unique_fd.h"
-#include "launcher/output/disk_thread.h"
 #include "launcher/output/frame.h"
-#include "launcher/output/log_file.h"
-#include "launcher/output/rank_stream.h"
+#include "launcher/output/lines/rank_stream.h"
+#include "launcher/output/logs/disk_thread.h"
+#include "launcher/output/logs/log_file.h"
 
 namespace dl::launcher {
 

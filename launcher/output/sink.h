@@ -24,7 +24,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/output/disk_thread.h"
+#include "launcher/output/logs/disk_thread.h"
 
 namespace dl::launcher {
 

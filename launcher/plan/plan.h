@@ -13,8 +13,8 @@
 
 #include "launcher/bind/binding.h"
 #include "launcher/cli/options.h"
-#include "launcher/plan/machine.h"
-#include "launcher/process/program.h"
+#include "launcher/plan/machine/machine.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 

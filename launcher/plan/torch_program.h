@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 

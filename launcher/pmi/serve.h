@@ -2,7 +2,7 @@
 #pragma once
 
 #include "launcher/cli/options.h"
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 

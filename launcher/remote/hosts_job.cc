@@ -14,15 +14,15 @@
 #include "core/base/text/printable.h"
 #include "launcher/agent/generation.h"
 #include "launcher/front/front.h"
+#include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/this_host.h"
-#include "launcher/process/job_signals.h"
-#include "launcher/process/rank_files.h"
-#include "launcher/process/warden.h"
+#include "launcher/process/start/rank_files.h"
+#include "launcher/process/warden/job_signals.h"
+#include "launcher/process/warden/warden.h"
 #include "launcher/remote/node_line.h"
 #include "launcher/remote/remote_nodes.h"
-#include "launcher/remote/ssh.h"
-#include "launcher/remote/ssh_line.h"
+#include "launcher/remote/ssh/ssh.h"
+#include "launcher/remote/ssh/ssh_line.h"
 
 namespace dl::launcher::remote {
 namespace {

@@ -11,8 +11,8 @@
 #include "core/base/deadline.h"
 #include "launcher/plan/job_secret.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/program.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/program.h"
+#include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher::remote {
 namespace {

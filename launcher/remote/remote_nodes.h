@@ -21,14 +21,14 @@
 
 #include "launcher/agent/agent_port.h"
 #include "launcher/front/starter.h"
-#include "launcher/output/disk_thread.h"
 #include "launcher/output/frame.h"
-#include "launcher/output/frame_logs.h"
+#include "launcher/output/logs/disk_thread.h"
+#include "launcher/output/logs/frame_logs.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/input_pump.h"
-#include "launcher/process/warden_client.h"
+#include "launcher/process/warden/warden_client.h"
 #include "launcher/remote/agent_line.h"
-#include "launcher/remote/remote_host.h"
+#include "launcher/remote/ssh/remote_host.h"
 
 namespace dl::launcher::remote {
 

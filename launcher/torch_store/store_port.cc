@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
-#include "launcher/plan/port.h"
+#include "launcher/plan/machine/port.h"
 
 namespace dl::launcher {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/base/system/process/process_stat.h"
 #include "core/base/version.h"
-#include "launcher/remote/messages.h"
+#include "launcher/remote/frames/messages.h"
 #include "tests/support/bad_programs.h"
 #include "tests/support/process.h"
 #include "tests/support/rank_input.h"

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "launcher/remote/messages.h"
+#include "launcher/remote/frames/messages.h"
 
 using namespace dl::launcher::remote;
 

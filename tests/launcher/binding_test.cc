@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/system/machine/cpus.h"
 #include "launcher/bind/drawing.h"
-#include "launcher/plan/machine.h"
+#include "launcher/plan/machine/machine.h"
 
 namespace dl::launcher {
 namespace {

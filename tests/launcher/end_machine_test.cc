@@ -1,5 +1,5 @@
 // EndMachine by table: events in, actions out.
-#include "launcher/agent/end_machine.h"
+#include "launcher/agent/ending/end_machine.h"
 
 #include <gtest/gtest.h>
 

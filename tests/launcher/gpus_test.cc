@@ -1,4 +1,4 @@
-#include "launcher/plan/gpus.h"
+#include "launcher/plan/machine/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

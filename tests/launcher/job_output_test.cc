@@ -17,7 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
-#include "launcher/output/disk_thread.h"
+#include "launcher/output/logs/disk_thread.h"
 
 namespace dl::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/output/line_splitter.h"
+#include "launcher/output/lines/line_splitter.h"
 
 #include <gtest/gtest.h>
 

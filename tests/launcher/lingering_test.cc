@@ -1,4 +1,4 @@
-#include "launcher/agent/lingering.h"
+#include "launcher/agent/ending/lingering.h"
 
 #include <gtest/gtest.h>
 

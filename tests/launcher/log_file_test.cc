@@ -1,4 +1,4 @@
-#include "launcher/output/log_file.h"
+#include "launcher/output/logs/log_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
-#include "launcher/output/log_folder.h"
+#include "launcher/output/logs/log_folder.h"
 #include "tests/support/no_threads.h"
 #include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"

@@ -1,5 +1,5 @@
 // The manual, the reference and the completion scripts say what the table of options says.
-#include "launcher/cli/option_text.h"
+#include "launcher/cli/table/option_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <iterator>
 
 #include "core/base/error.h"
-#include "launcher/cli/completion.h"
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/table/completion.h"
+#include "launcher/cli/table/option_table.h"
 #include "tests/support/process.h"
 #include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"

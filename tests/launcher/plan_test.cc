@@ -15,9 +15,9 @@
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
 #include "launcher/plan/environment.h"
-#include "launcher/plan/port.h"
+#include "launcher/plan/machine/port.h"
 #include "launcher/plan/torch_program.h"
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {

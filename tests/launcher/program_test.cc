@@ -1,5 +1,5 @@
 // What is said of a program that cannot be found or executed.
-#include "launcher/process/program.h"
+#include "launcher/process/start/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "launcher/process/file_format.h"
+#include "launcher/process/start/file_format.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {

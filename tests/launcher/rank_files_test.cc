@@ -1,4 +1,4 @@
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

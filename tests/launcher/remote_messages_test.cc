@@ -1,4 +1,4 @@
-#include "launcher/remote/messages.h"
+#include "launcher/remote/frames/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

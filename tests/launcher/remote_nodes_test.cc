@@ -8,7 +8,7 @@
 
 #include "core/base/version.h"
 #include "launcher/front/job_state.h"
-#include "launcher/process/rank_files.h"
+#include "launcher/process/start/rank_files.h"
 #include "launcher/process/supervisor_channel.h"
 #include "tests/support/process.h"
 

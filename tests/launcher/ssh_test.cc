@@ -1,4 +1,4 @@
-#include "launcher/remote/ssh.h"
+#include "launcher/remote/ssh/ssh.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 // How a line is written: names, abbreviations, letters, and the words of other launchers.
-#include "launcher/cli/words.h"
+#include "launcher/cli/read/words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "launcher/cli/option_table.h"
-#include "launcher/cli/readers.h"
-#include "launcher/cli/refused_words.h"
+#include "launcher/cli/table/option_table.h"
+#include "launcher/cli/table/readers.h"
+#include "launcher/cli/table/refused_words.h"
 
 namespace dl::launcher {
 namespace {

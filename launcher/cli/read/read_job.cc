@@ -1,0 +1,235 @@
+// Readers of the options for the program, its environment, and the end of the job.
+#include <signal.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/system/process/shell.h"
+#include "launcher/cli/table/readers.h"
+#include "launcher/process/signal_meaning.h"
+
+namespace dl::launcher::read {
+namespace {
+
+constexpr int kMostToStart = 1'000'000;
+constexpr int kSignalNumbers = 64;
+
+// dlrun sets these for each rank.
+constexpr env::Var kOwnVariables[] = {env::Var::kRank,
+                                      env::Var::kWorldSize,
+                                      env::Var::kLocalRank,
+                                      env::Var::kLocalWorldSize,
+                                      env::Var::kGroupRank,
+                                      env::Var::kGroupWorldSize,
+                                      env::Var::kRoleRank,
+                                      env::Var::kRoleWorldSize,
+                                      env::Var::kRoleName,
+                                      env::Var::kTorchRestartCount,
+                                      env::Var::kTorchMaxRestarts,
+                                      env::Var::kTorchRunId,
+                                      env::Var::kTorchUseAgentStore,
+                                      env::Var::kTorchErrorFile,
+                                      env::Var::kJobId,
+                                      env::Var::kGeneration,
+                                      env::Var::kStore,
+                                      env::Var::kKeyFd,
+                                      env::Var::kLifelineFd,
+                                      env::Var::kRecorderFd,
+                                      env::Var::kGpus,
+                                      env::Var::kOmpiRank,
+                                      env::Var::kOmpiSize,
+                                      env::Var::kOmpiLocalRank,
+                                      env::Var::kOmpiLocalSize};
+
+bool is_variable_name(std::string_view name) {
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+         });
+}
+
+// "SIGUSR1", "USR1" and "10": 10; 0: there is no such signal.
+int signal_of(std::string_view name) {
+  const std::string_view short_name = name.starts_with("SIG") ? name.substr(3) : name;
+  for (int signal = 1; signal <= kSignalNumbers; ++signal) {
+    const char* const abbreviation = ::sigabbrev_np(signal);
+    if (abbreviation != nullptr && short_name == abbreviation) return signal;
+    if (name == std::to_string(signal)) return signal;
+  }
+  return 0;
+}
+
+// The signals of a list as "SIGTERM,USR1".
+std::vector<int> signals_in(const Typed& typed) {
+  std::vector<int> signals;
+  for (const std::string& word : split(typed.value, ',')) {
+    const std::string_view name = trimmed(word);
+    signals.push_back(signal_of(name));
+    DL_CHECK(signals.back() != 0, kInvalidArgument,
+             "{} is `{}`: there is no signal `{}`; wanted names as SIGTERM,SIGUSR1", typed.name(),
+             typed.value, name);
+  }
+  return signals;
+}
+
+bool has(const std::vector<int>& signals, int signal) {
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
+}
+
+bool can_be_handled(int signal) {
+  return signal != SIGKILL && signal != SIGSTOP && signal != SIGCHLD && signal != SIGCONT &&
+         signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU;
+}
+
+// Why dlrun cannot pass a signal on and go on; empty: it can.
+std::string why_not_forwarded(const Options& options, int signal) {
+  if (has(options.signals_to_handle, signal)) return "--signals-to-handle names it too";
+  if (signal == SIGUSR2 && options.preempt_on_usr2) return "--preempt-usr2 takes it as a request";
+  if (is_of_a_person(signal)) {
+    return fmt::format("it ends the job; --signals-to-handle {} sends it to the ranks as it is",
+                       signal_name(signal));
+  }
+  // A fault of dlrun itself, or the end of the reader of its output.
+  for (const int own : {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGPIPE, SIGXFSZ}) {
+    if (signal == own) return "it may be about dlrun itself";
+  }
+  const SignalMeaning meaning = meaning_of(signal);
+  const bool is_caught = meaning != SignalMeaning::kSystem && meaning != SignalMeaning::kSuspend;
+  return is_caught ? "" : "dlrun does not catch it";
+}
+
+}  // namespace
+
+void nproc_per_node(Options& options, const Typed& typed) {
+  DL_CHECK(typed.value != "xpu", kInvalidArgument,
+           "{} xpu is not supported; give a number, or cpu for one rank a core", typed.name());
+  if (typed.value != "auto" && typed.value != "cpu" && typed.value != "gpu") {
+    whole_number(typed.name(), typed.value, 1, kMostToStart, ", or gpu, cpu or auto");
+  }
+  options.nproc_per_node = typed.value;
+}
+
+void np(Options& options, const Typed& typed) {
+  options.np = whole_number(typed.name(), typed.value, 1, kMostToStart);
+}
+
+void role(Options& options, const Typed& typed) {
+  options.role = typed.value;
+}
+
+void wdir(Options& options, const Typed& typed) {
+  options.wdir = typed.value;
+}
+
+void export_variable(Options& options, const Typed& typed) {
+  const std::size_t equals = typed.value.find('=');
+  Exported variable{.name = typed.value.substr(0, equals), .value = std::nullopt};
+  if (equals != std::string::npos) variable.value = typed.value.substr(equals + 1);
+  DL_CHECK(is_variable_name(variable.name), kInvalidArgument,
+           "{} is `{}`, wanted VARIABLE or VARIABLE=VALUE; give each variable an -x of its own",
+           typed.name(), typed.value);
+  for (const env::Var own : kOwnVariables) {
+    DL_CHECK(variable.name != env::name_of(own), kInvalidArgument,
+             "{} {}: dlrun gives each rank a {} of its own; leave it out", typed.name(),
+             typed.value, variable.name);
+  }
+  // Scripts pass these two variables to mpirun's ranks, and mean these two options.
+  const bool is_address = variable.name == env::name_of(env::Var::kMasterAddr);
+  const bool is_port = variable.name == env::name_of(env::Var::kMasterPort);
+  if (is_address || is_port) {
+    const std::optional<std::string> value =
+        variable.value ? variable.value
+                       : env::get(is_address ? env::Var::kMasterAddr : env::Var::kMasterPort);
+    if (value && is_address) options.master_addr = *value;
+    if (value && is_port) options.master_port = whole_number("-x MASTER_PORT", *value, 1, 65535);
+    if (value) return;
+  }
+  std::erase_if(options.exports, [&](const Exported& e) { return e.name == variable.name; });
+  options.exports.push_back(std::move(variable));
+}
+
+void grace(Options& options, const Typed& typed) {
+  options.grace = seconds(typed.name(), typed.value);
+}
+
+void linger(Options& options, const Typed& typed) {
+  options.linger = seconds(typed.name(), typed.value);
+}
+
+void preempt(Options& options, const Typed&) {
+  options.preempt_on_term = true;
+}
+
+void preempt_usr2(Options& options, const Typed&) {
+  options.preempt_on_usr2 = true;
+}
+
+void preempt_before(Options& options, const Typed& typed) {
+  options.preempt_before = seconds(typed.name(), typed.value);
+  DL_CHECK(env::get(env::Var::kSlurmJobId).has_value(), kInvalidArgument,
+           "--preempt-before counts from the end of a SLURM allocation, and SLURM_JOB_ID is not "
+           "set; --preempt takes SIGTERM as the request");
+}
+
+void preempt_wait(Options& options, const Typed& typed) {
+  options.preempt_wait = seconds(typed.name(), typed.value);
+  DL_CHECK(options.may_be_preempted(), kInvalidArgument,
+           "--preempt-wait needs --preempt, --preempt-usr2 or --preempt-before");
+}
+
+void timeout(Options& options, const Typed& typed) {
+  options.timeout = seconds(typed.name(), typed.value);
+  DL_CHECK(options.timeout->count() > 0, kInvalidArgument,
+           "{} is `{}`, wanted more than 0 seconds; leave it out for no limit", typed.name(),
+           typed.value);
+}
+
+void max_restarts(Options& options, const Typed& typed) {
+  options.max_restarts = whole_number(typed.name(), typed.value, 0, kMostToStart);
+}
+
+void mpi(Options& options, const Typed& typed) {
+  const std::string& mpi = typed.value;
+  DL_CHECK(mpi == "auto" || mpi == "pmi1" || mpi == "none", kInvalidArgument,
+           "{} is `{}`, wanted auto, pmi1 or none", typed.name(), mpi);
+  options.mpi = mpi == "auto" ? Mpi::kAuto : mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
+}
+
+void signals_to_handle(Options& options, const Typed& typed) {
+  options.signals_to_handle = signals_in(typed);
+  for (const int signal : options.signals_to_handle) {
+    DL_CHECK(can_be_handled(signal), kInvalidArgument,
+             "{} is `{}`: {} cannot end a job in order; leave it out", typed.name(), typed.value,
+             signal_name(signal));
+  }
+}
+
+void forward_signals(Options& options, const Typed& typed) {
+  options.forwarded_signals = signals_in(typed);
+  for (const int signal : options.forwarded_signals) {
+    const std::string why = why_not_forwarded(options, signal);
+    DL_CHECK(why.empty(), kInvalidArgument, "{} is `{}`: {} cannot be passed on: {}", typed.name(),
+             typed.value, signal_name(signal), why);
+  }
+}
+
+void monitor_interval(Options&, const Typed& typed) {
+  seconds(typed.name(), typed.value);
+}
+
+void start_method(Options&, const Typed& typed) {
+  DL_CHECK(typed.value == "spawn" || typed.value == "fork" || typed.value == "forkserver",
+           kInvalidArgument, "{} is `{}`, wanted spawn, fork or forkserver; or leave it out",
+           typed.name(), typed.value);
+}
+
+void event_log_handler(Options&, const Typed& typed) {
+  DL_CHECK(typed.value == "null", kInvalidArgument,
+           "{} is `{}`: dlrun has no such handler of events; leave it out", typed.name(),
+           typed.value);
+}
+
+}  // namespace dl::launcher::read

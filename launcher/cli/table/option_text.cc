@@ -1,0 +1,151 @@
+#include "launcher/cli/table/option_text.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "launcher/cli/table/option_table.h"
+#include "launcher/cli/table/readers.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr std::string_view kHelpHead =
+    "Starts a program as the ranks of one job, watches over them, and ends them together.\n"
+    "Each rank finds torchrun's environment variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
+    "...\n"
+    "A program that ends with .py runs with $PYTHON_EXEC, else with the python3 in PATH.\n"
+    "Usage: dlrun [options] [--] program [arguments...]\n";
+
+constexpr std::string_view kHelpFoot =
+    "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 75 all\n"
+    "ranks have saved on request (--preempt); 124 a deadline passed; 126 the program cannot be\n"
+    "executed; 127 it was not found.\n"
+    "\n"
+    "A job that hangs: `kill -USR1` dlrun, and it says who is waited for; so does `dlrun autopsy "
+    "DIR`\n"
+    "of a --log-dir after a failure.\n"
+    "\n"
+    "  dlrun --nproc-per-node 2 train.py --epochs 3\n"
+    "  dlrun --nproc-per-node auto -m package.train\n"
+    "  dlrun -n 4 ./train\n"
+    "  dlrun --nnodes 2 --rdzv-endpoint node0:29400 ./train     (the same on both nodes)\n";
+
+constexpr Group kShownGroups[] = {Group::kInformation, Group::kStarted, Group::kWhere, Group::kMeet,
+                                  Group::kShown,       Group::kEnds,    Group::kTaken};
+
+// "-n", "--np": the letter first. A single-dash word that is no letter is left out.
+std::vector<std::string> spellings_of(const OptionRow& row) {
+  std::vector<std::string> spellings;
+  if (row.letter != 0) spellings.push_back(fmt::format("-{}", row.letter));
+  spellings.emplace_back(row.name);
+  for (const std::string& other : read::split(row.also, ' ')) {
+    if (other.starts_with("--") && other.size() > 3) spellings.push_back(other);
+  }
+  return spellings;
+}
+
+// "-t, --tee 0-3|RANK:0-3,..."
+std::string usage_of(const OptionRow& row) {
+  std::string usage;
+  for (const std::string& spelling : spellings_of(row)) {
+    usage += (usage.empty() ? "" : ", ") + spelling;
+  }
+  if (!row.value.empty()) usage += fmt::format(" {}", row.value);
+  return usage;
+}
+
+std::string_view about(const OptionRow& row) {
+  return row.about.empty() ? row.help : row.about;
+}
+
+// roff takes a dash for a hyphen, a backslash for itself, and a line that begins with a dot or a
+// quote for a command.
+std::string roff_of(std::string_view text) {
+  std::string roff;
+  bool bold = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '`') {
+      bold = !bold;
+      roff += bold ? "\\fB" : "\\fR";
+    } else if (c == '-') {
+      roff += "\\-";
+    } else if (c == '\\') {
+      roff += "\\e";
+    } else if (c == '[' && text.find("](", i) != std::string_view::npos && !bold) {
+      const std::size_t middle = text.find("](", i);  // a link: its text
+      roff += roff_of(text.substr(i + 1, middle - i - 1));
+      i = text.find(')', middle);
+    } else {
+      roff += c;
+    }
+  }
+  return roff.starts_with('.') || roff.starts_with('\'') ? "\\&" + roff : roff;
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|') cell += '\\';
+    cell += c;
+  }
+  return cell;
+}
+
+}  // namespace
+
+std::string options_as_help() {
+  constexpr std::size_t kColumn = 32;
+  std::string text(kHelpHead);
+  for (const Group group : kShownGroups) {
+    text += fmt::format("\n{}:\n", title_of(group));
+    for (const OptionRow& row : option_table()) {
+      if (row.group != group) continue;
+      std::string line = "  " + usage_of(row);
+      if (line.size() >= kColumn) {
+        text += line + "\n";
+        line.clear();
+      }
+      text += fmt::format("{:<{}}{}\n", line, kColumn, row.help);
+    }
+  }
+  return text + "\n" + std::string(kHelpFoot);
+}
+
+std::string options_as_roff() {
+  std::string text;
+  for (const Group group : kShownGroups) {
+    if (group != Group::kInformation) text += fmt::format(".SS {}\n", title_of(group));
+    for (const OptionRow& row : option_table()) {
+      if (row.group != group) continue;
+      text += ".TP\n\\fB";
+      bool is_first = true;
+      for (const std::string& spelling : spellings_of(row)) {
+        text += (is_first ? "" : "\\fR, \\fB") + roff_of(spelling);
+        is_first = false;
+      }
+      text += "\\fR";
+      if (!row.value.empty()) text += fmt::format(" \\fI{}\\fR", roff_of(row.value));
+      text += fmt::format("\n{}.\n", roff_of(about(row)));
+    }
+  }
+  return text;
+}
+
+std::string options_as_markdown() {
+  std::string text;
+  for (const Group group : kShownGroups) {
+    if (group == Group::kInformation) continue;
+    text +=
+        fmt::format("{}| {} | meaning |\n|---|---|\n", text.empty() ? "" : "\n", title_of(group));
+    for (const OptionRow& row : option_table()) {
+      if (row.group != group) continue;
+      text +=
+          fmt::format("| `{}` | {} |\n", markdown_cell(usage_of(row)), markdown_cell(about(row)));
+    }
+  }
+  return text;
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,232 @@
+#include "launcher/plan/machine/gpus.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/unique_fd.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr const char* kLibrary = "libnvidia-ml.so.1";
+constexpr std::string_view kNoLibrary = "no library";
+
+// The few functions of NVML that are used; their binary interface has not changed since driver 450.
+struct Nvml {
+  using Device = void*;
+  enum : int { kSuccess = 0, kNoPermission = 4, kNotFound = 6, kDriverNotLoaded = 9 };
+
+  int (*init)() = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*device)(unsigned, Device*) = nullptr;
+  int (*uuid)(Device, char*, unsigned) = nullptr;
+  int (*name)(Device, char*, unsigned) = nullptr;
+  int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
+  int (*most_instances)(Device, unsigned*) = nullptr;
+  int (*instance)(Device, unsigned, Device*) = nullptr;
+
+  // The name of a missing function, or nullptr.
+  const char* load(void* library) {
+    const char* missing = nullptr;
+    const auto find = [&](const char* symbol, auto& into) {
+      into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(::dlsym(library, symbol));
+      if (into == nullptr && missing == nullptr) missing = symbol;
+    };
+    find("nvmlInit_v2", init);
+    find("nvmlErrorString", error_string);
+    find("nvmlDeviceGetCount_v2", count);
+    find("nvmlDeviceGetHandleByIndex_v2", device);
+    find("nvmlDeviceGetUUID", uuid);
+    find("nvmlDeviceGetName", name);
+    find("nvmlDeviceGetMigMode", mig_mode);
+    find("nvmlDeviceGetMaxMigDeviceCount", most_instances);
+    find("nvmlDeviceGetMigDeviceHandleByIndex", instance);
+    return missing;
+  }
+};
+
+std::string text_of(int (*get)(Nvml::Device, char*, unsigned), Nvml::Device device) {
+  char text[128] = {};
+  if (get(device, text, sizeof text - 1) != Nvml::kSuccess) return "";
+  std::string line = text;
+  std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return line;
+}
+
+// Writes what gpus_of_answer() reads. Runs in the child.
+std::string ask_driver() {
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return fmt::format("error\t{}\n", kNoLibrary);
+  Nvml nvml;
+  if (const char* const missing = nvml.load(library)) {
+    return fmt::format("error\t{} has no {}: the driver is too old\n", kLibrary, missing);
+  }
+  const auto failed = [&](const char* what, int code) {
+    return fmt::format("error\t{}: {}\n", what, nvml.error_string(code));
+  };
+  const int started = nvml.init();
+  if (started == Nvml::kDriverNotLoaded) return "end\n";  // a library without a GPU
+  if (started != Nvml::kSuccess) return failed("nvmlInit", started);
+  unsigned count = 0;
+  if (const int code = nvml.count(&count)) return failed("nvmlDeviceGetCount", code);
+  std::string answer;
+  for (unsigned i = 0; i < count; ++i) {
+    Nvml::Device device = nullptr;
+    const int code = nvml.device(i, &device);
+    if (code == Nvml::kNoPermission) continue;  // the control group keeps it from this process
+    if (code != Nvml::kSuccess) {
+      return fmt::format("error\tGPU {}: {}\n", i, nvml.error_string(code));
+    }
+    unsigned mode = 0, pending = 0;
+    const bool partitioned = nvml.mig_mode(device, &mode, &pending) == Nvml::kSuccess && mode == 1;
+    answer += fmt::format("gpu\t{}\t{}\t{}\n", text_of(nvml.uuid, device),
+                          text_of(nvml.name, device), partitioned ? 1 : 0);
+    unsigned most = 0;
+    if (!partitioned || nvml.most_instances(device, &most) != Nvml::kSuccess) continue;
+    for (unsigned j = 0; j < most; ++j) {
+      Nvml::Device instance = nullptr;
+      if (nvml.instance(device, j, &instance) != Nvml::kSuccess)
+        continue;  // not every slot is used
+      answer += fmt::format("mig\t{}\n", text_of(nvml.uuid, instance));
+    }
+  }
+  return answer + "end\n";
+}
+
+[[noreturn]] void answer_and_exit(int fd) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit none{};
+  ::setrlimit(RLIMIT_CORE, &none);  // a library that crashes leaves nothing in the user's directory
+  const std::string answer = ask_driver();
+  std::size_t sent = 0;
+  while (sent < answer.size()) {
+    const ssize_t n = ::write(fd, answer.data() + sent, answer.size() - sent);
+    if (n < 0 && errno != EINTR) break;
+    if (n > 0) sent += static_cast<std::size_t>(n);
+  }
+  ::_exit(0);
+}
+
+std::string read_until(int fd, std::chrono::steady_clock::time_point until, bool& in_time) {
+  std::string text;
+  while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    pollfd ready{fd, POLLIN, 0};
+    const int n = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
+    if (n < 0 && errno == EINTR) continue;
+    in_time = n > 0;
+    if (n <= 0) return text;
+    char some[4096];
+    const ssize_t got = ::read(fd, some, sizeof some);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(some, static_cast<std::size_t>(got));
+  }
+}
+
+// "Model: \t\t NVIDIA H200" -> "NVIDIA H200"
+std::string value_of(const std::string& line) {
+  const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+  return begin == std::string::npos ? ""
+                                    : line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+}
+
+}  // namespace
+
+std::vector<Gpu> gpus_of_proc(const std::string& root) {
+  // One folder a GPU, named by its place on the bus, which is the driver's order.
+  std::vector<std::filesystem::path> folders;
+  std::error_code none;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(root + "/proc/driver/nvidia/gpus", none)) {
+    folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  std::vector<Gpu> gpus;
+  for (const std::filesystem::path& folder : folders) {
+    Gpu& gpu = gpus.emplace_back();
+    gpu.instances_known = false;
+    std::ifstream file(folder / "information");
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with("Model:")) gpu.name = value_of(line);
+      // The file has question marks until a process has used the GPU.
+      if (line.starts_with("GPU UUID:") && line.find('?') == std::string::npos) {
+        gpu.uuid = value_of(line);
+      }
+    }
+  }
+  return gpus;
+}
+
+std::vector<Gpu> gpus_of_answer(std::string_view text) {
+  std::vector<Gpu> gpus;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    std::vector<std::string> cells;
+    for (std::size_t at = 0; at <= line.size();) {
+      const std::size_t tab = std::min(line.find('\t', at), line.size());
+      cells.emplace_back(line.substr(at, tab - at));
+      at = tab + 1;
+    }
+    if (cells[0] == "end") return gpus;
+    if (cells[0] == "gpu" && cells.size() == 4) {
+      gpus.push_back({cells[1], cells[2], cells[3] == "1", {}, true});
+    } else if (cells[0] == "mig" && cells.size() == 2 && !gpus.empty()) {
+      gpus.back().instances.push_back(cells[1]);
+    } else if (cells[0] == "error" && cells.size() == 2) {
+      throw_error(ErrorKind::kIo, "the NVIDIA driver does not say which GPUs there are: {}",
+                  cells[1]);
+    } else {
+      break;
+    }
+  }
+  throw_error(ErrorKind::kIo,
+              "the NVIDIA driver does not say which GPUs there are: {} ended the process that "
+              "asked it",
+              kLibrary);
+}
+
+std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe");
+  UniqueFd out(ends[0]);
+  UniqueFd in(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) throw_error(ErrorKind::kIo, "fork: {}", spawn_error_text(errno));
+  if (child == 0) answer_and_exit(in.get());
+  in.reset();
+  bool in_time = false;
+  const std::string answer =
+      read_until(out.get(), std::chrono::steady_clock::now() + deadline, in_time);
+  if (!in_time) {
+    // A process that waits in the driver dies when the driver lets it; dlrun does not wait for it.
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, WNOHANG);
+    throw_error(ErrorKind::kTimeout,
+                "the NVIDIA driver has not said within {} s which GPUs there are; see `nvidia-smi` "
+                "and `dmesg`",
+                std::chrono::duration_cast<std::chrono::seconds>(deadline).count());
+  }
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (answer == fmt::format("error\t{}\n", kNoLibrary)) return gpus_of_proc();
+  return gpus_of_answer(answer);
+}
+
+}  // namespace dl::launcher
