@@ -39,7 +39,7 @@ std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
 // True if two ranks use one GPU.
 bool share_a_gpu(const std::vector<RankInfo>& ranks);
 
-// "dlrun 0.1.0 (protocol 1), g++ 12.2.0, glibc 2.36, Linux 6.1.0"
+// "dlrun 1.2.3 (protocol 1), g++ 12.2.0, glibc 2.36, Linux 6.1.0"
 std::string library_versions();
 
 }  // namespace dl::collectives::bench
