@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_environment.sh ROOT: docs/reference/environment.md has a row for each variable of env_list.def, with the same meaning, and no other.
+# check_environment.sh ROOT: docs/reference/environment.md has a row for each variable of env_list.def, with its meaning, and no other;
+# tests/README.md has a row for each variable that a test or a script of the tests reads.
 set -eu
 cd "$1"
 def=$(sed -n 's/^DL_ENV([A-Za-z0-9]*, "\([^"]*\)", "\(.*\)")$/| `\1` | \2 |/p' core/base/env_list.def)
@@ -11,3 +12,8 @@ doc=$(grep '^| `' docs/reference/environment.md)
   printf '%s\n' "$def"
   exit 1
 }
+
+for name in $(grep -rhoE '(getenv\(|variable\(|\$\{?)"?DLRUN_TEST_[A-Z]+' tests --include='*.cc' --include='*.h' --include='*.sh' |
+  grep -o 'DLRUN_TEST_.*' | sort -u); do
+  grep -q "\`$name\`" tests/README.md || { echo "tests/README.md does not name $name"; exit 1; }
+done
