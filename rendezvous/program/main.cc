@@ -191,9 +191,10 @@ int run(int count, char** values) {
   joining->add_option("--job", arguments.job, "name of the job")->required();
   joining->add_option("--listen-fd", arguments.listen_fd,
                       "inherited descriptor that listens at the endpoint: serve there, too");
-  joining->add_flag("--moves", arguments.moves,
-                    "with --listen-fd: leave the endpoint's port to the ranks when the nodes have "
-                    "met, and serve at another port");
+  joining->add_flag(
+      "--moves", arguments.moves,
+      "with --listen-fd: when the nodes have met, leave its port to the ranks, serve at "
+      "another");
   joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
       ->transform(whole_seconds());
   joining

@@ -1,4 +1,4 @@
-# The rows of docs/reference/layers.md: each class of nn/layers with its constructor and its options, as the headers have them.
+# The items of docs/reference/layers.md, a line each: each class of nn/layers with its constructor and its options, as the headers have them.
 # Structs of options come first among the files, then lists of rows, then classes.
 
 function trimmed(text) {
@@ -7,7 +7,7 @@ function trimmed(text) {
   return text
 }
 
-# What stands in a table: shorter names of types.
+# What stands in the list: shorter names of types.
 function shown(text) {
   gsub(/std::int64_t/, "int64", text)
   gsub(/std::(string|optional|vector)/, "&", text)
@@ -36,7 +36,7 @@ function row(layer, parameters, list,    i, n, parts, part, text, kind) {
     }
     text = text (i > 1 ? ", " : "") part
   }
-  rows[++count] = "| `" layer "(" text ")` |" (list == "" ? "" : " " list) " |"
+  rows[++count] = "- `" layer "(" text ")`" (list == "" ? "" : ": " list)
 }
 
 # Divides at commas outside of angle brackets and braces.

@@ -52,8 +52,8 @@ TEST(OptionText, TheManualAndTheReferenceAreThoseOfTheTable) {
               "which one is meant.\n" +
                   options_as_roff());
   expect_part("docs/reference/dlrun.md", "# dlrun\n\n```\n", "```\n", options_as_help());
-  expect_part("docs/reference/dlrun.md", "<!-- begin of the table of options -->\n",
-              "<!-- end of the table of options -->\n", options_as_markdown());
+  expect_part("docs/reference/dlrun.md", "<!-- begin of the list of options -->\n",
+              "<!-- end of the list of options -->\n", options_as_markdown());
 }
 
 TEST(OptionText, EveryRowSaysWhatItIs) {

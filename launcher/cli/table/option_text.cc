@@ -84,13 +84,32 @@ std::string roff_of(std::string_view text) {
   return roff.starts_with('.') || roff.starts_with('\'') ? "\\&" + roff : roff;
 }
 
-std::string markdown_cell(std::string_view text) {
-  std::string cell;
+// An item of a list in lines of at most 118 characters. Code between backquotes stays on one line.
+std::string markdown_item(std::string_view text) {
+  constexpr std::size_t kItemWidth = 118;
+  std::string item = "-";
+  std::size_t column = item.size();
+  std::string word;
+  bool is_code = false;
+  const auto end_word = [&] {
+    if (column + 1 + word.size() > kItemWidth) {
+      item += "\n ";
+      column = 1;
+    }
+    item += " " + word;
+    column += 1 + word.size();
+    word.clear();
+  };
   for (const char c : text) {
-    if (c == '|') cell += '\\';
-    cell += c;
+    if (c == '`') is_code = !is_code;
+    if (c == ' ' && !is_code) {
+      end_word();
+    } else {
+      word += c;
+    }
   }
-  return cell;
+  end_word();
+  return item + "\n";
 }
 
 }  // namespace
@@ -137,12 +156,10 @@ std::string options_as_markdown() {
   std::string text;
   for (const Group group : kShownGroups) {
     if (group == Group::kInformation) continue;
-    text +=
-        fmt::format("{}| {} | meaning |\n|---|---|\n", text.empty() ? "" : "\n", title_of(group));
+    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", title_of(group));
     for (const OptionRow& row : option_table()) {
       if (row.group != group) continue;
-      text +=
-          fmt::format("| `{}` | {} |\n", markdown_cell(usage_of(row)), markdown_cell(about(row)));
+      text += markdown_item(fmt::format("`{}`: {}", usage_of(row), about(row)));
     }
   }
   return text;

@@ -100,9 +100,8 @@ std::string operations_page() {
       "# Operations\n\n"
       "Made from the lists in `core/elementwise/`, `core/reductions/` and "
       "`core/ops/op_list.def`; the test\n`Reference.OfOperations` compares "
-      "them. Names and results are PyTorch's unless a text says otherwise. All operations run on "
-      "the CPU. What PyTorch\n"
-      "has and dlrun has not stands in [missing.md](missing.md).\n\n"
+      "them. Names and results are PyTorch's unless a text says otherwise. All operations\n"
+      "run on the CPU. What PyTorch has and dlrun has not stands in [missing.md](missing.md).\n\n"
       "## Functions of one element\n\n"
       "A function `f` of the first table is written `f(x)`, `f_(x)`, `x.f()` or `x.f_()`; the "
       "forms with `_` write the\n"
@@ -123,12 +122,10 @@ std::string operations_page() {
   page +=
       "## Functions of two elements\n\n"
       "Operands are broadcast and promoted by PyTorch's rules; a number may stand in the place of "
-      "the second tensor\n"
-      "for all but `minimum`, `maximum`, `atan2`, `hypot`, `logaddexp`, `logaddexp2`, "
-      "`heaviside` and the logical ones. `gt` and `ge` are `lt` and "
-      "`le` the other way round; "
-      "`add_scaled` is\n"
-      "`a.add_(b, alpha)`.\n\n"
+      "the second tensor for all\n"
+      "but `minimum`, `maximum`, `atan2`, `hypot`, `logaddexp`, `logaddexp2`, `heaviside` and the "
+      "logical ones. `gt` and `ge`\n"
+      "are `lt` and `le` the other way round; `add_scaled` is `a.add_(b, alpha)`.\n\n"
       "| operation | result | dtypes | gradient | CUDA |\n|---|---|---|---|---|\n";
   for (const BinaryFacts& row : kBinaryFacts) {
     const bool differentiable =
@@ -149,11 +146,12 @@ std::string operations_page() {
       "\n## Made of others\n\n"
       "`core/ops/composed.def`. They take all dtypes that their parts take; most are methods "
       "too.\n\n"
-      "| operation | result | gradient | CUDA |\n|---|---|---|---|\n";
+      "In brackets: whether the operation has a gradient, and whether it runs on CUDA.\n\n";
   for (const ComposedRow& row : kComposedRows) {
-    add_row(page, "`" + std::string(row.call) + "`", row.text,
-            row.gradient == Gradient::kGradcheck ? "yes" : "no",
-            row.cuda == CudaKernel::kMissing ? "not yet" : "yes");
+    page += "- `" + std::string(row.call) + "` (" +
+            (row.gradient == Gradient::kGradcheck ? "gradient, " : "no gradient, ") +
+            (row.cuda == CudaKernel::kMissing ? "not on CUDA yet" : "CUDA") + "):\n  " +
+            std::string(row.text) + "\n";
   }
   page +=
       "\n## Losses of two elements\n\n"
@@ -169,8 +167,8 @@ std::string operations_page() {
   page +=
       "\n## Reductions\n\n"
       "`f(x)` and `x.f()` are over all dimensions, `x.f(1)` and `x.f({0, 1}, {.keepdim = true})` "
-      "over some. Each result is merged\n"
-      "in one order, whatever the number of threads.\n\n"
+      "over some. Each result is\n"
+      "merged in one order, whatever the number of threads.\n\n"
       "| operation | result | dtypes | result's dtype | gradient | CUDA | autocast on CUDA |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const ReductionFacts& row : kReductionFacts) {
@@ -180,8 +178,8 @@ std::string operations_page() {
   }
   page +=
       "\nThese give a pair: `auto [values, indices] = x.max(1)`. `x.max()` of all elements is the "
-      "value alone. Along a dimension the\n"
-      "first of equals gets the gradient; of all elements they share it.\n\n"
+      "value alone. Along a\n"
+      "dimension the first of equals gets the gradient; of all elements they share it.\n\n"
       "| operation | indices alone | result | CUDA |\n|---|---|---|---|\n";
   for (const ExtremeFacts& row : kExtremeFacts) {
     add_row(page, "`" + std::string(row.name) + "`", "`" + std::string(row.arg_name) + "`",
