@@ -6,8 +6,8 @@
 # A block is compiled as what it is: a program (it has a main), declarations (it begins with a class, struct, enum or template, or with a
 # comment `<!-- cpp: declarations -->`), or statements, the body of a function. What statements use and do not declare are the parameters of
 # that function, in a comment before the block: `<!-- cpp: given nn::Module& model, int rank -->`. A line of nothing but `...` is left out.
-# The last cells of a table are compiled if `<!-- cpp: table -->` or `<!-- cpp: table given ... -->` stands before it: what stands between
-# backquotes in a row is a block of its own.
+# After `<!-- cpp: list -->` or `<!-- cpp: list given ... -->` comes a numbered list, whose items "- dlrun:" are compiled: what stands between
+# backquotes in an item is a block of its own.
 # Statements and declarations are inside a namespace of their own, with `using namespace dl`. A page is read from its top: it includes what
 # its blocks include, or <dlrun.h> where none includes anything.
 #
@@ -91,31 +91,39 @@ function emit(b,   kind, given) {
 
 # Markdown
 
-function table_row(line,   cells, cell, found) {
-  cell = cells[split(line, cells, "|") - 1]
-  pending = table_given
-  begin_block(FNR)
-  while (match(cell, /`[^`]*`/)) {
-    add_line(substr(cell, RSTART + 1, RLENGTH - 2))
-    cell = substr(cell, RSTART + RLENGTH)
-    found = 1
+# Takes the code out of a line of an item "- dlrun:".
+function item_line(line,   found) {
+  if (line ~ /^ *- dlrun:/) {
+    end_item()
+    in_item = 1
+    item_row = FNR
+    pending = list_given
+    begin_block(FNR)
   }
-  if (!found) fail(FNR, "the last cell of this row has no code")
+  while (match(line, /`[^`]*`/)) {
+    add_line(substr(line, RSTART + 1, RLENGTH - 2))
+    line = substr(line, RSTART + RLENGTH)
+  }
+}
+
+function end_item() {
+  if (in_item && count[blocks] == 0) fail(item_row, "this item has no code")
+  in_item = 0
 }
 
 function markdown_line(line) {
-  if (pending ~ /^table/ && !in_directive && line ~ /^\|/) {
-    table_given = pending
-    sub(/^table */, "", table_given)
+  if (pending ~ /^list/ && !in_directive && line ~ /^[0-9]+\. /) {
+    list_given = pending
+    sub(/^list */, "", list_given)
     pending = ""
-    in_table = 1
-    table_rows = 0
+    in_list = 1
   }
-  if (in_table && line ~ /^\|/) {
-    if (++table_rows > 2 && want == "cpp") table_row(line)
-    return
+  if (in_list && line != "" && line !~ /^([0-9]+\.)? /) in_list = 0
+  if (want == "cpp") {
+    if (in_list && (line ~ /^ *- dlrun:/ || (in_item && line ~ /^ +[^- ]/))) item_line(line)
+    else end_item()
   }
-  in_table = 0
+  if (in_list) return
   if (in_directive || (!fenced && line ~ /^ *<!-- *cpp:/)) {
     in_directive = line !~ /-->/
     sub(/^ *<!-- *cpp: */, "", line)
@@ -210,6 +218,7 @@ FNR == 1 {
 }
 
 END {
+  end_item()
   if (want == "header") {
     end_run()
     for (row in rows) {
