@@ -1,5 +1,5 @@
-// AxisTaps: which elements of one axis an output element is made of, and with which weights.
-// Pooling by averages and resampling are such sums, along the rows and then along the columns.
+// AxisTaps: for each output index along one axis, the input indices that it sums, with their
+// weights. Average pooling and resampling apply such sums to the rows and then to the columns.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ struct AxisTaps {
     index.push_back(input);
     weight.push_back(factor);
   }
-  // Ends the output element that add() spoke of.
+  // Ends the list of the current output index; add() begins the next one.
   void end() { first.push_back(static_cast<std::int64_t>(index.size())); }
 
-  // The taps of the gradient: what each input element goes into.
+  // The taps of the backward pass: for each input index, the output indices that use it.
   AxisTaps transposed() const {
     AxisTaps result;
     result.inputs = outputs();

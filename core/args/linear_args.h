@@ -1,4 +1,4 @@
-// What a linear layer is computed together with, on every device.
+// The activations that a linear layer fuses, on every device.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,21 @@
 
 namespace dl::kernels {
 
-// The function that follows x W^T + b. GELU stands here in its tanh form only: libraries that fuse
-// it have no other.
+// The function that follows x W^T + b. GELU is the tanh form only: no library fuses the exact one.
 enum class Activation : std::uint8_t { kNone, kRelu, kGeluTanh };
 
-// The element-wise function of an activation other than kNone.
+// The element-wise operation of an activation; `activation` is not kNone.
 constexpr UnaryFn unary_of(Activation activation) noexcept {
   return activation == Activation::kRelu ? UnaryFn::kRelu : UnaryFn::kGeluTanh;
 }
-// kNone for a function that no linear layer is computed together with.
+// kNone if no kernel fuses `fn` into a linear layer.
 constexpr Activation activation_of(UnaryFn fn) noexcept {
   if (fn == UnaryFn::kRelu) return Activation::kRelu;
   return fn == UnaryFn::kGeluTanh ? Activation::kGeluTanh : Activation::kNone;
 }
 
-// Bytes of a row of a ReLU's mask: one bit a column, in multiples of 128 bits as cuBLASLt wants
-// them.
+// Bytes of one row of the mask that a fused ReLU saves: one bit a column, rounded up to 128 bits,
+// as cuBLASLt requires.
 constexpr std::int64_t relu_mask_bytes(std::int64_t columns) noexcept {
   return (columns + 127) / 128 * 16;
 }

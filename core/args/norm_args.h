@@ -1,4 +1,5 @@
-// What a normalisation is told besides its tensors. Aggregates, for designated initialisers.
+// Arguments of the normalisation kernels other than tensors. Aggregates, for designated
+// initialisers.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace dl {
 
-// Rows of channels x inner elements, each normalised by its own mean and variance. Row r's channel
-// c has the weight c + channels (r mod groups).
+// Each row of channels x inner elements is normalised by its own mean and variance. Channel c of
+// row r uses weight[c + channels (r mod groups)].
 //   layer_norm, rms_norm  [rows, channels], inner 1
 //   group_norm            [N groups, C / groups, places]
 struct RowNormArgs {
@@ -23,7 +24,7 @@ struct RowNormArgs {
   std::int64_t width() const noexcept { return channels * inner; }
 };
 
-// Each channel is normalised by the mean and variance of all samples and places.
+// Each channel is normalised by its mean and variance over the samples and the spatial positions.
 struct BatchNormArgs {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
@@ -31,11 +32,11 @@ struct BatchNormArgs {
   bool channels_last =
       false;  // memory is [samples, places, channels], else [samples, channels, places]
   bool batch_statistics = true;  // false: the running ones
-  double momentum = 0;           // the share of this batch in the running statistics
+  double momentum = 0;           // the weight of this batch in the running statistics
   double eps = 0;
-  // For the backward pass of a batch that several ranks share: the number of values per channel on
-  // all ranks, and the sums over ranks of each channel's bias gradient, then of each channel's
-  // weight gradient [2 * channels]. 0 and empty: the batch is whole.
+  // For the backward pass of SyncBatchNorm: the number of values per channel on all ranks, and the
+  // sums over ranks of the bias gradient, then of the weight gradient [2 * channels]. 0 and empty:
+  // the batch is on one rank.
   std::int64_t rows_of_all = 0;
   std::span<const double> sums_of_all{};
 };

@@ -1,4 +1,4 @@
-// What the kernel of the optimizers' steps is told. The rules, one for each kind of step, stand in
+// Arguments of the optimizer kernels. The update rules, one for each kind of step, are in
 // optimizer_rules-inl.h.
 #pragma once
 
@@ -7,29 +7,29 @@
 
 namespace dl::kernels {
 
-// What a captured step has to read on the device, where it may change between two replays. All are
-// device pointers; all null on the CPU.
+// Values that a captured step reads from device memory, because they may change between two
+// replays. All are device pointers; all are null on the CPU.
 struct OptimizerScalars {
-  const double* lr = nullptr;        // in place of the step's own
-  const float* found_inf = nullptr;  // not 0: nothing changes, step counts included; null: 0
+  const double* lr = nullptr;        // replaces the step's own lr
+  const float* found_inf = nullptr;  // nonzero: the step is skipped, step counts included; null: 0
 };
 
 inline constexpr int kMaxOptimizerState = 3;
 inline constexpr int kMaxOptimizerCounts = 2;
 
-// One parameter. Pointers are to memory of the parameters' device. Parameter and gradient have one
-// floating dtype; the state has it too, but is f32 beside f16 and bf16.
+// One parameter; all pointers are to its device. Parameter and gradient have one floating dtype.
+// The state has that dtype, or f32 if it is f16 or bf16.
 struct OptimizerTensor {
   std::int64_t n = 0;
   void* parameter = nullptr;
   const void* gradient = nullptr;
-  void* state[kMaxOptimizerState] = {};  // in the rule's order; null where the step does without it
-  float* counts[kMaxOptimizerCounts] = {};  // of the parameter's own steps; the kernel raises them
-  bool first_step = false;  // `state` is not filled yet, for rules that begin otherwise
+  void* state[kMaxOptimizerState] = {};     // in the rule's order; null if unused
+  float* counts[kMaxOptimizerCounts] = {};  // steps of this parameter; the kernel increments them
+  bool first_step = false;  // `state` is uninitialised: the rule uses its first-step form
 };
 
-// The kinds of steps; with `maximize` they go up the gradient. kState and kCounts: how much of an
-// OptimizerTensor the rule uses.
+// The kinds of steps; `maximize` ascends the gradient. kState and kCounts: how many entries of
+// OptimizerTensor::state and ::counts the rule uses.
 struct SgdStep {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
@@ -40,7 +40,7 @@ struct SgdStep {
 
 struct AdamStep {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-  bool decoupled = false;  // weight_decay shrinks the parameter, and is not part of the gradient
+  bool decoupled = false;  // weight_decay multiplies the parameter instead of entering the gradient
   bool amsgrad = false;
   bool maximize = false;
   static constexpr int kState = 3;  // means of the gradient and of its square; the largest of these

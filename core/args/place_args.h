@@ -1,4 +1,4 @@
-// How an index leads to elements of a tensor.
+// How values of an index tensor address elements of another tensor.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@ struct Indexed {
   std::int64_t size = 0;    // an index is in [0, size)
   std::int64_t step = 1;    // elements from one index to the next
   bool from_end = false;    // indices from -size on count from the end
-  bool is_checked = false;  // all are known to be in range
+  bool is_checked = false;  // the range of all indices was checked before
 };
 
-// What a write does with the element that is there. NaN is the largest and the smallest.
+// How a scatter combines a value with the element it finds. NaN counts as the largest and as the
+// smallest number.
 enum class PlaceWrite : std::uint8_t { kSet, kAdd, kMultiply, kKeepLarger, kKeepSmaller };
 
 }  // namespace dl

@@ -1,4 +1,4 @@
-// How a window moves over an image: what convolution and pooling are told besides their tensors.
+// Arguments of convolution and pooling other than tensors: how a window moves over an image.
 // Aggregates, for designated initialisers.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace dl {
 
-// A size in both directions of an image: one number, or {height, width}. It remembers how it was
-// given, because PyTorch prints some modules' arguments so.
+// One number for both directions of an image, or {height, width}. It remembers which form was
+// given, because PyTorch prints the arguments of some modules that way.
 struct IntPair {
   constexpr IntPair(std::int64_t both) noexcept  // NOLINT(google-explicit-constructor)
       : h(both), w(both), one_number(true) {}
@@ -18,7 +18,7 @@ struct IntPair {
   constexpr std::int64_t& operator[](std::size_t d) noexcept { return d == 0 ? h : w; }
   constexpr std::int64_t operator[](std::size_t d) const noexcept { return d == 0 ? h : w; }
   constexpr bool is(std::int64_t both) const noexcept { return h == both && w == both; }
-  // core/ops: "(3, 3)"; and "3" where one number was given.
+  // Used by core/ops: "(3, 3)", or "3" if one number was given.
   std::string tuple() const;
   std::string as_given() const;
 
@@ -27,9 +27,9 @@ struct IntPair {
   bool one_number = false;
 };
 
-// How many windows there are along one dimension; none or fewer where the window does not fit. With
-// ceil_mode the last one may hang over, but must start inside the image or its left padding, as in
-// PyTorch.
+// The number of windows along one dimension; 0 or negative if the window does not fit. With
+// ceil_mode the last window may reach beyond the image, but must start inside the image or its left
+// padding, as in PyTorch.
 constexpr std::int64_t window_count(std::int64_t size, std::int64_t kernel, std::int64_t stride,
                                     std::int64_t padding, std::int64_t dilation,
                                     bool ceil_mode = false) noexcept {
@@ -51,7 +51,7 @@ struct Conv2dArgs {
 struct MaxPool2dArgs {
   IntPair kernel = 1;
   IntPair stride = 1;
-  IntPair padding = 0;  // never wins; at most half the window
+  IntPair padding = 0;  // padded elements are never the maximum; at most half the window
   IntPair dilation = 1;
   bool ceil_mode = false;  // sizes are rounded up
   bool relu = false;       // the result is max_pool2d(relu(input)), computed in one pass

@@ -10,7 +10,7 @@ constexpr std::size_t at(DeviceType device) noexcept {
 }
 
 struct Kept {
-  Tensor weight;  // its impl cannot be another tensor's while it stands here
+  Tensor weight;  // keeps the TensorImpl alive, so that its address is not used again
   std::uint32_t version;
   bool tracked;
   Tensor cast;

@@ -8,16 +8,15 @@
 //     loss.backward();
 //
 // While a guard lives on a thread, an operation on tensors of its device type first casts its
-// floating inputs by that device's policy in op_list.def and core/elementwise/list.def: products
-// and convolutions to `dtype`, losses to float32, on CUDA exponentials and sums as well; all others
-// compute in what they are given (operands of different dtypes in the wider one). float64 and
-// integers are left alone, and so are operations in place. Parameters stay float32 and so do their
-// gradients: the cast is recorded. It is spelled as PyTorch's, and nests as PyTorch's: the
-// innermost guard counts, and one with enabled = false switches it off. Backward runs with all
-// guards switched off.
+// floating inputs by that device's policy in op_list.def and core/elementwise/list.def: matrix
+// products and convolutions to `dtype`, losses to float32, and on CUDA exponentials and sums to
+// float32. All other operations keep the dtypes of their inputs (and promote different ones).
+// float64, integers and in-place operations are not cast. Parameters and their gradients stay
+// float32, because the cast is recorded for backward. Guards nest as in PyTorch: the innermost
+// guard counts, and one with enabled = false switches autocast off. Backward runs without autocast.
 //
-// A float32 leaf that requires gradients (a weight) is cast once: the result is kept until the
-// thread's outermost guard ends, or the leaf is written to.
+// The cast of a float32 leaf that requires gradients (a weight) is cached until the thread's
+// outermost guard ends or the leaf is written to.
 // Thread-safety: a guard belongs to the thread that made it, and ends there.
 #pragma once
 
@@ -36,7 +35,7 @@ struct AutocastOptions {
 };
 
 bool is_autocast_enabled(DeviceType device) noexcept;
-// What a guard of this thread asked for, or the device's default.
+// The dtype of this thread's innermost guard, or the device's default.
 DType get_autocast_dtype(DeviceType device) noexcept;
 
 namespace detail {
@@ -48,13 +47,13 @@ struct AutocastState {
 };
 extern constinit thread_local AutocastState autocast_state;
 
-// A weight's cast that is still good, or an undefined tensor; and a place for a new one. `tracked`:
-// whether the cast is recorded for backward.
+// The cache of casts. find_autocast() returns a valid cast of `weight`, or an undefined tensor.
+// `tracked`: whether the cast is recorded for backward.
 Tensor find_autocast(const Tensor& weight, DType dtype, bool tracked);
 void keep_autocast(const Tensor& weight, const Tensor& cast, bool tracked);
 }  // namespace detail
 
-// While it lives, nothing is cast on its thread: inside an operation that has cast its inputs, and
+// Disables autocast on its thread while it lives: inside an operation that has cast its inputs, and
 // in backward.
 class AutocastOff {
  public:
@@ -71,7 +70,7 @@ class AutocastOff {
 
 class autocast {
  public:
-  // Throws kDType for a dtype that is not of half width.
+  // Throws kDType if the dtype is neither float16 nor bfloat16.
   explicit autocast(DeviceType device, AutocastOptions options = {});
   ~autocast();
   autocast(const autocast&) = delete;

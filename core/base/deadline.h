@@ -1,15 +1,15 @@
 // A point in time by which something must have happened. Every wait in dlrun takes one.
 //
-// A Deadline is a value; it is made once, at the edge of the program, and handed down, so that a
-// call that does five things takes no longer than it was given for all of them. Time in which the
-// process was stopped (stopped.h) does not count: the deadline is later by as much.
+// A Deadline is a value. The outermost call makes it once and passes it down, so that a call of
+// five steps takes no longer than its one timeout. Time in which the process was stopped
+// (stopped.h) does not count: it moves the deadline by as much.
 #pragma once
 
 #include <chrono>
 
 namespace dl::detail {
 
-// No sum of spans wraps around: max() stays max().
+// A sum that saturates: max() plus anything stays max().
 constexpr std::chrono::nanoseconds add_spans(std::chrono::nanoseconds a,
                                              std::chrono::nanoseconds b) noexcept {
   constexpr auto kMost = std::chrono::nanoseconds::max();
@@ -31,9 +31,9 @@ class Deadline {
 
   bool is_never() const noexcept { return when_ == Clock::time_point::max(); }
   bool has_passed() const noexcept { return !is_never() && has_passed(Clock::now()); }
-  // For a caller that has just looked at the clock.
+  // For a caller that has just read the clock.
   bool has_passed(Clock::time_point now) const noexcept { return now >= when(now); }
-  // As far as is known now: later after a stop. A wait until then that has ended asks has_passed().
+  // The current expiry. A SIGSTOP moves it later, so check has_passed() after a wait until when().
   Clock::time_point when() const noexcept { return is_never() ? when_ : when(Clock::now()); }
 
   // Time left, zero once passed, nanoseconds::max() for never().
@@ -48,7 +48,7 @@ class Deadline {
       : when_(when), stopped_before_(stopped_before) {}
   Clock::time_point when(Clock::time_point now) const noexcept;
 
-  Clock::time_point when_;  // without stops
+  Clock::time_point when_;  // not counting stops
   std::chrono::nanoseconds stopped_before_;
 };
 
@@ -69,7 +69,7 @@ bool wait_until(Condition& condition, Lock& lock, Deadline deadline, const Predi
 
 }  // namespace dl::detail
 
-// The rooms that wait name it without its namespace. dl:: itself has names for users only.
+// Namespaces that use it without `detail::`. dl:: itself has names for users only.
 namespace dl::collectives {
 using dl::detail::Deadline;
 using dl::detail::wait_until;

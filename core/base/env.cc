@@ -19,7 +19,7 @@ constexpr Row kTable[] = {
 };
 
 const char* value_of(Var var) noexcept {
-  // A literal: it ends with a zero.
+  // A literal, so data() ends with a NUL.
   const char* name = kTable[static_cast<std::size_t>(var)]
                          .name.data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
   return std::getenv(name);

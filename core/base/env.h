@@ -1,4 +1,4 @@
-// The environment, read in this one place. Names and meanings stand in env_list.def.
+// Environment variables: the only code that reads them. env_list.def lists names and meanings.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,21 @@ struct Row {
 std::span<const Row> table() noexcept;
 std::string_view name_of(Var var) noexcept;
 
-// Unset and empty both give nullopt; is_set() tells them apart.
+// Nullopt if unset or empty; is_set() tells them apart.
 bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
-// A variable of the user's choice (dlrun -x).
+// For a variable that the user named (dlrun -x).
 bool exists(const std::string& name) noexcept;
 void set(const std::string& name, const std::string& value);
 void unset(Var var);
-// The names of all variables that begin so and have a value, in alphabetical order.
+// The names of all variables that begin with `prefix` and have a value, in alphabetical order.
 std::vector<std::string> names_with_prefix(std::string_view prefix);
-// For libraries that read the environment themselves. Not while another thread reads it.
+// For libraries that read the environment themselves. Not thread-safe: no other thread may read the
+// environment meanwhile.
 void set_unless_set(Var var, const std::string& value);
 // Throws kInvalidArgument: "RANK=abc is not a whole number".
 std::optional<std::int64_t> get_int(Var var);
-// Throws kInvalidArgument where the variable is unset: "RANK is not set; dlrun sets it for every
+// Throws kInvalidArgument if the variable is unset: "RANK is not set; dlrun sets it for every
 // rank".
 std::int64_t require_int(Var var);
 

@@ -1,4 +1,4 @@
-// The one exception type of the project, and the checks that throw it.
+// Error, the project's only exception type, and the checks that throw it.
 //
 // An Error carries a kind, which a program can act on, and a text, which a person can act on: it
 // names the operation, the argument, what came, what was wanted and what to do. An uncaught Error
@@ -22,24 +22,24 @@
 namespace dl {
 
 enum class ErrorKind : std::uint8_t {
-  kInvalidArgument,  // a value that no correct caller passes
-  kShape,            // shapes that do not fit each other or the operation
-  kDType,            // a dtype that the operation does not take
-  kIndex,            // an index out of its range
-  kNotFound,         // a file, key or name that is not there
-  kIo,               // the operating system refused
-  kParse,            // bytes from outside that are not what they should be
+  kInvalidArgument,  // a value that is never allowed
+  kShape,            // shapes that do not match each other or the operation
+  kDType,            // a dtype that the operation does not support
+  kIndex,            // an index out of range
+  kNotFound,         // a file, key or name that does not exist
+  kIo,               // the operating system returned an error
+  kParse,            // malformed input from outside
   kTimeout,          // a deadline passed
   kConnection,       // a connection could not be made, or was lost
   kAuthentication,   // a peer could not prove that it belongs to the job
   kMismatch,         // ranks disagree on what they are doing
   kPeerFailed,       // another rank failed; this one is not the cause
   kAborted,          // the group or the service was ended
-  kNotImplemented,   // known, and not there
-  kInternal,         // a fault of dlrun itself
+  kNotImplemented,   // a known feature that dlrun does not have
+  kInternal,         // a bug in dlrun
 };
 
-// "invalid argument", "shape", ...: as it stands in texts and in JSON.
+// The name in texts and in JSON: "invalid argument", "shape", ...
 std::string_view name_of(ErrorKind kind) noexcept;
 
 class Error : public std::runtime_error {
@@ -52,7 +52,7 @@ class Error : public std::runtime_error {
 };
 
 namespace detail {
-// NaN without its sign, which says nothing: "nan", not "-nan".
+// Drops the sign of a NaN, which has no meaning: "nan", not "-nan".
 template <typename T>
 decltype(auto) shown(const T& value) {
   if constexpr (std::floating_point<T>) {
@@ -82,7 +82,7 @@ template <typename... Args>
 }  // namespace dl
 
 // DL_CHECK(n > 0, kInvalidArgument, "batch size is {}, wanted at least 1", n);
-// The text's arguments are evaluated only where the condition is false.
+// The arguments of the text are evaluated only if the condition is false.
 #define DL_CHECK(condition, kind, ...)                       \
   do {                                                       \
     if (!(condition)) [[unlikely]] {                         \

@@ -1,8 +1,8 @@
-// FirstError: the first error of something that goes on in the background, for those who use what
-// comes out of it and have nothing else to ask.
+// FirstError: the first error of background work, for users of its results who hold no handle to
+// the work.
 //
-// The background work sets it before its failure can be seen. Users of the results hold it,
-// possibly longer than the background work lives. Thread-safety: any thread.
+// The background work sets it before its failure becomes visible. Users of the results share it,
+// and may keep it longer than the background work lives. Thread-safety: any thread.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@ namespace dl {
 
 class FirstError : public RefCounted {
  public:
-  // The errors of `others`, which may be null, are this one's as well.
+  // Also reports the error of `others`, which may be null.
   explicit FirstError(Ref<FirstError> others = nullptr) noexcept : others_(std::move(others)) {}
 
-  // Does nothing after the first time.
+  // Keeps the first error; later calls do nothing.
   void set(std::exception_ptr error) noexcept {
     State none = State::kNone;
     if (!state_.compare_exchange_strong(none, State::kBeingSet)) return;
@@ -32,7 +32,7 @@ class FirstError : public RefCounted {
     }
     return nullptr;
   }
-  // Throws it, where there is one.
+  // Throws the error, if there is one.
   void check() const {
     if (const std::exception_ptr error = get()) std::rethrow_exception(error);
   }

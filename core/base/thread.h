@@ -1,4 +1,4 @@
-// A thread, or an error that names the limit that does not allow one.
+// Starts a thread; the error text names the limit if the system refuses.
 #pragma once
 
 #include <string_view>

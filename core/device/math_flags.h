@@ -7,9 +7,9 @@
 //
 // TF32 multiplies float32 with 10 bits of mantissa, several times faster, on GPUs since Ampere.
 // With benchmark the first convolution of each shape times cuDNN's algorithms and keeps the
-// fastest; the choice may change the last bits from run to run. With cuDNN not enabled, dlrun's own
-// kernels compute, which are slow: to see whether a result is cuDNN's doing. Any thread may read
-// and set these; an operation uses what is set when it is called.
+// fastest; the choice may change the last bits from run to run. Without cuDNN, dlrun's own, slower
+// kernels compute: this shows whether cuDNN causes a result. Any thread may read and set these; an
+// operation uses what is set when it is called.
 #pragma once
 
 #include <atomic>

@@ -20,7 +20,7 @@ namespace {
 constinit thread_local bool serial = false;
 constinit std::atomic<bool> told_of_too_many{false};
 
-// Sets OpenMP's number as well, for libraries that use it instead of num_threads().
+// Also sets OpenMP's number of threads, for libraries that use that instead of num_threads().
 int take_the_most(int wanted) noexcept {
   omp_set_num_threads(kMostThreads);
   if (!told_of_too_many.exchange(true)) {
@@ -29,7 +29,7 @@ int take_the_most(int wanted) noexcept {
           "OMP_NUM_THREADS is {}: loops are divided among {} threads, the most there may be",
           wanted, kMostThreads);
     } catch (...) {
-      // No memory for a sentence.
+      // No memory for a log line.
     }
   }
   return kMostThreads;

@@ -1,4 +1,4 @@
-// parallel_info: the threads, libraries and environment variables that a program computes with.
+// parallel_info(): the threads, libraries and environment variables that affect computation.
 // Thread-safety: any thread may call.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace dl {
 
-// Returns several lines, in the manner of torch.__config__.parallel_info().
+// Returns several lines, like torch.__config__.parallel_info().
 std::string parallel_info();
 
 }  // namespace dl

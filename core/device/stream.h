@@ -1,4 +1,4 @@
-// The place and the order of work: a Device, and a Stream of work on it.
+// Device, and Stream: an order of work on a device.
 #pragma once
 
 #include <cstdint>

@@ -7,15 +7,15 @@
 
 namespace dl::kernels {
 
-// What the gradient is computed from, beside the gradient of the output.
+// What backward needs besides the gradient of the output.
 enum class Saves : std::uint8_t { kNothing, kInput, kOutput };
 
-// Dtypes that an operation takes.
+// Dtypes that an operation accepts.
 enum class Takes : std::uint8_t {
   kAll,
   kNumbers,    // all but bool
   kFloating,   // floating ones only
-  kIntoFloat,  // all; integers and bool become float32 first
+  kIntoFloat,  // all; integers and bool are converted to float32 first
   kWhole,      // integers and bool
 };
 constexpr bool computes_integers(Takes takes) noexcept {
@@ -27,24 +27,24 @@ constexpr bool computes_floats(Takes takes) noexcept {
 
 enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the operands', or bool
 
-// How CUDA computes an operation. CPUs have loops of their own for bfloat16 if it is kHot.
+// How CUDA computes an operation. On CPUs, kHot adds loops for bfloat16.
 enum class CudaKernel : std::uint8_t {
-  kHot,      // kernels of its own for dense float16, bfloat16 and float32
+  kHot,      // dedicated kernels for dense float16, bfloat16 and float32
   kShared,   // one kernel for all such rows, which chooses at run time
-  kMissing,  // none yet: refused by name
+  kMissing,  // no kernel yet: throws kNotImplemented
 };
 
 // What autocast does to an operation's floating inputs on a device.
 enum class AutocastPolicy : std::uint8_t {
-  kLow,     // to the low precision type: matmul, convolution
-  kFull,    // to float32: losses; on CUDA also exp, sums, softmax
-  kWidest,  // nothing: operands of different dtypes meet in the wider one, as they always do
-  kKeep,    // nothing
+  kLow,     // cast to the low precision dtype: matmul, convolution
+  kFull,    // cast to float32: losses; on CUDA also exp, sums, softmax
+  kWidest,  // no cast: operands of different dtypes are promoted, as without autocast
+  kKeep,    // no cast
 };
 
 enum class Gradient : std::uint8_t { kGradcheck, kNoGradient };
 
-// Numbers that an operation has beside its tensors: the exponent of pow, the alpha of add_.
+// Scalar arguments of an operation: the exponent of pow, the alpha of add_.
 struct Parameters {
   double a = 0;
   double b = 0;

@@ -30,7 +30,7 @@ constexpr const PairLossFacts& facts(PairLoss fn) noexcept {
   return kPairLossFacts[static_cast<std::size_t>(fn)];
 }
 
-// What a kernel of a loss is told beside its tensors.
+// Arguments of a pair loss kernel other than tensors.
 struct PairLossArgs {
   double a = 0;          // beta or delta
   bool reduced = false;  // one number, the sum of all elements over `divisor`

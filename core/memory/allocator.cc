@@ -24,7 +24,7 @@ constexpr std::size_t kLinearLimit = 512;               // classes are multiples
 constexpr std::size_t kThreadLimit = 64 * 1024;         // largest block in a thread's lists
 constexpr std::size_t kThreadBytesAClass = 256 * 1024;  // a longer list overflows into the pool
 constexpr std::size_t kSpare = 64 * 1024 * 1024;  // the pool keeps this much beyond 1.25 x the peak
-// No process has more address space for itself.
+// The size of a process's address space.
 constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr int kClassCount = 8 + 4 * (64 - 9);
@@ -47,7 +47,7 @@ constexpr std::size_t bytes_of(int size_class) noexcept {
 
 constexpr int kThreadClassCount = 8 + 4 * (std::countr_zero(kThreadLimit) - 9);
 
-// The longest list of each class that a thread keeps; in a table, as every deallocation asks.
+// The most blocks of each class in a thread's list. A table, because every deallocation reads it.
 constexpr auto kThreadBlocks = [] {
   std::array<std::uint32_t, kThreadClassCount> blocks{};
   for (int i = 0; i < kThreadClassCount; ++i) {
@@ -115,7 +115,7 @@ struct Pool {
     trim(size_class);
   }
 
-  // Largest blocks first; those of `size_class`, which was used last, only when no others are left.
+  // Frees the largest blocks first, and those of `size_class`, which was used last, at the end.
   void trim(int size_class) noexcept {
     const std::uint64_t limit = statistics.peak_bytes + statistics.peak_bytes / 4 + kSpare;
     for (int i = kClassCount; statistics.live_bytes + statistics.cached_bytes > limit && i-- > 0;) {

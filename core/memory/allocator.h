@@ -1,4 +1,4 @@
-// Host memory for tensors: 64-byte aligned blocks that are kept and used again.
+// Host memory for tensors: a caching allocator of 64-byte aligned blocks.
 //
 // Sizes are rounded up to classes (multiples of 64 up to 512, then four classes a power of two).
 // Freed blocks of up to 64 KiB go to a list of the freeing thread, so that a small tensor costs
@@ -15,17 +15,17 @@ namespace dl::memory {
 
 inline constexpr std::size_t kAlignment = 64;
 
-// At least `bytes` bytes, aligned to kAlignment, uninitialised. Zero bytes give a block as well.
-// Throws kInvalidArgument where the system has no such memory; the text says how much was wanted.
+// At least `bytes` bytes, aligned to kAlignment, uninitialised; not null for 0 bytes. Throws
+// kInvalidArgument if the system is out of memory; the text says how much was wanted.
 void* allocate(std::size_t bytes);
-// `bytes` is what allocate() was asked for.
+// `bytes`: the argument of allocate().
 void deallocate(void* block, std::size_t bytes) noexcept;
 
 struct Statistics {
-  std::uint64_t live_bytes = 0;    // out of the pool; blocks in a thread's own lists count as live
+  std::uint64_t live_bytes = 0;    // not in the pool; blocks in a thread's own lists count as live
   std::uint64_t peak_bytes = 0;    // the most that live_bytes has been
-  std::uint64_t cached_bytes = 0;  // in the pool, ready to be used again
-  std::uint64_t system_allocations = 0;  // times the system was asked for memory
+  std::uint64_t cached_bytes = 0;  // in the pool, ready for reuse
+  std::uint64_t system_allocations = 0;  // allocations from the system
 };
 
 Statistics statistics() noexcept;

@@ -11,11 +11,11 @@
 namespace dl {
 namespace {
 
-// The object's own room at the head of a block; the data begins behind it, aligned.
+// The Storage object is at the head of its block; the aligned data follows it.
 constexpr std::size_t kHeader = memory::kAlignment;
 static_assert(sizeof(Storage) <= kHeader);
 
-// Gives a block back to its allocator when the last tensor is gone.
+// Returns a block to its allocator when the last tensor is destroyed.
 class BlockOwner final : public RefCounted {
  public:
   BlockOwner(void* data, Device device) noexcept : data_(data), device_(device) {}
@@ -98,7 +98,7 @@ void Storage::operator delete(Storage* self, std::destroying_delete_t) noexcept 
   const std::size_t block_bytes = self->block_bytes_;
   self->~Storage();
   memory::deallocate(self, block_bytes);
-  // 0 for device, pinned and foreign memory.
+  // The block has 0 bytes for device, pinned and wrapped memory.
   profiler::note_memory(-static_cast<std::int64_t>(block_bytes - kHeader));
 }
 

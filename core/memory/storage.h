@@ -1,17 +1,16 @@
 // Storage: the memory that tensors are views of.
 //
-// A Storage owns its memory, or wraps memory that somebody else owns (a DDP bucket, a file mapped
-// into memory, another library's array) and then holds its owner until the last tensor lets go.
-// Owned host memory stands in one block with the Storage itself, so that a tensor's data costs one
-// allocation.
+// A Storage owns its memory, or wraps memory of another owner (a DDP bucket, a mapped file, another
+// library's array) and holds a reference to the owner while tensors use it. Owned host memory and
+// the Storage object share one block, so that a tensor's data costs one allocation.
 //
-// The version counts writes in place; every tensor on the storage sees the same number, so that a
-// tensor saved for backward can tell that its values are gone.
+// The version counts in-place writes. All tensors on the storage share it, so that a tensor saved
+// for backward can detect that its values were overwritten.
 //
-// The memory of a deferred storage is made when it is first asked for: see DeferredBytes.
+// A deferred storage allocates its memory at the first access: see DeferredBytes.
 //
-// Thread-safety: the counts are atomic, any thread may ask for the memory, the bytes are the user's
-// business.
+// Thread-safety: the counts are atomic and any thread may call data(); the user synchronises access
+// to the bytes.
 #pragma once
 
 #include <atomic>
@@ -25,42 +24,41 @@
 
 namespace dl {
 
-// The bytes of a deferred storage, which are elsewhere in another order until the storage's memory
-// is asked for (core/tensor/layout/deferred.h). Belongs to one storage and lives as long. Any
-// thread may call.
+// The bytes of a deferred storage, which are elsewhere in a different order until data() is called
+// (core/tensor/layout/deferred.h). Belongs to one storage and lives as long. Any thread may call.
 class DeferredBytes : public RefCounted {
  public:
-  // The storage's memory, which holds its bytes from the first call on; later calls give the same.
-  // On a device the current stream may use it. Throws what allocation throws.
+  // The first call allocates the storage's memory and fills it; later calls return the same. On a
+  // device, the current stream may use it. Throws what allocation throws.
   virtual void* settle() = 0;
   // The storage's version was raised.
   virtual void bump_version() noexcept = 0;
-  // Whether the place where the bytes are has other handles.
+  // True if others hold references to the memory that has the bytes now.
   virtual bool is_shared() const noexcept = 0;
 };
 
 class Storage final : public RefCounted {
  public:
-  // Uninitialised memory of its own, aligned to 64 bytes. Throws where there is none.
+  // Allocates uninitialised memory, aligned to 64 bytes. Throws if there is none.
   static Ref<Storage> make(std::size_t bytes, Device device);
-  // Host memory that CUDA devices read and write themselves. Throws where there is no CUDA.
+  // Allocates pinned host memory, which CUDA devices access directly. Throws without CUDA.
   static Ref<Storage> make_pinned(std::size_t bytes);
-  // Memory of somebody else. `owner` may be null where the memory outlives every tensor on it.
+  // Wraps memory of another owner. `owner` may be null if the memory outlives every tensor on it.
   static Ref<Storage> wrap(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
-  // The same, with a function that is called with `data` when the last tensor is gone; it must not
+  // Wraps memory, and calls a function with `data` when the last tensor is destroyed; it must not
   // throw.
   static Ref<Storage> wrap(void* data, std::size_t bytes, Device device,
                            std::function<void(void*)> deleter);
 
-  // Without memory, until the first call of data().
+  // Has no memory until the first call of data().
   static Ref<Storage> make_deferred(std::size_t bytes, Device device, Ref<DeferredBytes> deferred);
 
   void* data() const {
     void* const data = data_.load(std::memory_order_acquire);
     return data != nullptr ? data : settle();
   }
-  // Null if data() would call DeferredBytes::settle(): always for a deferred storage on a device,
-  // where each use must be ordered after the stream that filled the memory.
+  // Null if data() would call DeferredBytes::settle(). That is always so for a deferred storage on
+  // a device: each use must be ordered after the stream that filled the memory.
   void* settled_data() const noexcept { return data_.load(std::memory_order_acquire); }
   // Null if the storage is not deferred.
   DeferredBytes* deferred() const noexcept { return deferred_.get(); }
@@ -87,7 +85,7 @@ class Storage final : public RefCounted {
   Device device_;
   mutable std::atomic<void*> data_;
   std::size_t bytes_;
-  std::size_t block_bytes_;  // of the block that this object stands in
+  std::size_t block_bytes_;  // of the block that contains this object
   Ref<RefCounted> owner_;
   Ref<DeferredBytes> deferred_;
   std::atomic<std::uint32_t> version_{0};

@@ -19,18 +19,18 @@ enum class ExtremeFn : std::uint8_t {
 #include "core/reductions/list.def"
 };
 
-// The result's dtype.
+// The dtype of the result.
 enum class Reduced : std::uint8_t {
-  kInput,  // that of the input
-  kLong,   // that of the input; int64 for integers and bool
+  kInput,  // the input's dtype
+  kLong,   // the input's dtype; int64 for integers and bool
   kTruth,  // bool; uint8 for uint8
   kIndex,  // int64
 };
 
-// What the terms of a result are measured from. The kernel computes it first.
+// A value that the kernel computes first and subtracts from each element.
 enum class Pivot : std::uint8_t { kNone, kMean, kLargest };
 
-enum class OfNothing : std::uint8_t { kFine, kRefused };  // a result of no element
+enum class OfNothing : std::uint8_t { kFine, kRefused };  // a result over no element
 
 struct ReductionFacts {
   ReduceFn fn;

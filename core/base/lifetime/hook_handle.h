@@ -1,7 +1,7 @@
-// HookHandle: removes a function that was registered with a tensor or a module.
+// HookHandle: removes a hook, a function that was registered with a tensor or a module.
 //
-// It may outlive what it was registered with, and may be dropped without removing the function.
-// Thread-safety: as for the tensor or the module.
+// It may outlive the tensor or module. Its destructor does not remove the hook. Thread-safety: as
+// for the tensor or the module.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class HookHandle {
   HookHandle(std::weak_ptr<void> hooks, Erase erase, std::uint64_t id)
       : hooks_(std::move(hooks)), erase_(erase), id_(id) {}
 
-  // Removes the function; a second call does nothing.
+  // Removes the hook; a second call does nothing.
   void remove() {
     if (const std::shared_ptr<void> hooks = hooks_.lock()) erase_(hooks.get(), id_);
     hooks_.reset();

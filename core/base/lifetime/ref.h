@@ -1,8 +1,7 @@
-// Intrusive reference counting: an object that is shared carries its own count, and a handle is one
-// pointer wide.
+// Intrusive reference counting: a shared object contains its own count, and a Ref is as large as a
+// pointer.
 //
-// RefCounted's count may be changed from any thread; what the object itself allows is its own
-// business.
+// Thread-safety: any thread may change the count; each class documents the rest.
 #pragma once
 
 #include <atomic>

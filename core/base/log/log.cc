@@ -79,7 +79,7 @@ void write(Level level, std::string_view line) noexcept {
   try {
     logger().log(to_spdlog(level), spdlog::string_view_t(printable(line)));
   } catch (...) {
-    // A log line that cannot be written has nowhere to be reported.
+    // A failed log write cannot be reported anywhere.
   }
 }
 
@@ -97,7 +97,7 @@ struct WrittenLines {
 };
 
 WrittenLines& written_lines() {
-  // Never destroyed, as the logger.
+  // Never destroyed, like the logger.
   static auto& written = *new WrittenLines;
   return written;
 }
@@ -120,6 +120,6 @@ void dl::detail::write_once(std::string_view line) noexcept {
     }
     log::write(log::Level::kWarning, line);
   } catch (...) {
-    // As a log line that cannot be written.
+    // Like a log line that cannot be written.
   }
 }

@@ -19,7 +19,7 @@ enum class Level : std::uint8_t { kTrace, kDebug, kInfo, kWarning, kError, kOff 
 
 bool enabled(Level level) noexcept;
 void set_level(Level level) noexcept;
-// What stands in each line for this process, e.g. "rank 3" or "agent node1".
+// Sets how each line names this process, e.g. "rank 3" or "agent node1".
 void set_who(std::string_view who);
 void write(Level level, std::string_view line) noexcept;
 

@@ -1,5 +1,5 @@
-// warn_once(): a line of the log (log.h) that this process writes only once, for what a program may
-// do in every step. Beside the operations, whose log() takes the name of the log's namespace.
+// warn_once(): a log line (log.h) that this process writes only once, for what a program may do in
+// every step. It is not in dl::log, because operations have their own log().
 #pragma once
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ bool warns() noexcept;
 void forget_written_lines() noexcept;  // for tests
 }  // namespace detail
 
-// Each different line once, up to 1000 lines; any thread may call.
+// Writes each different line once, and at most 1000 lines; any thread may call.
 template <typename... Args>
 void warn_once(fmt::format_string<Args...> text, Args&&... args) {
   if (detail::warns()) detail::write_once(fmt::format(text, std::forward<Args>(args)...));

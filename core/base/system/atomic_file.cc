@@ -24,21 +24,20 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The file that `path` leads to: what a symbolic link names, which need not be there.
+// Follows symbolic links of `path`; the target need not exist.
 std::string target_of(const std::string& path) {
   constexpr int kMostLinks = 40;  // as the kernel
   std::string target = path;
   for (int links = 0; links <= kMostLinks; ++links) {
     std::error_code error;
     const std::string next = std::filesystem::read_symlink(target, error);
-    if (error) return target;  // no link
+    if (error) return target;  // not a link
     target = next.starts_with('/') ? next : folder_of(target) + "/" + next;
   }
   throw_errno(ELOOP, fmt::format("write {}", path));
 }
 
-// A name beside `target` that no other file of this or another process has, and no longer than
-// names may be.
+// A name in `target`'s folder that no file of any process has, within the file system's limit.
 std::string temporary_beside(const std::string& target) {
   static std::atomic<unsigned> serial{0};
   const std::string end = fmt::format(".{}.{}.tmp", ::getpid(), serial.fetch_add(1));
@@ -50,13 +49,13 @@ std::string temporary_beside(const std::string& target) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(target_of(path_)) {
   DL_CHECK(!path_.empty(), kInvalidArgument, "write a file: it has no name");
-  // A device or a pipe would be gone, and a file in its place.
+  // Renaming would replace a device or a pipe by a file.
   struct stat about{};
   const bool is_there = ::stat(target_.c_str(), &about) == 0;
   DL_CHECK(!is_there || S_ISREG(about.st_mode), kIo, "write {}: it is there and is no regular file",
            path_);
   temporary_ = temporary_beside(target_);
-  // A file without a name, where the file system has such, goes with a process that is killed.
+  // A file without a name (O_TMPFILE) vanishes if the process is killed.
   if (::access("/proc/self/fd", X_OK) == 0) {
     fd_.reset(::open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   }
@@ -100,7 +99,7 @@ void AtomicFile::commit() {
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno, "replace");
   fd_.reset();
-  // The new name is safe once the folder is.
+  // The rename is durable once the folder is synced.
   const UniqueFd folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder || ::fsync(folder.get()) != 0) fail(errno, "write the folder of");
 }

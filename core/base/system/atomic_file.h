@@ -1,11 +1,10 @@
-// A file that appears whole or not at all.
-//
-// Bytes go to a temporary file beside the target; commit() brings them to the disk and puts them in
-// the target's place, so that a reader, and a machine that loses its power, sees the old file or
-// the new one. Dropped without commit(), it leaves nothing, and neither does a process that is
-// killed, where the file system has files without a name (O_TMPFILE); elsewhere PATH.PID.N.tmp
-// stays (a long name is cut). A symbolic link stays one: what it names is replaced. A file that is
-// replaced keeps its permissions. One thread uses an object.
+// AtomicFile: a file that appears whole or not at all. Bytes go to a temporary file beside the
+// target; commit() syncs them to disk and renames the file to the target, so that a reader sees the
+// old file or the new one, even after a power loss. Without commit(), the destructor removes the
+// temporary file. If the process is killed, the kernel removes it on file systems with O_TMPFILE;
+// on others PATH.PID.N.tmp remains (a long name is cut). If the path is a symbolic link, the file
+// it names is replaced. A replaced file keeps its permissions. Thread-safety: one thread uses an
+// object.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,8 @@ namespace dl {
 
 class AtomicFile {
  public:
-  // Throws kNotFound or kIo, naming the file, as all members do; kInvalidArgument for no name.
+  // Throws kNotFound or kIo with the file's name, as all members do; kInvalidArgument for an empty
+  // path.
   explicit AtomicFile(std::string path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -33,7 +33,7 @@ class AtomicFile {
   void remove();
 
   std::string path_;
-  std::string target_;     // path_, or the file that it leads to as a symbolic link
+  std::string target_;     // path_, or the file that it links to
   std::string temporary_;  // the name of the new file, once it has one
   bool has_name_ = false;
   UniqueFd fd_;

@@ -1,4 +1,4 @@
-// Whether what a program has printed has found its way. Any thread.
+// Checks that a program's output was written. Any thread may call.
 #pragma once
 
 #include <cstdio>
@@ -6,13 +6,13 @@
 
 namespace dl {
 
-// Flushes `file`. Throws kIo where something that was printed to it could not be written: a lost
-// result is no good run.
+// Flushes `file`. Throws kIo if anything printed to it could not be written: a run that loses its
+// result has failed.
 void require_written(std::FILE* file, std::string_view name);
 
-// Takes the numbers of those standard streams that the caller has closed (`program >&-`), so that
-// no file or socket gets them and is written to by a print. Standard input is then at its end;
-// what is written to the other two is an EBADF, as if they were still closed.
+// Opens the standard streams that the program was started without (`program >&-`), so that no file
+// or socket gets their descriptors and receives prints. Reading standard input then gives end of
+// file; writing to the other two fails with EBADF, as if they were closed.
 void open_missing_standard_streams() noexcept;
 
 }  // namespace dl

@@ -1,4 +1,4 @@
-// Names of C++ as a source has them. Thread-safety: any thread may call.
+// C++ names as in the source. Thread-safety: any thread may call.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace dl {
 
-// "my::scale(int)" for a mangled symbol or type; the text itself if it is not mangled.
+// "my::scale(int)" for a mangled symbol or type; returns `symbol` itself if it is not mangled.
 std::string demangled(const char* symbol);
 
 // "Scale" for my::(anonymous namespace)::Scale; template arguments are kept as they are.

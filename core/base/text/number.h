@@ -1,7 +1,7 @@
-// The one reader of numbers that arrive as texts: options, variables, files.
+// Parses numbers that arrive as text: options, environment variables, files.
 //
-// A number is the whole of its text, decimal and finite: "", " 5", "5x", "0x5", "nan" and "1e999"
-// are none.
+// The whole text must be a decimal, finite number: "", " 5", "5x", "0x5", "nan" and "1e999" are
+// refused.
 //
 // Thread-safety: everything here may be used from any thread.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace dl {
 
-// Empty if `text` is no number, or none that a T holds.
+// Nullopt if `text` is not a number or does not fit into a T.
 template <typename T>
   requires std::integral<T> || std::floating_point<T>
 std::optional<T> read_number(std::string_view text) noexcept {
@@ -33,9 +33,9 @@ std::optional<T> read_number(std::string_view text) noexcept {
   return value;
 }
 
-// What a program's option is checked with (CLI::Validator): leaves the number in its plain form in
-// `text`, so that a parser that knows octal numbers reads the same one, and returns "". Otherwise
-// returns "'5x' is no whole number from 0 to 10".
+// A validator for a program's option (CLI::Validator). It rewrites `text` in plain decimal form, so
+// that a parser that knows octal numbers reads the same number, and returns "". If `text` is wrong,
+// it returns the error, as "'5x' is no whole number from 0 to 10".
 using NumberCheck = std::function<std::string(std::string& text)>;
 
 NumberCheck whole_number(std::int64_t least, std::uint64_t most);

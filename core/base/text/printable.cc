@@ -10,7 +10,7 @@
 namespace dl {
 namespace {
 
-// `text`, but for control characters outside `allowed` and what is no UTF-8: these as their bytes.
+// Appends `text`. Control characters outside `allowed` and malformed UTF-8 appear as byte codes.
 void append_shown(std::string& result, std::string_view text, std::string_view allowed) {
   result.reserve(result.size() + text.size());
   for (std::size_t i = 0; i < text.size();) {

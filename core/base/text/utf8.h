@@ -1,4 +1,4 @@
-// Well-formed UTF-8, and what of it a terminal may be given.
+// Checks for well-formed UTF-8 and for characters that are safe on a terminal.
 //
 // Thread-safety: everything here may be used from any thread.
 #pragma once

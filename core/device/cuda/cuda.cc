@@ -26,13 +26,13 @@ constinit std::mutex default_streams_mutex;
 
 constinit std::atomic<int> first_device{-1};
 
-// Nobody's, by device and priority.
+// CUDA streams without an owner, by device and priority.
 struct SpareStreams {
   std::mutex mutex;
   std::map<std::pair<int, bool>, std::vector<void*>> streams;
 };
 SpareStreams& spare() {
-  static auto* const all = new SpareStreams;  // never destroyed: a stream may be somebody's static
+  static auto* const all = new SpareStreams;  // never destroyed: a static object may own a stream
   return *all;
 }
 

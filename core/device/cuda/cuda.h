@@ -1,13 +1,13 @@
-// NVIDIA GPUs: which there are, the calling thread's current device and stream, and waiting for
-// them. Names and meanings are those of torch.cuda.
+// NVIDIA GPUs: listing them, the calling thread's current device and stream, and synchronisation.
+// Names and semantics are those of torch.cuda.
 //
 //   if (cuda::is_available()) model.to(Device{DeviceType::kCUDA, 0});
 //
-// CUDA starts at the first use of a device. A thread begins on device 0 and on that device's
-// default stream, which all threads share; it is a stream of dlrun's own, which does not wait for
-// CUDA's null stream and which a graph can be captured from. Functions that need CUDA throw what
-// cuda/module.h says where there is none. Thread-safety: any thread may call; current device and
-// stream are the calling thread's own.
+// CUDA is initialised at the first use of a device. A thread begins on device 0 and on that
+// device's default stream, which all threads share. It is not CUDA's null stream: it does not wait
+// for that stream, and a graph can be captured from it. Without CUDA, functions that need it throw
+// as cuda/module.h says. Thread-safety: any thread may call; current device and stream are the
+// calling thread's own.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,20 @@
 
 namespace dl::cuda {
 
-// Whether there is a build, a driver and a device; unavailable_reason() of module.h says why not.
-// Touches no device: one that this build has no code for throws kNotImplemented at its first use.
+// True if this build has CUDA and there are a driver and a device; unavailable_reason() of module.h
+// says why not. Initialises no device: a device that this build has no code for throws
+// kNotImplemented at its first use.
 bool is_available() noexcept;
-// How many devices this process sees (CUDA_VISIBLE_DEVICES); 0 where CUDA is not available.
+// How many devices this process sees (CUDA_VISIBLE_DEVICES); 0 if CUDA is not available.
 int device_count() noexcept;
 DeviceProperties get_device_properties(int device);
 
 int current_device() noexcept;
-// Throws kInvalidArgument for a device that is not there.
+// Throws kInvalidArgument if the device does not exist.
 void set_device(int device);
 
-// Waits until all work of a device (the current one) is done. Throws kIndex for what a kernel has
-// found wrong in its data since the last wait, kInternal where a kernel failed.
+// Waits for all work on a device (default: the current one). Throws kIndex if a kernel has found an
+// index or class out of range since the last wait, kInternal if a kernel failed.
 void synchronize();
 void synchronize(int device);
 
@@ -42,12 +43,12 @@ inline Stream current_stream() {
 }
 // Makes a stream its device's current one for this thread; a null handle stands for the default.
 void set_stream(const Stream& stream);
-// Waits for a stream's work; as synchronize().
+// Waits for all work on a stream; throws like synchronize().
 void synchronize(const Stream& stream);
-// What `waiting` gets from now on starts after all that `stream` has been given.
+// Work submitted to `waiting` from now on starts after all work already submitted to `stream`.
 void join(const Stream& waiting, const Stream& stream);
 
-// While it lives, a device is the thread's current one.
+// Makes a device the thread's current one while it lives.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device);
@@ -59,7 +60,7 @@ class DeviceGuard {
   int before_;
 };
 
-// While it lives, a stream and its device are the thread's current ones.
+// Makes a stream and its device the thread's current ones while it lives.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);
@@ -72,8 +73,9 @@ class StreamGuard {
   int device_before_;
 };
 
-// A stream of one's own. Work that it still has when the object goes is done all the same, and what
-// the stream uses (record_stream) may go later: CUDA's stream is kept, and is the next owner's.
+// Owns a stream that nothing else uses. The destructor does not wait: submitted work still runs,
+// and memory that the stream uses (record_stream) may be freed later. The CUDA stream itself is
+// kept for the next owner.
 class OwnedStream {
  public:
   explicit OwnedStream(int device, bool high_priority = false);
@@ -92,7 +94,7 @@ class OwnedStream {
   bool high_priority_;
 };
 
-// A point in a stream's work.
+// A point in a stream's order of work.
 class Event {
  public:
   explicit Event(int device, bool timing = false);
@@ -104,11 +106,11 @@ class Event {
   ~Event();
 
   void record(const Stream& stream);
-  // What `stream` gets from now on starts after this point.
+  // Work submitted to `stream` from now on starts after this point.
   void wait(const Stream& stream) const;
   bool query() const;
   void synchronize() const;
-  // Both made with timing, both passed.
+  // Both events need timing and must have passed.
   float elapsed_ms(const Event& end) const;
   void* handle() const noexcept { return event_; }
 
@@ -116,19 +118,19 @@ class Event {
   void* event_;
 };
 
-// For what belongs to all devices, as pinned memory does: the device that this process has named or
-// used first, else rank_device()'s, so that no other is touched.
+// The device for resources that belong to all devices, such as pinned memory: the first that this
+// process has named or used, else rank_device(). No other device is initialised.
 int home_device();
 
-// The device of this rank: the first that dlrun gave it (DLRUN_GPUS), else its local rank's turn
-// among those that the process sees.
+// The device of this rank: the first that dlrun gave it (DLRUN_GPUS), else the visible device
+// number local rank mod device_count().
 Device rank_device();
 
 // "cpu", "cuda" (the current device) or "cuda:1". Throws kInvalidArgument for another text; does
-// not ask whether the device is there.
+// not check that the device exists.
 Device parse_device(std::string_view text);
-// parse_device() for a program's --device: "cuda" is this rank's GPU, and the GPU becomes the
-// current one. Throws what rank_device() and set_device() throw.
+// parse_device() for a program's --device option: "cuda" means this rank's GPU, and a GPU becomes
+// the current device. Throws what rank_device() and set_device() throw.
 Device choose_device(std::string_view text);
 
 }  // namespace dl::cuda

@@ -12,7 +12,7 @@ namespace {
 constinit thread_local Graph* graph_of_thread = nullptr;
 constinit std::atomic<void (*)()> capture_bound = nullptr;
 
-// All graphs of the process. Never destroyed: a graph may be somebody's static.
+// All graphs of the process. Never destroyed: a graph may be a static object.
 constinit std::mutex registry_mutex;
 
 std::vector<Graph*>& registry() {
@@ -31,7 +31,7 @@ Graph::~Graph() {
   if (captures_) {
     try {
       end();
-    } catch (...) {  // it is broken off anyhow
+    } catch (...) {  // the capture is abandoned anyway
     }
   }
   {
@@ -101,7 +101,7 @@ void Graph::launch(const Stream& stream) {
   if (failed) std::rethrow_exception(failed);
 }
 
-// Under mutex_.
+// The caller holds mutex_.
 void Graph::destroy() noexcept {
   if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
 }

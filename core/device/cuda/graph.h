@@ -2,20 +2,19 @@
 //
 //     Graph graph(runtime());
 //     graph.begin(stream);
-//     ...                    // what this thread gives `stream`, and streams that wait for it
-//     graph.end();
+//     ... // work on `stream`, and on streams that wait for it graph.end();
 //     graph.launch(stream);
 //
-// A capture runs nothing: nothing can be waited for, and values that the host computes or draws in
-// it are the same in every launch. Calls for which this is wrong check capturing() and refuse. A
-// graph may contain work of other owners (a communicator's), which must outlive the graph: they
-// announce it with note_captured(), hear of each launch through their GraphPart, and end all such
-// graphs with destroy_graphs_of(). Memory that the graph's work uses belongs to the code that
-// captured it.
+// A capture runs nothing: it cannot be waited for, and values that the host computes or draws are
+// the same in every launch. Calls for which that would be wrong check capturing() and throw. A
+// graph may contain work of other owners (of a communicator), which must outlive the graph: they
+// register it with note_captured(), are called at each launch through their GraphPart, and destroy
+// all such graphs with destroy_graphs_of(). Memory that the graph's work uses belongs to the code
+// that captured it.
 //
 // Thread-safety: begin() and end() belong on one thread; launch() on one at a time;
-// destroy_graphs_of() may be called by any thread at any time, but waits for a launch that is being
-// given to the device.
+// any thread may call destroy_graphs_of() at any time, but it waits for a launch that is being
+// submitted.
 #pragma once
 
 #include <exception>
@@ -33,9 +32,9 @@ namespace dl::cuda {
 // launch at a time, and never after destroy_graphs_of(owner) has returned.
 class GraphPart : public RefCounted {
  public:
-  // The stream is about to get the launch. What this throws keeps it from that.
+  // Called before the launch; an exception cancels it.
   virtual void before_launch(const Stream& stream) = 0;
-  // It has got it, or `failed` says why not.
+  // Called after the launch; `failed` is the reason if the launch failed, else null.
   virtual void after_launch(const Stream& stream, const std::exception_ptr& failed) noexcept = 0;
 };
 
@@ -44,16 +43,16 @@ class Graph {
   explicit Graph(Runtime& runtime);
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  // Breaks off a capture under way.
+  // Abandons a capture that has not ended.
   ~Graph();
 
-  // Throws kInvalidArgument where this thread or the stream captures already.
+  // Throws kInvalidArgument if this thread or the stream is capturing already.
   void begin(const Stream& stream);
-  // The stream is captured no more, whether this throws or not: kInternal where the capture broke,
-  // kAborted where something that it holds has gone meanwhile.
+  // Ends the capture, also if it throws: kInternal if the capture was invalidated, kAborted if an
+  // owner of captured work has ended meanwhile.
   void end();
-  // Throws kAborted where destroy_graphs_of() has been here, what a part of it throws, and
-  // kInvalidArgument for a stream that is being captured.
+  // Throws kAborted if destroy_graphs_of() has destroyed the graph, kInvalidArgument if the stream
+  // is being captured, and what a GraphPart throws.
   void launch(const Stream& stream);
 
  private:
@@ -69,26 +68,26 @@ class Graph {
   Stream stream_;  // while it is captured
   bool captures_ = false;
   std::mutex mutex_;
-  void* ready_ = nullptr;  // what the runtime made of it
-  bool lost_ = false;      // destroyed from outside
+  void* ready_ = nullptr;  // the runtime's executable graph
+  bool lost_ = false;      // destroyed by destroy_graphs_of()
   std::vector<Held> holds_{};
 };
 
-// What every capture calls before it begins and, while capturing() is still true, before it ends:
-// for work that would otherwise be done later, and be missing in the graph. One function for the
-// process.
+// Sets the function that every capture calls before it begins and, while capturing() is still true,
+// before it ends. It submits deferred work, which would otherwise be missing in the graph. One
+// function for the process.
 void set_capture_bound(void (*at_bound)()) noexcept;
 
-// Whether a Graph captures what this thread does now.
+// True if a Graph captures this thread's work.
 bool capturing() noexcept;
-// Throws kInvalidArgument with this reason where one does.
+// Throws kInvalidArgument with this reason if capturing().
 void refuse_in_capture(const char* reason);
 
-// What this thread's capture records holds work of `owner`: its part of that graph, which `make`
-// makes at the first call. Null where this thread captures nothing, or not into a Graph. To be
-// called before the work is given, so that an owner that ends meanwhile finds the graph.
+// Registers `owner`'s work in the graph that this thread captures. Returns the owner's GraphPart,
+// made by `make` at the first call; null if no Graph captures. Call it before submitting the work:
+// an owner that ends meanwhile must find the graph.
 GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make);
-// Destroys all graphs that do; their launches throw from now on.
+// Destroys every graph that contains work of `owner`; launching one of them then throws.
 void destroy_graphs_of(const void* owner) noexcept;
 
 }  // namespace dl::cuda

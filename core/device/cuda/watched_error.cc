@@ -8,7 +8,7 @@ namespace {
 
 constinit std::mutex watched_mutex;
 
-// Never destroyed: a model may be somebody's static.
+// Never destroyed: a model may be a static object.
 std::vector<const WatchedError*>& watched_errors() {
   static auto* const all = new std::vector<const WatchedError*>;
   return *all;

@@ -1,14 +1,12 @@
-// WatchedError: an error that a device does not notice itself, thrown by calls that wait for the
-// device.
+//  WatchedError: an error that CUDA does not report, thrown by calls that wait for the device.
 //
-// A collective that is ended under way lets the stream behind it go on: what is computed from then
-// on, and what it has been written into (parameters, above all), is worth nothing, and CUDA calls
-// it a success. While such a WatchedError lives and has an error, synchronize(), and with it cpu(),
-// item() and copies to the host, throw that error instead of showing what lies on the device. It
-// belongs to what may have been spoilt, not to who did it: DDP hangs one on the parameters that it
-// trains (core/autograd/graph/leaf.h), so that it is gone with them, or when they are loaded anew.
+// When NCCL aborts a running collective, the stream continues with garbage and CUDA reports
+// success. A WatchedError with an error makes every later wait for its device throw that error:
+// synchronize(), cpu(), item() and copies to the host. Its owner is the data that may be garbage,
+// not the communicator: DDP attaches one to the parameters that it trains
+// (core/autograd/graph/leaf.h), so it ends when the parameters are destroyed or loaded again.
 //
-// Costs nothing but in a wait for the device. Thread-safety: any thread.
+// It costs only a check in each wait for the device. Thread-safety: any thread.
 #pragma once
 
 #include "core/base/first_error.h"
@@ -17,7 +15,7 @@ namespace dl::cuda {
 
 class WatchedError final : public FirstError {
  public:
-  // `error`: the error to watch, set by the code that notices it; null: one of its own.
+  // `error`: the error to watch, set by the code that detects it; null: makes its own.
   WatchedError(int device, Ref<FirstError> error);
   ~WatchedError() override;
 
@@ -26,7 +24,7 @@ class WatchedError final : public FirstError {
   const int device_;
 };
 
-// The error of one that lives there, or null. To be asked behind a wait for the device.
+// The error of a WatchedError of this device, or null. Call it after each wait for the device.
 std::exception_ptr error_on(int device) noexcept;
 
 }  // namespace dl::cuda

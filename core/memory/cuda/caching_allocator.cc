@@ -81,7 +81,7 @@ CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) {
   const auto begun = capturing_.find(stream);
   if (begun != capturing_.end()) return *begun->second.pool;
   if (runtime_.capture_state(stream) == CaptureState::kNone) return shared_;
-  // It waits for a captured stream: for this thread's, or for the only one.
+  // `stream` joins a capture: that of this thread, or the only one.
   const auto own = std::ranges::find(capturing_, std::this_thread::get_id(),
                                      [](const auto& capture) { return capture.second.thread; });
   if (own != capturing_.end()) return *own->second.pool;
@@ -138,7 +138,7 @@ CachingAllocator::Block* CachingAllocator::take_segment(Pool& pool, std::size_t 
     if (capturing_.empty()) settle_events(true);
     if (give_back_segments()) data = runtime_.allocate(device_, bytes);
     if (data == nullptr) {
-      // What has just been settled may be a block of this stream.
+      // An event that has just passed may have freed a block of this stream.
       return take_free(pool, size, stream);
     }
   }
@@ -176,7 +176,7 @@ void CachingAllocator::deallocate(void* data) noexcept {
   if (data == nullptr) return;
   const std::lock_guard lock(mutex_);
   const auto found = in_use_.extract(data);
-  if (found.empty()) return;  // not of this allocator
+  if (found.empty()) return;  // not from this allocator
   Block* const block = found.mapped();
   block->in_use = false;
   stats_.allocation.remove(1);
@@ -218,7 +218,7 @@ void CachingAllocator::free_block(Block* block) {
   }
 }
 
-// `neighbour` becomes part of `block`.
+// Merges `neighbour` into `block`.
 void CachingAllocator::join(Block* block, Block* neighbour) {
   if (neighbour == block->before) {
     block->data = neighbour->data;
@@ -241,7 +241,7 @@ void CachingAllocator::record_stream(void* data, void* stream) {
 
 void CachingAllocator::settle_events(bool wait) {
   for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
-  // The events of one stream pass in their order; another stream's may pass earlier.
+  // Events of one stream pass in order; events of different streams do not.
   std::set<void*> behind;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     if (wait) {
@@ -315,7 +315,7 @@ PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
   const std::lock_guard lock(mutex_);
   DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
            "begin_pool: the stream allocates from a pool of its own already");
-  // What other streams are through with serves before the capture begins.
+  // Free blocks whose events have passed before the capture begins.
   settle_events(false);
   if (id == 0) {
     id = next_pool_++;

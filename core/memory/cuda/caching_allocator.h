@@ -1,15 +1,15 @@
 // CachingAllocator: the memory of one CUDA device, taken in large segments and given out in blocks.
 //
-// A block belongs to the stream it was allocated for. Freed, it may go to that stream again at
-// once: the stream's order keeps the two uses apart. Streams that a block was recorded for
-// (record_stream) hold it back until an event in each has passed. Blocks of up to 1 MiB come out of
-// segments of 2 MiB, others out of segments of at least 20 MiB (or of their own); a free rest that
-// is worth it is split off, and free neighbours are joined again. Where the device has no more, all
-// free segments go back to it first.
+// A block belongs to the stream for which it was allocated. A freed block may be reused on that
+// stream at once, because the stream's order keeps the two uses apart. If other streams use the
+// block (record_stream), it is reused only after an event on each of them has passed. Blocks of up
+// to 1 MiB are cut from segments of 2 MiB, larger ones from segments of at least 20 MiB (or have
+// their own segment). A large enough rest is split off, and free neighbours are merged. If the
+// device is out of memory, all free segments are returned to it before the allocation is retried.
 //
-// A private pool holds what is allocated on one stream between begin_pool() and end_pool(), while a
-// graph is captured from it, and on the streams that join this capture. Each replay uses the same
-// addresses, so no other allocation may get them until release_pool().
+// A private pool serves one stream, and the streams that join its capture, between begin_pool() and
+// end_pool(), while a graph is captured. Each replay uses the same addresses, so no other
+// allocation may use them until release_pool().
 //
 // Written against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once
@@ -30,7 +30,8 @@
 
 namespace dl::cuda {
 
-// A count and what it has been: PyTorch's "<name>.all.current" and so on.
+// A counter with its history, as PyTorch's "<name>.all.current", ".peak", ".allocated" and
+// ".freed".
 struct Stat {
   std::int64_t current = 0;
   std::int64_t peak = 0;
@@ -43,12 +44,12 @@ struct Stat {
 
 struct AllocatorStats {
   Stat allocation;                     // blocks in use
-  Stat segment;                        // blocks of the device's own
+  Stat segment;                        // segments allocated from the device
   Stat allocated_bytes;                // in blocks in use
   Stat reserved_bytes;                 // in segments
   Stat active_bytes;                   // in use, or held back for another stream
   Stat requested_bytes;                // as asked for, before rounding
-  std::int64_t num_alloc_retries = 0;  // times that free segments were given back to go on
+  std::int64_t num_alloc_retries = 0;  // allocations that had to return free segments first
   std::int64_t num_ooms = 0;
   std::int64_t num_device_alloc = 0;
   std::int64_t num_device_free = 0;
@@ -63,24 +64,24 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
 
-  // At least `bytes` > 0 bytes, aligned to 512. Throws kInvalidArgument where there is no such
-  // block: the text says how much was asked for, is free, in use and cached, and by whom.
+  // At least `bytes` > 0 bytes, aligned to 512. Throws kInvalidArgument if the device is out of
+  // memory: the text has the bytes requested, free, in use, cached, and used by other processes.
   void* allocate(std::size_t bytes, void* stream);
   void deallocate(void* block) noexcept;
-  // `stream`, not the block's own, has been given work on it. It must be there until the block is
-  // freed.
+  // Another stream uses the block; `stream` must outlive the block.
   void record_stream(void* block, void* stream);
 
-  // Gives free segments back to the device.
+  // Returns free segments to the device.
   void empty_cache();
   AllocatorStats stats() const;
   void reset_peak_stats();
 
-  // From now on what is allocated on `stream` comes from a new pool, or again from `id`; so does
-  // what is allocated on streams that are drawn into the capture. The thread that calls captures.
+  // From now on, allocations on `stream`, and on streams that join the capture, come from a new
+  // pool, or again from pool `id`. Call it on the capturing thread.
   PoolId begin_pool(void* stream, PoolId id = 0);
   void end_pool(void* stream);
-  // The graph is gone: the pool's free blocks may go back to the device, those in use follow.
+  // The graph is destroyed: the pool's free blocks may return to the device; blocks in use follow
+  // when they are freed.
   void release_pool(PoolId id) noexcept;
 
  private:
@@ -95,8 +96,8 @@ class CachingAllocator {
     Block* after = nullptr;
     bool small = false;  // of a segment for small blocks
     bool in_use = false;
-    int events = 0;             // of other streams, not passed yet
-    std::set<void*> streams{};  // others that use it, without an event yet
+    int events = 0;             // on other streams, not passed yet
+    std::set<void*> streams{};  // other streams that use it, without an event yet
   };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const noexcept;
@@ -104,7 +105,7 @@ class CachingAllocator {
   struct Pool {
     std::set<Block*, BySize> small;
     std::set<Block*, BySize> large;
-    PoolId id = 0;  // 0: everybody's
+    PoolId id = 0;  // 0: the shared pool
     std::size_t segments = 0;
     bool released = false;
   };
@@ -126,9 +127,9 @@ class CachingAllocator {
   void free_block(Block* block);
   void join(Block* block, Block* neighbour);
   void hold_back(Block* block);
-  // Frees what waited for events that have passed; with `wait`, for all.
+  // Frees blocks whose events have passed; with `wait`, waits for all events.
   void settle_events(bool wait);
-  // True where something was given back.
+  // True if anything was returned.
   bool give_back_segments();
   void drop_segment(Block* block);
   [[noreturn]] void out_of_memory(std::size_t bytes);

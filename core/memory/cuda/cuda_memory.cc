@@ -33,7 +33,7 @@ CachingAllocator& allocator(int device) {
     std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
     if (CachingAllocator* const known = place.load(std::memory_order_acquire)) return *known;
   }
-  default_stream(device);  // refuses a device that is not there
+  default_stream(device);  // throws if the device does not exist
   std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
   const std::lock_guard lock(allocators_mutex);
   if (place.load(std::memory_order_relaxed) == nullptr) {

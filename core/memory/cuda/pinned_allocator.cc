@@ -117,7 +117,7 @@ void PinnedAllocator::settle_events() {
       }
       --block.events;
     } catch (const Error& error) {
-      // The end of its copy is no longer known: this block stays out of use, and the others go on.
+      // It is unknown when the block's copy ends: never reuse this block; the others stay usable.
       log::warning("pinned memory: {} bytes are not used again: {}", block.size, error.what());
     }
     runtime_.destroy_event(at->event);

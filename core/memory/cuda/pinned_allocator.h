@@ -1,10 +1,9 @@
-// PinnedAllocator: host memory that CUDA devices read and write themselves, kept and used again.
+// PinnedAllocator: a caching allocator of pinned host memory, which CUDA devices access directly.
 //
-// Taking such memory from the system costs milliseconds and makes every device wait, so blocks are
-// kept, in sizes of powers of two. A freed block that a stream still copies from or to
-// (record_use) is given out again once an event in that stream has passed; while the stream is
-// being captured, none is recorded. Written against Runtime, so that a unit test needs no GPU.
-// Thread-safety: any thread may call.
+// Pinning memory costs milliseconds and makes every device wait, so blocks are cached, in sizes of
+// powers of two. A freed block that a stream still copies from or to (record_use) is reused after
+// an event on that stream has passed. While the stream is captured, no event is recorded. Written
+// against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once
 
 #include <atomic>
@@ -28,15 +27,15 @@ class PinnedAllocator {
   PinnedAllocator& operator=(const PinnedAllocator&) = delete;
   ~PinnedAllocator();
 
-  // At least `bytes` > 0 bytes, aligned to 64; what is new is taken in the name of `device`. Throws
-  // kInvalidArgument where the system has none.
+  // At least `bytes` > 0 bytes, aligned to 64; new memory is allocated in the context of `device`.
+  // Throws kInvalidArgument if there is none.
   void* allocate(int device, std::size_t bytes);
   void deallocate(void* data) noexcept;
-  // `stream` has been given a copy from or to memory inside of a block.
+  // `stream` copies from or to memory inside a block.
   void record_use(const void* data, const Stream& stream);
-  // Whether `data` points into a block that is in use.
+  // True if `data` points into a block in use.
   bool owns(const void* data) const noexcept;
-  // Gives free blocks back to the system.
+  // Returns free blocks to the system.
   void empty_cache();
 
  private:
@@ -44,7 +43,8 @@ class PinnedAllocator {
     std::size_t size = 0;
     bool in_use = false;
     int events = 0;
-    std::set<std::pair<int, void*>> streams{};  // device and handle; used, without an event yet
+    std::set<std::pair<int, void*>>
+        streams{};  // device and handle of streams that use it, without an event yet
   };
   using Blocks = std::map<char*, Block>;
   struct Waiting {
@@ -59,7 +59,7 @@ class PinnedAllocator {
 
   Runtime& runtime_;
   mutable std::mutex mutex_;
-  std::atomic<std::size_t> count_{0};  // of blocks, so that owns() is free where there are none
+  std::atomic<std::size_t> count_{0};  // of blocks, so that owns() costs nothing if there are none
   Blocks blocks_;
   std::multimap<std::size_t, Blocks::iterator> free_;
   std::deque<Waiting> waiting_;

@@ -1,4 +1,4 @@
-// What the allocators ask of a stream that has been given work on a block that is freed.
+// How the allocators track streams that still use a freed block.
 #pragma once
 
 #include "core/base/error.h"
@@ -6,7 +6,7 @@
 
 namespace dl::cuda {
 
-// An event that is recorded there would be the graph's: none that could be queried.
+// An event recorded on a captured stream becomes part of the graph and cannot be queried.
 inline bool is_captured(Runtime& runtime, void* stream) noexcept {
   try {
     return runtime.capture_state(stream) != CaptureState::kNone;
@@ -15,8 +15,8 @@ inline bool is_captured(Runtime& runtime, void* stream) noexcept {
   }
 }
 
-// An event behind all work in the stream. Null if the device is lost, when its memory is not used
-// any more.
+// An event after all work on the stream. Null if the device is lost; its memory is then never
+// reused.
 inline void* event_behind(Runtime& runtime, int device, void* stream) noexcept {
   void* event = nullptr;
   try {

@@ -14,8 +14,8 @@
 namespace dl {
 namespace {
 
-// The beginning of a small file of /proc or /sys; empty where it cannot be read, which there means
-// "no such limit".
+// The beginning of a small file of /proc or /sys; empty if it cannot be read, which means "no such
+// limit".
 std::string small_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[8192];
@@ -30,7 +30,7 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-// "NAME NUMBER" of a file with one of these a line.
+// The number in the line "NAME NUMBER" of a file of such lines.
 std::optional<double> named_number(std::string_view text, const std::string& name) {
   const std::string start = name + " ";
   while (!text.empty()) {
@@ -82,8 +82,8 @@ std::optional<double> pids_of(const std::string& folder) {
   return number(small_file(folder + "/pids.max"));
 }
 
-// Calls with the folder and the version of each hierarchy that `controller` may be in: that of
-// version 2, and its own of version 1. `path`: this process's group in it, "" for the root.
+// Calls a function for each hierarchy that may have `controller`: version 2, and the controller's
+// own of version 1. `path`: this process's group there, "" for the root.
 void for_each_hierarchy(
     const std::string& root, std::string_view controller,
     const std::function<void(const std::string& folder, const std::string& path, bool v2)>& visit) {
@@ -107,7 +107,7 @@ void for_each_hierarchy(
 
 using Limit = std::optional<double> (*)(const std::string& folder);
 
-// The least of all groups of `controller` that this process is in.
+// The lowest limit of all groups of `controller` that contain this process.
 std::optional<double> least(const std::string& root, std::string_view controller, Limit of_v1,
                             Limit of_v2) {
   std::optional<double> smallest;
@@ -130,7 +130,7 @@ std::optional<double> cpu_quota(const std::string& root) {
 
 std::optional<std::uint64_t> memory_left_by_cgroup(const std::string& root) {
   const std::optional<double> left = least(root, "memory", &memory_left_of_v1, &memory_left_of_v2);
-  // "No limit" of version 1 is a number close to 2^63.
+  // In version 1 "no limit" is a number close to 2^63.
   if (!left || *left > static_cast<double>(std::uint64_t{1} << 60)) return std::nullopt;
   return static_cast<std::uint64_t>(*left);
 }
@@ -144,7 +144,7 @@ std::optional<std::uint64_t> pids_limit(const std::string& root) {
 std::optional<std::uint64_t> memory_kills(const std::string& root) {
   std::optional<double> kills;
   for_each_hierarchy(root, "memory", [&](const std::string& folder, std::string path, bool v2) {
-    // A container may see its own group as the root. Other groups above count foreign processes.
+    // A container may see its own group as the root; groups above it count foreign processes.
     if (::access((folder + path).c_str(), F_OK) != 0) path.clear();
     const std::string file = folder + path + (v2 ? "/memory.events" : "/memory.oom_control");
     if (const auto found = named_number(small_file(file), "oom_kill")) kills = found;

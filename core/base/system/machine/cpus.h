@@ -1,8 +1,8 @@
 // The CPUs that the launcher has bound this process to.
 //
-// OpenMP binds the thread that opens its first region to one core, and threads that this one starts
-// inherit that: a thread for communication or for data would run on the core of the thread that
-// computes.
+// OpenMP binds the thread that opens its first region to one core, and threads that this thread
+// starts inherit the binding: a communication or data thread would share the core of the computing
+// thread.
 #pragma once
 
 #include <string_view>

@@ -51,7 +51,7 @@ std::uint64_t file_size_limit() noexcept {
 
 void require_open_files(std::uint64_t more, std::string_view who) {
   rlimit limit{};
-  // Counting costs a system call a number: only where it may matter.
+  // Counting costs a system call for each descriptor, so do it only near the limit.
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || more < limit.rlim_cur / 4) return;
   std::uint64_t open = 0;
   for (rlim_t fd = 0; fd < limit.rlim_cur && open + more <= limit.rlim_cur; ++fd) {

@@ -16,14 +16,14 @@ namespace {
 constexpr std::chrono::seconds kExitStandsStill{10};
 constexpr std::chrono::seconds kLookAtExitEvery{1};
 
-// This thread has given up its stay: exit() seems to wait for it.
+// The watch whose stay() this thread has given up, because exit() seems to wait for it.
 constinit thread_local const ExitWatch* gave_up = nullptr;
 
 ProcessStat stat_of_thread(pid_t thread) noexcept {
   try {
     return read_stat("/proc/self/task/" + std::to_string(thread));
   } catch (const std::exception&) {
-    return {};  // no memory: it counts as one that moves
+    return {};  // no memory: assume that the thread runs
   }
 }
 

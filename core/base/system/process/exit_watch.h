@@ -1,8 +1,8 @@
-// The end of a process by exit(), as its other threads see it.
+// ExitWatch: lets other threads notice that the process is in exit().
 //
 // exit() runs handlers and destroys static objects while other threads go on. A library whose
 // objects are then gone registers a handler with std::atexit() that calls begin() and, when it has
-// done its part, end(). Its functions ask has_begun() and call stay().
+// done its part, end(). Its functions check has_begun() and call stay().
 //
 // Constant-initialised and trivially destroyed, so that a static object may be used until the
 // process is gone. Thread-safety: any thread.
@@ -16,9 +16,9 @@ namespace dl {
 
 class ExitWatch {
  public:
-  // The calling thread is the one in exit().
+  // Called on the thread in exit().
   void begin() noexcept;
-  // The handler is done.
+  // The exit handler has finished.
   void end() noexcept { is_done_.store(true); }
   // In a forked child of a process in exit(): the child itself does not exit.
   void reset() noexcept;

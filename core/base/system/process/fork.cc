@@ -16,8 +16,8 @@ std::atomic<unsigned> fork_detail::depth{0};
 
 namespace {
 
-// All constant-initialised; the handlers run while the mutex is held, so that no other thread is in
-// the middle of a change when a child is made.
+// All constant-initialised. fork() holds the mutex, so that no other thread is in the middle of a
+// change when the child is made.
 std::mutex parent_only_mutex;
 std::vector<int>* parent_only = nullptr;
 int null_device = -1;
@@ -30,12 +30,12 @@ void after_fork_in_parent() {
   parent_only_mutex.unlock();
 }
 
-// Nothing here may wait or allocate: other threads' locks are held for ever.
+// Must not wait or allocate: locks that other threads held are never released in the child.
 void after_fork_in_child() {
   fork_detail::depth.fetch_add(1, std::memory_order_relaxed);
   if (parent_only != nullptr) {
     for (const int fd : *parent_only) ::dup3(null_device, fd, O_CLOEXEC);
-    // What the child opens itself is for its own children to lose.
+    // Only descriptors that the child opens itself belong in the child's list.
     parent_only->clear();
   }
   parent_only_mutex.unlock();

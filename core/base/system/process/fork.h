@@ -1,13 +1,14 @@
-// What a forked child must not do and must not hold.
+// Protection of a forked child from its parent's threads and connections.
 //
 // A child of fork() has its parent's memory and none of its threads. An object with a thread, a
-// connection or shared memory belongs to the process that made it: it keeps a ForkMark and asks it
-// before it acts. The descriptors through which others notice the parent's end are listed in
-// ParentOnlyFds: in a child each of them becomes /dev/null. The number stays taken, so closing it
-// there is harmless, and peers see the parent's end at once although the child lives on.
+// connection or shared memory belongs to the process that made it: it keeps a ForkMark and checks
+// it before it acts. ParentOnlyFds lists the descriptors by which peers notice the parent's end. In
+// a child each becomes /dev/null: the child may close it without harm, and peers see the parent's
+// end at once although the child lives on.
 //
-// The child of vfork() or posix_spawn() runs nothing of ours before exec, which closes what is
-// close-on-exec. clone() and _Fork() run no handlers: their children look like the parent.
+// A child of vfork() or posix_spawn() runs none of our code before exec, which closes descriptors
+// that are close-on-exec. clone() and _Fork() run no handlers: their children are taken for the
+// parent.
 //
 // Thread-safety: any thread; one ParentOnlyFds is used by one thread at a time.
 #pragma once
@@ -25,7 +26,8 @@ class ForkMark {
  public:
   // Marks this process. Throws kIo if there is no memory for the handlers.
   ForkMark();
-  // This process is a child, or grandchild, of the one that made the mark. Costs one load.
+  // True if the process that made the mark is this one's parent or an earlier ancestor. Costs one
+  // load.
   bool is_in_child() const noexcept {
     return made_at_ != fork_detail::depth.load(std::memory_order_relaxed);
   }
@@ -41,9 +43,9 @@ class ParentOnlyFds {
   ParentOnlyFds(const ParentOnlyFds&) = delete;
   ParentOnlyFds& operator=(const ParentOnlyFds&) = delete;
 
-  // Harmless for -1. Throws kIo if /dev/null cannot be opened.
+  // Ignores -1. Throws kIo if /dev/null cannot be opened.
   void add(int fd);
-  // To be called before any of them is closed, since another file may get its number.
+  // Call it before closing any of them, since another file may get the number.
   void clear() noexcept;
 
  private:

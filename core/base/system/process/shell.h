@@ -1,5 +1,5 @@
-// A shell's rules for programs: where it finds one by name, and the number it gives to an end; and
-// the words that error texts have for an end.
+// A shell's rules for programs: the search in PATH, exit codes, and how error texts describe the
+// end of a process.
 //
 // Thread-safety: everything here may be used from any thread, while none changes the environment.
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace dl {
 
-// The files that `name`, which has no slash, may mean: one for each folder of PATH, in its order,
-// whether it exists or not. An empty entry of PATH is the current folder; without
+// The paths that `name`, which has no slash, may mean: one for each folder of PATH in order,
+// whether or not it exists. An empty entry of PATH is the current folder; without
 // PATH, or if it is empty, the folders are /usr/local/bin, /usr/bin and /bin.
 std::vector<std::string> candidates_in_path(const std::string& name);
 
 // 0, or the errno value that says why this process may not execute the file; EISDIR for a folder.
-// What stands in the file is not looked at.
+// The file's content is not checked.
 int why_not_executable(const std::string& path);
 
 // The exit code of a process that ended with `wait_status`, as waitpid() gives it: 128 + n after

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookEvery = 250ms;
-// Four looks missed. Shorter gaps are a scheduler's, and no deadline notices them.
+// Four missed looks. Shorter gaps come from the scheduler; no deadline notices them.
 constexpr Clock::rep kStopGap = std::chrono::nanoseconds(1s).count();
 // Looks by others that come sooner leave the shared word alone.
 constexpr Clock::rep kFreshGap = std::chrono::nanoseconds(10ms).count();
@@ -45,13 +45,13 @@ void watch_for_stops() {
   const std::lock_guard lock(stop_mutex);
   if (watching_process != nullptr && !watching_process->is_in_child()) return;
   const auto* const mark = new ForkMark();
-  // Signals belong to the program's threads.
+  // Leave signals to the program's threads.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    // Ends with the process: it holds nothing, and waits may go on until then.
+    // Detached: it holds nothing, and runs until the process ends.
     std::thread thread = make_thread("the watch for stops", &run_looks);
     ::pthread_setname_np(thread.native_handle(), "dlrun-clock");
     thread.detach();
@@ -70,7 +70,7 @@ std::chrono::nanoseconds stopped_time(Clock::time_point when) noexcept {
   Clock::rep last = last_look.load(std::memory_order_acquire);
   if (last == 0) return 0ns;
   if (now - last > kStopGap && !watching_process->is_in_child()) {
-    // The sum first: a thread that sees the new look must see what it has found.
+    // Add to the sum first: a thread that sees the new look must also see the time it found.
     const std::lock_guard lock(stop_mutex);
     last = last_look.load(std::memory_order_relaxed);
     if (now - last > kStopGap) {

@@ -1,10 +1,10 @@
-// Time in which this process did not run although it waited: SIGSTOP, Ctrl-Z, a debugger, a paused
-// machine. It does not count as waiting; Deadline (deadline.h) and Patience leave it out.
+// Time in which this process was stopped: SIGSTOP, Ctrl-Z, a debugger, a paused machine. Deadline
+// (deadline.h) and Patience do not count it as waiting.
 //
 // A process that waits for others calls watch_for_stops(): a thread then looks at the clock four
-// times a second, and a gap of more than a second between two looks is taken for a stop. A machine
-// so loaded that no thread of the process runs for a second is the same. Before that call, and in a
-// forked child, nothing is taken for a stop, since waits of this process may be long and silent.
+// times a second, and a gap of more than a second between two looks counts as a stop. So does a
+// machine so loaded that no thread of the process runs for a second. Before that call, and in a
+// forked child, no stops are detected.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -17,7 +17,7 @@ namespace dl {
 // again.
 void watch_for_stops();
 
-// What was noticed until now, in all; never shrinks. Costs two loads.
+// The total until now; never decreases. Costs two loads.
 std::chrono::nanoseconds stopped_time(std::chrono::steady_clock::time_point now) noexcept;
 
 }  // namespace dl

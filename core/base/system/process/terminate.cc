@@ -23,7 +23,7 @@ namespace {
 
 std::terminate_handler previous_handler = nullptr;
 
-// Made beforehand, as there is no memory for it then.
+// Formatted in advance, because there is no memory for it later.
 std::array<char, 200> out_of_memory_line{};
 
 // One write, so that the line is not torn between ranks that fail together.
@@ -42,7 +42,7 @@ std::array<char, 200> out_of_memory_line{};
     } catch (const std::bad_alloc&) {
       end_with(out_of_memory_line.data());
     } catch (...) {
-      // Not ours: the program's own handler shows it.
+      // Not an Error: the program's own handler shows it.
     }
   }
   previous_handler();
@@ -74,7 +74,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
     ::_exit(1);
   }
   ::signal(signal, SIG_DFL);
-  // A signal that a process has sent is sent again; a fault happens again by itself.
+  // Raise a signal again that a process has sent; a fault happens again by itself.
   if (info->si_code <= 0) ::raise(signal);
 }
 

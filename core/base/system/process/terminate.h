@@ -1,14 +1,14 @@
 // Ends a program on an uncaught exception with a text on stderr and exit code 1 instead of a
-// signal. Handles Error, and lack of memory, which a library's thread may meet where none of our
-// callers can catch it. All other exceptions and signals are left to the program.
+// signal. Handles Error, and std::bad_alloc, which may occur on a library's thread that no caller
+// of ours can catch. All other exceptions and signals are left to the program.
 //
 // Thread-safety: everything here may be used from any thread.
 #pragma once
 
 namespace dl {
 
-// Installs a terminate handler for that, unless the program has one of its own. The first Error
-// that is made calls it too. May be called again.
+// Installs the terminate handler, unless the program has one of its own. The first Error that is
+// constructed calls it too. May be called again.
 void end_with_text_when_uncaught() noexcept;
 
 // Ends the program in that way if a C library runs out of memory: such libraries call abort() or

@@ -17,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using env::Var;
 
-// PREFIX/lib/python3.x/site-packages/nvidia/*/lib, with lib64 and dist-packages as some systems
-// have it.
+// PREFIX/lib/python3.x/site-packages/nvidia/*/lib, with lib64 and dist-packages as on some systems.
 void add_python(std::vector<fs::path>& folders, const fs::path& prefix) {
   std::vector<fs::path> found;
   for (const char* lib : {"lib", "lib64"}) {
@@ -71,8 +70,8 @@ std::string listed(const std::vector<fs::path>& folders) {
   return text;
 }
 
-// Opens a library by its full path, so that the loader then knows it by name. What it needs itself
-// stands beside it or in the next folder, and is opened first.
+// Opens a library by its full path, so that the loader then knows it by name. Its own dependencies
+// are in the same or the next folder, and are opened first.
 void preload(std::string_view what, const std::string& name, const std::vector<fs::path>& folders,
              int depth) {
   constexpr int kDeepest = 8;
@@ -134,7 +133,7 @@ void* open_library(std::string_view what, std::string_view file) {
     std::error_code error;
     if (!fs::exists(path, error)) continue;
     for (std::string last;;) {
-      // For ever: CUDA's libraries leave threads and handlers behind.
+      // Never closed: CUDA's libraries leave threads and handlers behind.
       void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (opened != nullptr) return opened;
       const std::string text = ::dlerror();

@@ -1,4 +1,4 @@
-// Opening a module of ours with the NVIDIA libraries that it needs, wherever those lie.
+// Opens a module of dlrun together with the NVIDIA libraries that it needs.
 //
 // Modules are looked for in module_folders() (core/base/system/machine/module_folders.h). A library
 // that the loader does not find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in
@@ -14,15 +14,15 @@
 
 namespace dl::cuda {
 
-// Opens lib `file`, for ever. Throws kNotFound; the text begins with `what` and says what was
-// missing and where it was looked for.
+// Opens the shared library `file` and never closes it. Throws kNotFound; the text begins with
+// `what` and names the missing file and the folders that were searched.
 void* open_library(std::string_view what, std::string_view file);
 
 namespace detail {
-// Folders that may hold NVIDIA's libraries, in the order in which they are looked through.
+// Folders that may hold NVIDIA's libraries, in search order.
 std::vector<std::filesystem::path> library_folders();
 // "libcudnn.so.9" out of the loader's "libcudnn.so.9: cannot open shared object file: No such file
-// or directory"; empty where the text says something else.
+// or directory"; empty if the text is a different one.
 std::string missing_library(std::string_view loader_text);
 }  // namespace detail
 

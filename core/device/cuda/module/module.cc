@@ -12,7 +12,8 @@ namespace {
 constinit std::atomic<const Module*> opened{nullptr};
 constinit std::mutex module_mutex;
 
-// Constant-initialised, and without a destructor that would run before somebody's last tensor goes.
+// Constant-initialised, and without a destructor that would run before the last tensor is
+// destroyed.
 union Failure {
   constexpr Failure() noexcept : nothing{} {}
   ~Failure() {}

@@ -1,4 +1,4 @@
-// What stands in place of open.cc in a build without CUDA.
+// Replaces open.cc in a build without CUDA.
 #include "core/base/error.h"
 #include "core/device/cuda/module/module.h"
 

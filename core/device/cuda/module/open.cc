@@ -1,4 +1,4 @@
-// Opening libdlrun_cuda.so. In a build without CUDA no_cuda.cc stands in its place.
+// Opens libdlrun_cuda.so. no_cuda.cc replaces this file in a build without CUDA.
 #include <dlfcn.h>
 
 #include "core/base/error.h"
@@ -9,7 +9,7 @@
 namespace dl::cuda::detail {
 
 const Module& open_module() {
-  // The driver first: without one there is no use in the 70 ms that cuBLAS and cuDNN take to load.
+  // Try the driver first: without it, loading cuBLAS and cuDNN would waste 70 ms.
   DL_CHECK(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) != nullptr, kNotFound,
            "cuda: there is no NVIDIA driver on this machine ({}); use the device cpu", ::dlerror());
   constexpr std::string_view kFile = "libdlrun_cuda.so";

@@ -1,12 +1,12 @@
-// Runtime: all that dlrun asks of CUDA besides kernels, as one interface.
+// Runtime: an interface to every CUDA call of dlrun except kernels.
 //
 // libdlrun_cuda.so has the real one (core/kernels/cuda/runtime/real_runtime.cc); unit tests use one
 // that needs no GPU. Streams and events are the library's own handles (cudaStream_t, cudaEvent_t)
 // and belong to the code that made them. Unless a comment says otherwise, a call that fails throws
 // kInternal and names the CUDA function; any call may report an earlier kernel's failure. A call
-// touches only devices that the process has named: a thread whose first call names none is given
-// one of them, and a thread's own cudaSetDevice() stays in force (kernels/cuda/active_device.h).
-// Thread-safety: all may be called from any thread.
+// initialises only devices that the process has named: a thread whose first call names no device
+// gets one of these, and a thread's own cudaSetDevice() stays in force
+// (kernels/cuda/active_device.h). Thread-safety: any thread may call all of them.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ struct MemoryInfo {
   std::size_t total = 0;
 };
 
-// The state of a stream: its work is run, or recorded into a graph, or lost to a broken capture.
+// What happens to work on a stream: it runs, it is captured, or it is lost because the capture was
+// invalidated.
 enum class CaptureState : std::uint8_t { kNone, kActive, kInvalidated };
 
 class Runtime {
@@ -42,47 +43,48 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
   virtual ~Runtime() = default;
 
-  // Devices that this process may use, at least one; see module.h for what there is without.
+  // Devices that this process may use, at least one; without any, opening the module throws
+  // (module.h).
   virtual int device_count() = 0;
   virtual DeviceProperties properties(int device) = 0;
   virtual MemoryInfo memory_info(int device) = 0;
-  // Throws kNotImplemented where this build has no code for the device's architecture.
+  // Throws kNotImplemented if this build has no code for the device's architecture.
   virtual void check_device(int device) = 0;
-  // For threads of dlrun's own in which libraries call CUDA: they take the thread's device, and go
-  // back to it.
+  // Sets the device of a thread of dlrun on which libraries call CUDA.
   virtual void adopt_device(int device) noexcept = 0;
 
-  // Null where the device has no such block left.
+  // Null if the device is out of memory.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* block) noexcept = 0;
-  // Host memory that all devices read and write themselves, taken in `device`'s name. Null where
+  // Pinned host memory that all devices can access, allocated in the context of `device`. Null if
   // there is none.
   virtual void* allocate_pinned(int device, std::size_t bytes) = 0;
   virtual void deallocate_pinned(void* block) noexcept = 0;
-  // Between any two memories, in the stream's order. Returns early where both are pinned or on a
-  // device; host memory must then stay as it is until the stream has passed.
+  // Copies between any two memories, in the stream's order. Returns before the copy is done if both
+  // are pinned or on a device; the caller must not change host memory until the stream has passed
+  // the copy.
   virtual void copy_async(void* to, const void* from, std::size_t bytes, void* stream) = 0;
 
-  // Streams do not wait for CUDA's null stream.
+  // The stream does not synchronise with CUDA's null stream.
   virtual void* make_stream(int device, bool high_priority) = 0;
   virtual void destroy_stream(void* stream) noexcept = 0;
-  // These two throw kIndex for what a kernel found wrong in its data (a class that is none).
+  // These two throw kIndex if a kernel has found an index or class out of range.
   virtual void synchronize_stream(void* stream) = 0;
   virtual void synchronize_device(int device) = 0;
 
   virtual void* make_event(int device, bool timing) = 0;
   virtual void destroy_event(void* event) noexcept = 0;
   virtual void record_event(void* event, void* stream) = 0;
-  virtual bool query_event(void* event) = 0;  // whether the stream has passed it
+  virtual bool query_event(void* event) = 0;  // true if the stream has passed it
   virtual void synchronize_event(void* event) = 0;
-  // What `stream` gets from now on starts after `event`.
+  // Work submitted to `stream` from now on starts after `event`.
   virtual void wait_event(void* stream, void* event) = 0;
   virtual float elapsed_ms(void* begin, void* end) = 0;
 
   virtual CaptureState capture_state(void* stream) = 0;
-  // Calls of other threads, and on other streams, go on as ever.
+  // Calls of other threads and on other streams are not affected.
   virtual void begin_capture(void* stream) = 0;
-  // A graph that can be launched; null where the capture broke.
+  // A graph that can be launched; null if the capture was invalidated.
   virtual void* end_capture(void* stream) = 0;
   virtual void launch_graph(void* graph, void* stream) = 0;
   virtual void destroy_graph(void* graph) noexcept = 0;
