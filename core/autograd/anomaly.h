@@ -29,7 +29,7 @@ bool is_anomaly_enabled() noexcept;
 bool is_anomaly_check_nan_enabled() noexcept;
 void set_detect_anomaly(bool enabled, AnomalyOptions options = {}) noexcept;
 
-// While it lives, anomalies are detected on its thread.
+// Switches anomaly mode on for its thread while it lives.
 class AnomalyMode {
  public:
   explicit AnomalyMode(AnomalyOptions options = {}) noexcept

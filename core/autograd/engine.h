@@ -1,8 +1,8 @@
 // Engine: one backward pass, on the caller's thread.
 //
-// Nodes run when all that used their outputs have run, the latest recorded first, leaves at once.
-// The order depends on the graph alone. Nothing recurses. A hook may start a backward pass of its
-// own.
+// A node runs after all users of its outputs have run. Of several ready nodes the latest recorded
+// runs first, but leaves run at once. The order depends on the graph alone. There is no recursion.
+// A hook may start a backward pass of its own.
 #pragma once
 
 #include <span>
@@ -12,9 +12,10 @@
 
 namespace dl {
 
-// Gradients of the sum of all roots, each weighted by its gradient (undefined: ones, for a root of
-// one element). Throws kInvalidArgument for a root without history, a graph that was freed already,
-// or a saved tensor that was changed in place; kShape and kDType for a gradient that does not fit.
+// Computes the gradients of the sum of all roots, each weighted by its entry of `gradients`
+// (undefined: ones, for a root of one element). Throws kInvalidArgument for a root without history,
+// a graph that was freed already, or a saved tensor that was changed in place; kShape and kDType if
+// a gradient does not match its root.
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
               BackwardOptions options = {});
 
@@ -24,8 +25,8 @@ struct GradOptions {
   // The gradient of each output, of its shape and dtype. Empty: ones, if each output has one
   // element.
   std::vector<Tensor> grad_outputs{};
-  bool retain_graph = false;  // keep what the nodes saved, so that the graph can run again
-  bool create_graph = false;  // refused: gradients of gradients are not recorded
+  bool retain_graph = false;  // keep the saved tensors, so that the graph can run again
+  bool create_graph = false;  // throws kNotImplemented: gradients of gradients are not recorded
   bool allow_unused = false;  // an input that no output depends on gets an undefined tensor
 };
 
@@ -35,11 +36,11 @@ struct GradOptions {
 //     const Tensor h = x.square();
 //     const std::vector<Tensor> g = autograd::grad({h.sum()}, {x, h});  // 2 x, and ones
 //
-// Tensor::grad() of leaves does not change, and their callbacks do not run. So
-// DistributedDataParallel does not average these gradients: they are this rank's own. Only the
-// operations between outputs and inputs run, with the hooks of the tensors there. The gradient of
-// an input is returned after the input's own hooks; if the pass continues through this input to
-// another one, it is returned as it was before them, as in PyTorch.
+// Tensor::grad() of leaves does not change, and their callbacks do not run, so
+// DistributedDataParallel does not average these gradients. Only the operations between outputs and
+// inputs run, with the hooks of the tensors there. The result for an input includes the effect of
+// the input's own hooks, unless the pass continues through this input to another one, as in
+// PyTorch.
 // Throws what backward() throws; kInvalidArgument for an undefined input, for one that requires no
 // gradients, and for an unused one unless allow_unused is set; and kNotImplemented for
 // create_graph.

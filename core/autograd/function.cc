@@ -95,7 +95,7 @@ void FunctionNode::check_dirty(const TensorList& outputs) const {
   }
 }
 
-// The argument that lies in this memory, rather one that requires gradients; null if there is none.
+// The argument in this memory, preferably one that requires gradients; null if there is none.
 const Tensor* FunctionNode::argument_in(const Ref<Storage>& memory) const noexcept {
   const Tensor* found = nullptr;
   for (const Input& input : inputs_) {
@@ -124,7 +124,8 @@ void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
     } else if (argument != nullptr) {
       show(output, *argument);
     } else if (output.requires_grad()) {
-      // Made elsewhere, or under an EnableGradGuard. Its history must not change.
+      // The output has a history: it was made elsewhere, or under an EnableGradGuard. The history
+      // must not change.
       const Tensor made = std::move(output);
       output = made.detach();
       if (made.impl()->base || made.impl()->use_count() > 1) detail::set_base(output, made);
@@ -144,7 +145,7 @@ void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
     TensorImpl& impl = *outputs[i].impl();
     if (!impl.base) continue;
     if (impl.base->use_count() == 1) {
-      detail::drop_base(outputs[i]);  // made inside forward(), and gone but for this view
+      detail::drop_base(outputs[i]);  // its base was a temporary of forward()
     } else {
       impl.is_unrecorded_view = true;
       impl.is_function_view = is_grad_enabled();
@@ -175,7 +176,7 @@ void FunctionNode::finish(TensorList& outputs) {
     if (!has_history || !is_floating(outputs[i].dtype())) continue;
     detail::attach(outputs[i], self, static_cast<std::uint32_t>(i));
   }
-  // A changed result may be the base of others: they show it as it is now.
+  // A result changed in place may be the base of others: they view its current values.
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (kinds[i] == Kind::kOrdinary) outputs[i].impl()->view_version = outputs[i].version();
   }
@@ -204,7 +205,7 @@ void FunctionNode::backward(BackwardContext& context) {
   TensorList gradients;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     Tensor gradient = context.take_grad_output(i);
-    // Also of an output of integers, which never has a gradient: as in PyTorch, zeros of its dtype.
+    // Integer outputs, which never have a gradient, get zeros of their dtype, as in PyTorch.
     if (!gradient.defined() && context_.materializes_ && outputs_[i].is_defined) {
       gradient =
           zeros(outputs_[i].shape, {.dtype = outputs_[i].dtype, .device = outputs_[i].device});

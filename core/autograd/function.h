@@ -48,13 +48,13 @@
 
 namespace dl::detail {
 
-// How apply() finds the tensors of an argument.
+// How an argument of apply() holds tensors.
 enum class Holds : std::uint8_t { kNothing, kTensor, kOptional, kRange, kUnknown };
 
 template <typename T>
 consteval Holds holds();
 
-// What std::pair, std::tuple, std::variant and std::optional hold.
+// The element types of std::pair, std::tuple, std::variant and std::optional.
 template <typename T>
 struct MembersOf {
   static constexpr bool kHoldTensors = false;
@@ -116,13 +116,13 @@ namespace dl::autograd {
 using TensorList = std::vector<Tensor>;
 class FunctionNode;
 
-// What forward() leaves for backward().
+// Passes values from forward() to backward().
 class AutogradContext {
  public:
   // Values other than tensors, for example numbers, texts and shapes.
   std::map<std::string, std::any> saved_data;
 
-  // Saves inputs, outputs or intermediate tensors, in place of those of an earlier call. They are
+  // Saves inputs, outputs or intermediate tensors; replaces those of an earlier call. They are
   // freed after the backward pass, unless it retains the graph.
   void save_for_backward(TensorList tensors) { to_save_ = std::move(tensors); }
   // In backward(): the saved tensors. Throws kInvalidArgument if one was changed in place since, or
@@ -187,8 +187,8 @@ class FunctionNode final : public Node {
     }
   }
   void begin();
-  // Gives forward()'s results their history; may replace a result by another handle, which is a
-  // view if it shares its memory with an argument or with another result.
+  // Records the outputs. May replace an output by a view that shares its memory, if it shares
+  // memory with an argument or with another output.
   void finish(TensorList& outputs);
 
   AutogradContext& context() noexcept { return context_; }
@@ -210,8 +210,8 @@ class FunctionNode final : public Node {
   static Form form_of(const Tensor& tensor);
   bool is_listed(const TensorList& list, const Tensor& tensor) const noexcept;
   bool is_argument(const Tensor& tensor) const noexcept;
-  // What a result is: an argument that forward() changed in place, a constant, or another tensor.
-  // What is undefined, or both changed and a constant, is left as it is.
+  // An output is an argument that forward() changed in place, a constant, or an ordinary tensor.
+  // kLeft: it is undefined, or both changed and a constant, and is not recorded.
   enum class Kind : std::uint8_t { kLeft, kChanged, kConstant, kOrdinary };
   using Kinds = std::vector<Kind>;
   Kinds kinds_of(const TensorList& outputs) const;

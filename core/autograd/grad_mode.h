@@ -6,10 +6,10 @@ namespace dl {
 // True unless a NoGradGuard or an InferenceMode lives on this thread.
 bool is_grad_enabled() noexcept;
 // Sets whether this thread records, until the next call or the end of an enclosing guard. Returns
-// the setting before. Has no effect under an InferenceMode.
+// the previous setting. Has no effect under an InferenceMode.
 bool set_grad_enabled(bool enabled) noexcept;
 
-// While it lives, its thread records operations (true) or does not: torch.set_grad_enabled().
+// Switches recording on its thread on or off while it lives, as torch.set_grad_enabled().
 class AutoGradMode {
  public:
   explicit AutoGradMode(bool enabled) noexcept : before_(set_grad_enabled(enabled)) {}
@@ -21,13 +21,13 @@ class AutoGradMode {
   bool before_;
 };
 
-// While it lives, operations of its thread are not recorded: their results require no gradients.
+// Switches recording off on its thread while it lives: results require no gradients.
 class NoGradGuard : public AutoGradMode {
  public:
   NoGradGuard() noexcept : AutoGradMode(false) {}
 };
 
-// The opposite, inside a region that has a NoGradGuard.
+// Switches recording on again, inside the region of a NoGradGuard.
 class EnableGradGuard : public AutoGradMode {
  public:
   EnableGradGuard() noexcept : AutoGradMode(true) {}
@@ -36,7 +36,8 @@ class EnableGradGuard : public AutoGradMode {
 bool is_inference_mode_enabled() noexcept;
 
 // A NoGradGuard that an EnableGradGuard inside it cannot undo; InferenceMode(false) can, for a
-// region. Tensors made under it are ordinary tensors. PyTorch's cannot be saved for backward.
+// region. Tensors made under it are ordinary tensors; in PyTorch such tensors cannot be saved for
+// backward.
 class InferenceMode {
  public:
   explicit InferenceMode(bool enabled = true) noexcept;

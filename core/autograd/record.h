@@ -1,4 +1,4 @@
-// record: puts a node behind an operation's output, where gradients are asked for.
+// record: adds a node to the graph for an operation's output, if gradients are required.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ inline bool asks_gradient(const Tensor& tensor) noexcept {
   return tensor.defined() && tensor.requires_grad();
 }
 
-// Whether an operation on these inputs is to be recorded. Undefined inputs are allowed.
+// True if an operation on these inputs has to be recorded. Undefined inputs are allowed.
 template <typename... Inputs>
 bool is_recorded(const Inputs&... inputs) noexcept {
   return (asks_gradient(inputs) || ...) && is_grad_enabled();
@@ -31,24 +31,23 @@ bool is_recorded(const Inputs&... inputs) noexcept {
 namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
-// Sets PyTorch's name of `result`'s node, unless `result` is `input` itself. For operations that
-// are composed of others. `grad_fn` has to live as long as the program. A result in other memory
-// than the input's loses its base.
+// For composed operations: sets PyTorch's name of `result`'s node, unless `result` is `input`
+// itself. `grad_fn` has to live as long as the program. Also clears the base of a result that does
+// not share the input's memory.
 Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
-// Makes `view` a view of `shown`, or of the tensor that `shown` shows, whose memory it has.
+// Makes `view` a view of `shown`, or of the base of `shown` if that is a view. They share memory.
 void set_base(const Tensor& view, const Tensor& shown);
-// For a result that an operation made as a view of a tensor of its own: it is no view of anything
-// that the user has, and so it is none for the user.
+// For an operation that returns a view of its own temporary. Clears the base: for the user the
+// result is not a view.
 Tensor drop_base(Tensor result);
-// core/ops: attach() after an operation in place. If `written` is a view, its base gets a history
-// in which that part is the node's output, and the view follows its base.
+// core/ops: attach() for an in-place operation. If `written` is a view, its base gets a history in
+// which that part is the node's output, and the view takes its history from the base.
 void attach_written(const Tensor& written, const Ref<Node>& node);
-// core/ops: refuses a view that cannot be changed in place in a recorded operation: its base is a
-// leaf that requires gradients, or cannot have a history of its parts.
+// core/ops: throws if a recorded operation cannot change the view in place: its base is a leaf that
+// requires gradients, or cannot have a history of its parts.
 void check_view_in_place(const Tensor& view, std::string_view op);
-// core/ops: `written` as an operation in place takes it for its input. A view comes as another view
-// of its base: its old history has no part in that of the base, so hooks of the old history do not
-// run.
+// core/ops: the tensor to use as the autograd input of an in-place operation on `written`. For a
+// view: a new view of its base, so hooks on the view's old history do not run.
 Tensor before_write(const Tensor& written);
 // core/ops: gives a view that is older than its storage (TensorImpl) its base's history, if there
 // is one. A view that forward() of a custom Function returned keeps the function's history, as long
@@ -58,9 +57,9 @@ Tensor before_write(const Tensor& written);
 void follow_base(const Tensor& view);
 }  // namespace detail
 
-// A node with an edge for each input in order; null where nothing is recorded. An operation in
-// place, which is one of its own inputs, makes its node before it writes, while the inputs are
-// still what their histories say, and attaches it after.
+// A node with an edge for each input in order; null if nothing is recorded. An in-place operation
+// makes its node before it writes, while the values still match the histories of its inputs, and
+// attaches it afterwards.
 template <typename N, typename... Inputs>
 Ref<N> make_node(const Inputs&... inputs) {
   if (!is_recorded(inputs...)) [[likely]]
@@ -92,12 +91,12 @@ N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
   return node.get();
 }
 
-// Called by every operation in place, before it writes. `recorded` is is_recorded(self, other...).
+// Every in-place operation calls it before it writes. `recorded` is is_recorded(self, other...).
 // Throws kInvalidArgument for a leaf that requires gradients, and for a view of such a leaf. Also
 // throws outside a NoGradGuard for a view that was made under one, if its base requires gradients.
 void check_in_place(const Tensor& self, bool recorded, std::string_view op);
-// Called as well where writing an element twice would show: refuses an expanded tensor, several of
-// whose elements are one in memory.
+// In-place operations that must not write an element twice also call this: it throws for an
+// expanded tensor, of which several elements share one address.
 void check_not_expanded(const Tensor& self, std::string_view op);
 
 }  // namespace dl

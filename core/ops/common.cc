@@ -31,14 +31,14 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
 
 namespace {
 
-// Whether the two share no memory because one has none yet: to ask for that of a deferred storage
-// would bring its elements home.
+// True if the two share no memory because one storage has none yet. Asking a deferred storage for
+// its memory would copy the elements.
 bool is_apart(const Tensor& a, const Tensor& b) noexcept {
   return a.storage() != b.storage() &&
          (a.storage()->settled_data() == nullptr || b.storage()->settled_data() == nullptr);
 }
 
-// The first byte's address; among tensors of one storage its place there.
+// The address of the first byte; for tensors of one storage, its offset there.
 std::uintptr_t place_of(const Tensor& tensor, const Tensor& other) noexcept {
   const auto first = tensor.storage() == other.storage()
                          ? std::uintptr_t{0}
@@ -64,7 +64,7 @@ Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
   const bool alike = !is_apart(operand, written) &&
                      place_of(operand, written) == place_of(written, operand) &&
                      operand.sizes() == written.sizes() && operand.strides() == written.strides();
-  // If both are the same elements in the same order, each is read before it is written.
+  // If both have the same elements in the same order, each is read before it is written.
   return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();
 }
 
@@ -98,7 +98,7 @@ Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
                      const std::function<Tensor(const Tensor&)>& result) {
   check_in_place(self, recorded, op);
   check_not_expanded(self, op);
-  // Nodes may save what they are given, which is overwritten below.
+  // A node may save its input, which is overwritten below.
   const Tensor computed = result(recorded ? detail::before_write(self).clone() : self);
   check_writable(self, computed.sizes(), computed.dtype(), op);
   if (!computed.requires_grad() || computed.dtype() != self.dtype()) return self.copy_(computed);

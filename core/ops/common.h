@@ -1,4 +1,4 @@
-// What the fronts of operations share: checks, results and reduced gradients.
+// Helpers of op functions: checks, results and reduced gradients.
 #pragma once
 
 #include <functional>
@@ -16,30 +16,30 @@ void check_defined(const Tensor& tensor, std::string_view op, std::string_view a
 void check_same_device(const Tensor& a, const Tensor& b, std::string_view op);
 void check_floating(const Tensor& tensor, std::string_view op);
 
-// An operand as it may be read while `written` is written element by element: itself, or a copy
-// without history where a write would reach elements before they are read.
+// The operand to read while `written` is written element by element: the operand itself, or a copy
+// without history if a write could overwrite elements before they are read.
 Tensor readable_during_write(const Tensor& operand, const Tensor& written);
-// Whether the memory of both may have an element in common.
+// True if both may share an element in memory.
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
 
-// Throws unless a result of this shape and dtype may be written into `self`, which it keeps.
+// Throws unless `self` has the shape and dtype of the result, which is to be written into it.
 void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op);
-// The form in place of an operation that has no kernel for it: writes `result(self)`, of self's
-// shape, into self. `recorded` is is_recorded(self, other...).
+// Implements `op_` for an operation without an in-place kernel: computes result(self), of self's
+// shape, and copies it into self. `recorded` is is_recorded(self, other...).
 Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
                      const std::function<Tensor(const Tensor&)>& result);
 
 // A view of the whole input.
 Tensor alias(const Tensor& input);
 
-// A number as a tensor without dimensions. Throws kInvalidArgument where it does not fit.
+// A number as a 0-d tensor. Throws kInvalidArgument if it does not fit into the dtype.
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 
-// A gradient where `mask` (bool, of its shape) is true, elsewhere 0: also where the gradient is
-// infinite or NaN, of which a product with 0 would make NaN.
+// The gradient if `mask` (bool, of its shape) is true, else 0. A product with 0 would give NaN for
+// an infinite or NaN gradient.
 Tensor masked(const Tensor& gradient, const Tensor& mask);
 
-// The gradient of something that was broadcast from `shape`: sums what was repeated.
+// The gradient of an operand that was broadcast from `shape`: sums over the broadcast dimensions.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);
 
 }  // namespace dl

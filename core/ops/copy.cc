@@ -1,4 +1,4 @@
-// Copies: contiguous, clone, to, copy_, and writes in place of one value.
+// Copies: contiguous, clone, to, copy_, fill_ and zero_.
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/module/module.h"
@@ -10,7 +10,7 @@
 namespace dl {
 namespace {
 
-// clone, contiguous and to: the gradient comes back in the input's dtype, on its device.
+// clone, contiguous and to: converts the gradient to the input's dtype and device.
 struct CopyBackward final : Node {
   std::string_view name() const noexcept override { return "clone"; }
   void backward(BackwardContext& context) override {
@@ -20,8 +20,8 @@ struct CopyBackward final : Node {
   Device device{};
 };
 
-// copy_: input 0 is what was overwritten. It gets zeros, not nothing: optimizers that decay weights
-// or keep a momentum pass over a parameter without a gradient.
+// copy_: input 0 is the overwritten tensor. Its gradient is zeros, not undefined, because
+// optimizers skip a parameter without a gradient, also its weight decay and momentum.
 struct OverwriteBackward final : Node {
   std::string_view name() const noexcept override { return "copy_"; }
   std::string grad_fn_name() const override { return "CopyBackwards"; }
@@ -49,8 +49,8 @@ bool is_same_layout(const Tensor& a, const Tensor& b) {
          is_dense(a.sizes(), a.strides());
 }
 
-// The bytes of one dense tensor to another of the same layout, in the order of the CUDA device's
-// current stream. Between two devices each one's stream waits for the other's.
+// Copies the bytes of a dense tensor to another of the same layout, in the order of the CUDA
+// device's current stream. Between two devices, each stream waits for the other.
 void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocking) {
   if (source.numel() == 0) return;
   const bool both = source.is_cuda() && destination.is_cuda();
@@ -58,7 +58,7 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   const Stream stream = cuda::current_stream(device.index);
   const Stream other = both ? cuda::current_stream(destination.device().index) : stream;
   if (both) {
-    // The other device's stream would join the capture, with all that other threads give it, and
+    // The other device's stream would join the capture, with all work of other threads on it, and
     // its memory is in no pool of the graph.
     cuda::refuse_in_capture("a copy between two devices cannot be captured");
     cuda::join(stream, other);
@@ -76,7 +76,7 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   if (!non_blocking || !host.is_pinned()) {
     if (source.is_cuda()) {
       cuda::synchronize(stream);
-    } else {  // of errors on the device (watched_error.h) this may be the cure
+    } else {  // a copy to the device may repair garbage there (watched_error.h)
       cuda::runtime().synchronize_stream(stream.handle);
     }
   } else {
@@ -84,8 +84,8 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   }
 }
 
-// destination = source, where they are on different devices. What is not dense, or of another
-// dtype, is brought into the destination's form first, where it lies.
+// destination = source on different devices. A source that is not dense, or has another dtype, is
+// first converted to the destination's form on its own device.
 void copy_across(const Tensor& source, const Tensor& destination, bool non_blocking) {
   if (is_same_layout(source, destination)) {
     return copy_bytes(source, destination, non_blocking);
@@ -122,7 +122,7 @@ Tensor copied(const Tensor& input, const Tensor& result, ToOptions options = {})
 Tensor& fill_all(Tensor& tensor, Scalar value, std::string_view op) {
   check_in_place(tensor, is_recorded(tensor), op);
   const Ref<FillBackward> node = make_node<FillBackward>(detail::before_write(tensor));
-  // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
+  // An expanded tensor may be filled, as in PyTorch: all writes to an element write the same value.
   call<Op::kFill>(tensor.device(), tensor, value);
   tensor.bump_version();
   if (node) detail::attach_written(tensor, node);
@@ -146,7 +146,7 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
   get("contiguous");
   if (format == MemoryFormat::kPreserve) return *this;
   if (!is_contiguous(format)) return clone(format);
-  impl_->data();  // what is asked for is memory in this order
+  impl_->data();  // settles the storage: the caller wants the memory in this order
   return *this;
 }
 

@@ -1,4 +1,4 @@
-// Factories that write their elements.
+// Factories that fill the new tensor.
 #include "core/tensor/factories.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ Tensor filled_like(const Tensor& like, Scalar value) {
   return result;
 }
 
-// How many steps of arange there are.
+// The number of steps of arange().
 struct Steps {
   double count = 0;
   bool lead_to_end = true;
@@ -52,7 +52,7 @@ Steps steps_of(double first, double end, double by) {
   return {std::ceil(span / by), span == 0 || (span > 0) == (by > 0)};
 }
 
-// Exact, also where the span does not fit int64: counted in uint64, which wraps around.
+// Exact, also if the span does not fit into int64: computed in uint64, which wraps around.
 Steps steps_of(std::int64_t first, std::int64_t end, std::int64_t by) {
   DL_CHECK(by != 0, kInvalidArgument, "arange: from {} to {} in steps of {} never ends", first, end,
            by);

@@ -1,4 +1,4 @@
-// How tensors lie in memory, and the copies that operations make of them for their kernels.
+// Memory layouts of operands and results, and the copies that operations make for their kernels.
 #pragma once
 
 #include "core/autograd/grad_mode.h"
@@ -10,28 +10,28 @@
 namespace dl {
 
 namespace detail {
-// core/ops/copy.cc: laid_out() of a tensor that is deferred or lies in another order.
+// core/ops/copy.cc: laid_out() of a tensor that is deferred or in another order.
 Tensor laid_out_anew(const Tensor& tensor, MemoryFormat format);
 }  // namespace detail
 
-// The elements in the order that the kernel wants: where they lie, also in the source of a deferred
-// tensor, if they lie so, else a copy. Without history; only to be read.
+// A tensor with the elements in the order that the kernel needs, without history and read-only. It
+// is the tensor or the source of a deferred tensor if that has this order, else a copy.
 inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat::kContiguous) {
   if (tensor.is_contiguous(format) && tensor.impl()->is_settled()) return tensor;
   return detail::laid_out_anew(tensor, format);
 }
 
-// The format in which PyTorch computes with this image.
+// The memory format in which PyTorch computes this image.
 inline MemoryFormat torch_format(const Tensor& tensor) {
   return suggested_format(tensor.sizes(), tensor.strides());
 }
 
-// Memory for a result that lies as PyTorch's.
+// Allocates a result with PyTorch's strides.
 inline Tensor empty_with(const Shape& shape, const Strides& strides, const TensorOptions& options) {
   return as_strided(empty(shape, options), shape, strides, 0);
 }
 
-// Memory of its own order for a result that keeps a tensor's: gaps are closed, as empty_like does.
+// Allocates a dense result in the dimension order of `like`'s PyTorch strides, as torch.empty_like.
 // Never deferred.
 inline Tensor empty_as_torch(const Tensor& like, const Shape& shape, DType dtype) {
   const Strides& strides = like.strides();
@@ -39,7 +39,7 @@ inline Tensor empty_as_torch(const Tensor& like, const Shape& shape, DType dtype
                     {.dtype = dtype, .device = like.device()});
 }
 
-// compute(memory), which writes row-major memory of the result's shape, then brings it into the
+// Calls compute(memory) with row-major memory of the result's shape, then copies it into the
 // result.
 template <typename Compute>
 void through_row_major(const Tensor& result, const Compute& compute) {
@@ -49,8 +49,8 @@ void through_row_major(const Tensor& result, const Compute& compute) {
   call<Op::kCopy>(result.device(), rows, result);
 }
 
-// The rows [n, width] along the last dimension of a row-major tensor, in the same memory: without
-// history, or the tensor itself if it has this form.
+// A row-major tensor as a matrix [n, width], width being its last size, in the same memory: without
+// history, or the tensor itself if it is such a matrix.
 inline Tensor rows_of(const Tensor& tensor) {
   const std::int64_t width = tensor.size(-1);
   if (tensor.dim() == 2 && tensor.stride(0) == width && tensor.stride(1) == 1) return tensor;
@@ -59,8 +59,7 @@ inline Tensor rows_of(const Tensor& tensor) {
   return as_strided(tensor, {rows, width}, {width, 1}, tensor.storage_offset());
 }
 
-// The longest dimension but those in [begin, end): along it elements have places of their own. -1
-// if there is none.
+// The longest dimension outside [begin, end): indexed writes never collide along it. -1: none.
 inline std::int64_t longest_outside(const Shape& shape, std::size_t begin, std::size_t end) {
   std::int64_t best = -1;
   for (std::size_t d = 0; d < shape.size(); ++d) {

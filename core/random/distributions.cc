@@ -221,7 +221,7 @@ void fill_randint(std::span<T> out, std::int64_t low, std::int64_t high, Generat
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   const auto base = static_cast<std::uint64_t>(low);
   Generator::Locked stream(generator);
-  // 32 bits where they leave less than a sixteenth of skew, as in PyTorch.
+  // 64 random bits if the range is 2^28 or more, as in PyTorch: 32 would be too uneven.
   const bool wide = range >= std::uint64_t{1} << 28;
   for (T& value : out) {
     const std::uint64_t bits = wide ? stream.random64() : stream.random();

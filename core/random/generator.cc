@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "states are written as they lie in memory");
 
-// PyTorch's CPUGeneratorImplState, with the padding that its compiler leaves written out.
+// PyTorch's CPUGeneratorImplState; the padding is explicit.
 struct State {
   std::uint64_t seed;
   std::int32_t left;  // outputs until the words are renewed, plus one
@@ -117,7 +117,7 @@ void Generator::set_state(std::span<const std::byte> bytes) {
   }
   const std::lock_guard lock(mutex_);
   seed_ = state.seed;
-  // `left` alone says where the stream stands: PyTorch's `next` is 0 before the first output.
+  // `left` alone determines the position: PyTorch's `next` is 0 before the first output.
   engine_ = random::Mt19937(words, static_cast<std::size_t>(kWords - state.left + 1),
                             state.left == 1 && state.next == 0);
   cached_normal_.reset();

@@ -6,9 +6,9 @@
 // the process; calls without a generator draw from it.
 //
 // Thread-safety: any member from any thread; every call, also one that fills a whole buffer, takes
-// the generator's mutex once, so that two threads never interleave inside a fill. Which of them
-// draws first is theirs to decide: a reproducible program draws from one thread, or gives each
-// thread a generator of its own.
+// the generator's mutex once, so that two threads never interleave inside a fill. Their order is
+// not defined: a reproducible program draws from one thread, or gives each thread its own
+// generator.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ namespace dl {
 
 class Generator {
  public:
-  // As torch.Generator()'s. PyTorch's default generator, unlike ours, starts with a random seed.
+  // The seed of a new torch.Generator(). PyTorch's default generator, unlike ours, starts with a
+  // random seed.
   static constexpr std::uint64_t kDefaultSeed = 67280421310721;
   // Bytes of state(): the layout of torch.Generator.get_state().
   static constexpr std::size_t kStateBytes = 5056;
@@ -42,26 +43,26 @@ class Generator {
   // The seed the stream started from.
   std::uint64_t initial_seed() const noexcept;
 
-  // One or two outputs of the engine; of two, the first gives the high half.
+  // One or two outputs of the engine; the first of two is the high half.
   std::uint32_t random() noexcept;
   std::uint64_t random64() noexcept;
 
-  // Takes the next `words` words of the Philox stream, rounded up to a multiple of four: where they
-  // begin.
+  // Reserves the next `words` words of the Philox stream, rounded up to a multiple of four, and
+  // returns their position.
   random::PhiloxSeed philox(std::uint64_t words) noexcept;
-  // How many were taken so far, and the way back. Not part of state(), whose layout is PyTorch's.
-  // Throws kInvalidArgument unless the offset is a multiple of four.
+  // Gets and sets the number of Philox words reserved so far. It is not part of state(), whose
+  // layout is PyTorch's. Throws kInvalidArgument unless the offset is a multiple of four.
   std::uint64_t philox_offset() const noexcept;
   void set_philox_offset(std::uint64_t words);
 
-  // The CPU stream's exact position, kStateBytes little-endian bytes that
-  // torch.Generator.set_state() takes as well, and the way back. set_state throws kParse where the
-  // bytes are no such state.
+  // Gets and sets the CPU stream's exact position: kStateBytes little-endian bytes, which
+  // torch.Generator.set_state() accepts as well. set_state() throws kParse if the bytes are not
+  // such a state.
   std::vector<std::byte> state() const;
   void set_state(std::span<const std::byte> bytes);
   std::unique_ptr<Generator> clone() const;
 
-  // The stream itself, for a function that draws many numbers under one lock.
+  // The locked stream, for a function that draws many numbers under one lock.
   class Locked {
    public:
     explicit Locked(Generator& generator) noexcept

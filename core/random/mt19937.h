@@ -20,8 +20,8 @@ class Mt19937 {
       words_[i] = 1812433253U * (words_[i - 1] ^ (words_[i - 1] >> 30)) + i;
     }
   }
-  // A stream whose words were saved; the next output comes from words[position], kWords means
-  // "renew first". `is_new`: it has given no output since it was seeded.
+  // Restores a saved stream. The next output comes from words[position]; kWords: renew the words
+  // first. `is_new`: no output was drawn since it was seeded.
   Mt19937(const std::array<std::uint32_t, kWords>& words, std::size_t position,
           bool is_new) noexcept
       : words_(words), position_(position), is_new_(is_new) {}

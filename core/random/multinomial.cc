@@ -10,14 +10,14 @@
 namespace dl::random {
 namespace {
 
-// Each index wins with its share of the weights where it has the largest weight / Exp(1).
+// The index with the largest weight / Exp(1) has a probability proportional to its weight.
 template <typename T>
 void draw_by_exponentials(std::span<std::int64_t> out, std::span<const T> weights,
                           Generator& generator) {
   std::vector<T> keys(weights.size());
   fill_exponential(std::span(keys), 1, generator);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    // An exponential of 0 would give a weight of 0 the key NaN.
+    // An exponential of 0 would make the key of a weight of 0 NaN.
     keys[i] = weights[i] / std::max(keys[i], std::numeric_limits<T>::min());
   }
   std::vector<std::int64_t> order(weights.size());
@@ -53,7 +53,7 @@ void fill_multinomial(std::span<std::int64_t> out, std::span<const T> weights, b
                       Generator& generator) {
   if (out.empty()) return;
   check_multinomial(weights, static_cast<std::int64_t>(out.size()), replacement);
-  // PyTorch's shortcut, too.
+  // As PyTorch's shortcut.
   if (!replacement || out.size() == 1) return draw_by_exponentials(out, weights, generator);
   std::vector<T> share_up_to(weights.size());
   std::partial_sum(weights.begin(), weights.end(), share_up_to.begin());

@@ -2,10 +2,10 @@
 // easy as 1, 2, 3"): four random words are a function of a key and a counter, so that any element
 // of a tensor can be drawn on any thread of any device, and drawn again in backward.
 //
-// The key is the seed. As in PyTorch's CUDA generator an offset counts the words drawn so far, is
-// always a multiple of four, and offset / 4 is the low half of the counter. Unlike there the
-// elements take their words in their own order, element i word i of the stream, so that the numbers
-// depend neither on the GPU nor on how a kernel is launched.
+// The key is the seed. As in PyTorch's CUDA generator, an offset counts the words drawn so far and
+// is always a multiple of four; offset / 4 is the low half of the counter. Unlike PyTorch's,
+// element i uses word i of the stream, so that the numbers depend neither on the GPU nor on how a
+// kernel is launched.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace dl::random {
 
-// A position in a stream, as kernels take it.
+// A position in a stream, as a kernel argument.
 struct PhiloxSeed {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  // words, a multiple of 4
@@ -63,8 +63,8 @@ DL_HOST_DEVICE inline std::uint64_t word64(const PhiloxWords& words, int half) {
   const int first = 2 * half;
   return std::uint64_t{words.word[first]} << 32 | words.word[first + 1];
 }
-// A number of [0, range) from 64 random bits: the high half of their product. Each of them comes
-// with a probability of 1 / range, up to 2^-64.
+// A number in [0, range) from 64 random bits: the high half of their product. Each has the
+// probability 1 / range, up to 2^-64.
 DL_HOST_DEVICE inline std::uint64_t scaled_down(std::uint64_t bits, std::uint64_t range) {
 #if defined(__CUDA_ARCH__)
   return __umul64hi(bits, range);
@@ -74,7 +74,7 @@ DL_HOST_DEVICE inline std::uint64_t scaled_down(std::uint64_t bits, std::uint64_
 #endif
 }
 DL_HOST_DEVICE inline bool is_probability(double p) {
-  return p >= 0 && p <= 1;  // NaN is none
+  return p >= 0 && p <= 1;  // false for NaN
 }
 
 // Two numbers of N(0, 1) from two of [0, 1), by Box and Muller.
@@ -86,13 +86,13 @@ DL_HOST_DEVICE void normal_pair(T u, T v, T (&out)[2]) {
   out[1] = radius * std::sin(angle);
 }
 
-// What stands for element i of a tensor: of f32 and shorter types four elements share a block, of
-// f64 two.
+// The random number of element i of a tensor: four elements of f32 and shorter types share a block,
+// two of f64.
 template <typename T>
 inline constexpr int kPhiloxElements = sizeof(T) == 8 ? 2 : 4;
 
-// The block's elements in [low, high); one that rounding took to `high` becomes `low`. T is float
-// or double.
+// The block's elements in [low, high); one that rounds to `high` becomes `low`. T is float or
+// double.
 template <typename T>
 DL_HOST_DEVICE void philox_uniform_block(const PhiloxWords& words, T low, T high,
                                          T (&out)[kPhiloxElements<T>]) {

@@ -58,7 +58,7 @@ Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, s
 
 Tensor detail::draw_memory(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
-  // A deferred tensor stays so: the numbers are copied into it.
+  // A deferred tensor stays deferred: the numbers are copied into it.
   if (impl.contiguous && impl.is_settled()) return tensor;
   const Strides order = dense_strides(impl.shape, {&impl.strides, 1});
   if (impl.is_settled() && are_same_places(impl.shape, order, impl.strides)) return tensor;
@@ -106,7 +106,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
   const bool here = options.device.type == DeviceType::kCPU;
   Tensor result = detail::make_empty("randint", shape, options);
   const auto fill = [&]<typename T>() {
-    const std::span<T> out = here ? elements<T>(result) : std::span<T>();  // of none: checks only
+    const std::span<T> out = here ? elements<T>(result) : std::span<T>();  // empty: checks only
     random::fill_randint(out, low, high, generator);
   };
   switch (result.dtype()) {
@@ -187,7 +187,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions
   const std::int64_t width = weights.size(-1);
   DL_CHECK(options.replacement || count <= width, kInvalidArgument,
            "{}: cannot draw {} numbers without replacement from {} weights", kName, count, width);
-  // float16 and bfloat16 are drawn from as float32.
+  // float16 and bfloat16 weights are converted to float32.
   const DType dtype = weights.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   const Tensor from = weights.detach().to(dtype).contiguous();
   Shape shape = weights.sizes();
@@ -199,7 +199,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions
   visit_floating(dtype, kName, [&]<typename T>() {
     if constexpr (!kIsReduced<T>) {
       const std::span<const T> all = elements<T>(from);
-      // All rows are checked before the generator is asked.
+      // Checks all rows before anything is drawn.
       for (std::size_t row = 0; row < rows; ++row) {
         random::check_multinomial(all.subspan(row * n, n), count, options.replacement);
       }

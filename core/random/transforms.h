@@ -1,4 +1,4 @@
-// What turns uniform numbers of [0, 1) into other distributions, bit by bit as PyTorch computes it.
+// Transforms uniform numbers of [0, 1) into other distributions, bit for bit as PyTorch does.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr std::size_t kNormalBlock = 16;
 void normal_from_uniform(float* data, std::size_t blocks, float mean, float std) noexcept;
 void normal_from_uniform(double* data, std::size_t blocks, double mean, double std) noexcept;
 
-// data = data * (high - low) + low, fused; a result that rounding took to `high` becomes `low`.
+// data = data * (high - low) + low, fused; a result that rounds to `high` becomes `low`.
 void uniform_from_unit(float* data, std::size_t count, float low, float high) noexcept;
 void uniform_from_unit(double* data, std::size_t count, double low, double high) noexcept;
 

@@ -1,6 +1,6 @@
 // Dims: a short list of sizes, strides or dimension numbers, held inline up to six entries.
 //
-// A value, without threads or surprises: Shape and Strides are other names for it.
+// A value type. Shape and Strides are aliases of it.
 #pragma once
 
 #include <algorithm>
@@ -135,7 +135,7 @@ class Dims {
 using Shape = Dims;
 using Strides = Dims;
 
-// Sizes as arguments of their own, as in zeros(2, 3) and x.view(2, -1).
+// A size passed as a separate argument, as in zeros(2, 3) and x.view(2, -1).
 template <typename T>
 concept SizeNumber = std::integral<T> && !std::same_as<T, bool>;
 namespace detail {

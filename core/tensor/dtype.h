@@ -1,5 +1,5 @@
-// Element types, shared by tensors and collectives. Depends on nothing, so that a group can be used
-// without tensors.
+// DType: element types, shared by tensors and collectives. Has no dependencies, so that a group can
+// be used without tensors.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ constexpr bool is_floating(DType dtype) noexcept {
   return dtype <= DType::kF64;
 }
 
-// Short names for errors and wire texts: "f32", "i64", "bool".
+// Short names in error texts and in messages between ranks: "f32", "i64", "bool".
 constexpr std::string_view short_name(DType dtype) noexcept {
   constexpr std::string_view kNames[kDTypeCount] = {
       "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool"};

@@ -43,7 +43,7 @@ inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 
 template <typename T>
 inline constexpr bool kIsReduced = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-// The type in which arithmetic on T is done.
+// The type in which arithmetic on T is computed.
 template <typename T>
 using OpMath = std::conditional_t<kIsReduced<T>, float, T>;
 
@@ -54,7 +54,8 @@ using OpMath = std::conditional_t<kIsReduced<T>, float, T>;
   case DType::enumerator:               \
     return body.template operator()<type>();
 
-// visit_all(dtype, [&]<typename T>() { ... }); and so on for fewer types, which refuse the others.
+// visit_all(dtype, [&]<typename T>() { ... }); the others visit fewer types, and throw kDType for
+// the rest.
 template <typename Body>
 decltype(auto) visit_all(DType dtype, Body&& body) {
   switch (dtype) { DL_DTYPE_TYPES(DL_DTYPE_CASE) }
@@ -73,7 +74,7 @@ decltype(auto) visit_floating(DType dtype, std::string_view op, Body&& body) {
   }
 }
 
-// Every dtype but bool: those that have arithmetic.
+// Every dtype except bool: those that have arithmetic.
 template <typename Body>
 decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
   switch (dtype) {
@@ -97,8 +98,8 @@ decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
 
 namespace detail {
 
-// The whole part of `value`, or the least number of I if I does not hold it: what x86's conversions
-// give, here on every machine.
+// The integer part of `value`, or the lowest number of I if it is out of range: the result of x86's
+// conversions, on every machine.
 template <typename I, typename F>
 I truncated(F value) {
   constexpr F kEnd = F(2) * static_cast<F>(std::uint64_t{1} << (8 * sizeof(I) - 2));
@@ -108,9 +109,10 @@ I truncated(F value) {
   return fits ? static_cast<I>(value) : std::numeric_limits<I>::min();
 }
 
-// Conversion between element types as tensors do it: through float for half types, and anything but
-// 0 is true. A floating number becomes an int32 first for int8, int16, uint16 and int32, and an
-// int64 for the others, whose low bits stay: PyTorch's result on x86 (docs/guides/tensors.md).
+// Conversion between element types of tensors: through float for half types; every number except 0
+// is true. A floating number is converted to int32 first for int8, int16, uint16 and int32, and to
+// int64 for the other integers; the low bits are kept. This is PyTorch's result on x86
+// (docs/guides/tensors.md).
 template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {

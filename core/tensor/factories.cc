@@ -37,8 +37,9 @@ Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands)
   return dense_strides(shape, {broadcast.data(), operands.size()});
 }
 
-// Whether a tensor is row-major and not deferred, also by its strides along dimensions of size 1,
-// which may be any number: results of such operands are row-major, broadcast or not.
+// True if a tensor is row-major and not deferred. Its strides along dimensions of size 1 must be
+// row-major as well, although they address nothing: then results of such operands are row-major,
+// broadcast or not.
 bool is_plain(const Tensor* tensor) {
   const TensorImpl& impl = *tensor->impl();
   if (!impl.contiguous || !impl.is_settled()) return false;
@@ -58,7 +59,8 @@ Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, D
   if (std::ranges::all_of(operands, is_settled)) return make(shape, shown, dtype, device);
   std::array<std::optional<AsItLies>, kMostOperands> lying;
   for (std::size_t i = 0; i < operands.size(); ++i) lying[i].emplace(*operands[i]);
-  // Deferred operands decide where the result lies, so that it can be deferred as well.
+  // Deferred operands come first: they determine the order of the result, so that it can be
+  // deferred as well.
   std::array<const Tensor*, kMostOperands> ordered{};
   std::size_t count = 0;
   bool is_deferred = false;

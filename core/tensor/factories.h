@@ -15,10 +15,10 @@
 namespace dl {
 
 struct TensorOptions {
-  std::optional<DType> dtype{};  // default: float32, or what the values are
+  std::optional<DType> dtype{};  // default: float32, or the values' type
   Device device{};
   bool requires_grad = false;
-  bool pin_memory = false;  // on the CPU, in memory that CUDA devices read and write themselves
+  bool pin_memory = false;  // on the CPU, in pinned memory
 };
 
 // Uninitialised elements.
@@ -26,10 +26,10 @@ Tensor empty(const Shape& shape, TensorOptions options = {});
 // kPreserve and kContiguous both mean row-major here.
 Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options = {});
 // Uninitialised, with the input's shape, dtype and device. kPreserve keeps the order of its
-// dimensions in memory; gaps and repeated elements are not kept.
+// dimensions in memory; the result is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::kPreserve);
-// Uninitialised memory for an element-wise operation's result of this shape: its dimensions lie in
-// the order of the operands' (dense_strides()), which are broadcast to the shape.
+// Uninitialised memory for the result of an element-wise operation. Its dimension order follows the
+// operands (dense_strides()), which are broadcast to `shape`.
 Tensor empty_for(const Shape& shape, std::initializer_list<const Tensor*> operands, DType dtype,
                  Device device);
 
@@ -52,13 +52,13 @@ Tensor ones(SizeNumber auto size, SizeNumber auto... rest) {
 // that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
 Tensor full_like(const Tensor& like, Scalar value);
-// `steps` numbers from start to end, both of which are among them. float32; throws kInvalidArgument
-// for fewer than none.
+// `steps` evenly spaced numbers from start to end, both included. float32; throws kInvalidArgument
+// if steps < 0.
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
 // base to the powers of linspace(start, end, steps).
 Tensor logspace(double start, double end, std::int64_t steps, double base = 10,
                 TensorOptions options = {});
-// 1 on the diagonal of a matrix, 0 elsewhere; as many columns as rows where they are not given.
+// A matrix with 1 on the diagonal and 0 elsewhere; square if columns are not given.
 Tensor eye(std::int64_t rows, TensorOptions options = {});
 Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options = {});
 // start, start + step, ... below end. int64 for integers, else float32. Throws kInvalidArgument for
@@ -66,7 +66,8 @@ Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options = {});
 Tensor arange(Scalar end, TensorOptions options = {});
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, TensorOptions options = {});
 
-// Wraps foreign memory without a copy, row-major if no strides are given. `owner` keeps it alive.
+// Wraps the caller's memory without a copy, row-major if no strides are given. `owner` keeps the
+// memory alive.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner);
 Tensor from_blob(void* data, const Shape& shape, DType dtype,
                  std::function<void(void*)> deleter = nullptr);
@@ -74,12 +75,12 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType d
                  Ref<RefCounted> owner);
 
 namespace detail {
-// empty(), whose errors carry the name of the operation that makes the tensor.
+// empty() with the name of the calling operation for error texts.
 Tensor make_empty(std::string_view op, const Shape& shape, const TensorOptions& options,
                   MemoryFormat format = MemoryFormat::kContiguous);
 
-// Uninitialised memory for a copy in this dtype. A dense tensor's keeps its strides, also those
-// along dimensions of size 1, which decide how a result of several operands lies.
+// Uninitialised memory for a copy in this dtype. A copy of a dense tensor has the same strides,
+// also along dimensions of size 1, because they affect the layout of results.
 Tensor empty_copy(const Tensor& like, DType dtype);
 
 // The dtype that C++ values get: double and float give float32, integers int64, bool bool.
@@ -90,7 +91,7 @@ constexpr DType literal_dtype() {
   return DType::kF32;
 }
 
-// Values travel as float64, int64 or uint64, so that the conversions are compiled once.
+// Values are passed as float64, int64 or uint64, so that the conversions are compiled once.
 template <typename T>
 using Gathered = std::vector<std::conditional_t<
     std::is_floating_point_v<T>, double,
@@ -162,7 +163,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
       options);
 }
 
-// Numbers of several kinds, of which the highest says the dtype: tensor({1, 2.5}).
+// Numbers of several kinds; the highest kind determines the dtype: tensor({1, 2.5}).
 Tensor tensor(std::initializer_list<Scalar> values, TensorOptions options = {});
 Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows,
               TensorOptions options = {});

@@ -6,8 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-// Functions that run on both devices are marked with this; the host's compiler does not see the
-// marks.
+// Marks functions that run on host and device; empty for the host's compiler.
 #if defined(__CUDACC__)
 #define DL_HOST_DEVICE __host__ __device__
 #else

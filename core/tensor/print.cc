@@ -1,4 +1,4 @@
-// After torch/_tensor_str.py, so that both print the same text.
+// Follows torch/_tensor_str.py, so that both print the same text.
 #include "core/tensor/print.h"
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "tensor(";
 
-// What set_printoptions() has set.
+// The values that set_printoptions() sets.
 struct Look {
   int precision = 4;
   std::int64_t threshold = 1000;
@@ -30,7 +30,7 @@ Look look() {
   return current_look;
 }
 
-// An element as a number or, for integers and bool, as its text already.
+// An element: a number or, for integers and bool, its text.
 struct Element {
   double real = 0;
   std::string text;
@@ -57,7 +57,7 @@ std::string scientific(double value, int digits) {
   return std::isnan(value) ? "nan" : fmt::format("{:.{}e}", value, digits);
 }
 
-// How the elements of one tensor are written: all alike and equally wide.
+// The common format and width of one tensor's elements.
 class Formatter {
  public:
   Formatter(bool floating, const std::vector<Element>& elements, const Look& look)

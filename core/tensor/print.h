@@ -13,7 +13,7 @@
 
 namespace dl {
 
-// "tensor([1., 2.])"; `more` is put after the dtype and the device, e.g. "requires_grad=True".
+// "tensor([1., 2.])"; `more` follows the dtype and the device, e.g. "requires_grad=True".
 std::string to_text(const Tensor& tensor, std::span<const std::string> more = {});
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);

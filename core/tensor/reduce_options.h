@@ -1,4 +1,4 @@
-// What methods of Tensor take beside their tensors: of reductions, functions of order and others.
+// Argument types of Tensor's methods: of reductions, sorting and others.
 #pragma once
 
 #include <concepts>
@@ -9,10 +9,10 @@
 
 namespace dl {
 
-// One number or a list: the dimensions that are reduced, as in x.sum(1), x.sum({0, -1}) and
-// x.sum(), which is over all; shifts, as in x.roll({1, 2}, {0, 1}). Dimensions below 0 count from
-// the end. A function that takes either has one parameter of this class, and no overload for a
-// number: clang warns if a list of one, {1}, is taken for a number.
+// One number or a list: the dimensions to reduce, as in x.sum(1), x.sum({0, -1}) and x.sum() (all
+// of them), or shifts, as in x.roll({1, 2}, {0, 1}). Negative dimensions count from the end. Such a
+// function has one parameter of this class, and no overload for a number, because clang warns if
+// {1} is taken for a number.
 class DimList {
  public:
   DimList() noexcept = default;
@@ -33,7 +33,7 @@ struct ReduceOptions {
 };
 
 struct VarOptions {
-  double correction = 1;  // the divisor is the number of elements less this, and at least 0
+  double correction = 1;  // the divisor is max(0, elements - correction)
   bool keepdim = false;
 };
 
@@ -51,7 +51,7 @@ struct UniqueOptions {
 };
 
 struct ScatterReduceOptions {
-  bool include_self = true;  // what is there before counts, too
+  bool include_self = true;  // the elements of the destination count, too
 };
 
 struct MultinomialOptions {

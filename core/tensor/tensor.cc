@@ -9,7 +9,7 @@
 namespace dl {
 namespace {
 
-// Null if the storage has no memory yet.
+// The address of an element; null if the storage has no memory yet.
 void* settled_at(const Storage& storage, std::int64_t offset, DType dtype) noexcept {
   auto* const memory = static_cast<char*>(storage.settled_data());
   if (memory == nullptr) return nullptr;

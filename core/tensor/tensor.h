@@ -6,8 +6,8 @@
 // Thread-safety: handles to one array may be copied and destroyed on any thread; any thread may
 // read while no thread writes, and those four are writes.
 //
-// Members that only need to look at the handle are here. Those marked with a room are declared here
-// and defined there: core/ops (recorded by autograd) and core/autograd.
+// Members that only read the handle are defined here. A comment "core/ops:" or "core/autograd:"
+// says where the members below it are defined; those of core/ops are recorded by autograd.
 #pragma once
 
 #include <cstddef>
@@ -48,14 +48,13 @@ namespace detail {
 [[noreturn]] void refuse_undefined_left_side();
 // core/ops: pieces of one size.
 std::vector<Tensor> split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim);
-// A value that is assigned to a tensor of `dims` dimensions, as in x[0] = value: without the sizes
-// of 1 that stand before as many.
+// For x[0] = value: removes leading sizes of 1 from `value` until it has `dims` dimensions.
 Tensor without_leading_ones(const Tensor& value, std::int64_t dims);
 }  // namespace detail
 
 struct BackwardOptions {
-  bool retain_graph = false;  // keep what the nodes saved, so that backward can run again
-  bool create_graph = false;  // refused: gradients of gradients are not recorded
+  bool retain_graph = false;  // keep the saved tensors, so that backward can run again
+  bool create_graph = false;  // throws kNotImplemented: gradients of gradients are not recorded
 };
 
 struct ToOptions {
@@ -68,10 +67,10 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) noexcept : impl_(std::move(impl)) {}
 
   bool defined() const noexcept { return static_cast<bool>(impl_); }
-  explicit operator bool() const noexcept = delete;  // ask defined(), or item<bool>()
+  explicit operator bool() const noexcept = delete;  // use defined() or item<bool>()
   TensorImpl* impl() const noexcept { return impl_.get(); }
-  // Assigning to a handle makes it another's. Assigning to a result (x[0] = y, x.t() = 0) writes
-  // into what it shows: copy_(), fill_().
+  // Assigning to a variable makes it a handle to the other array. Assigning to a temporary (x[0] =
+  // y, x.t() = 0) writes into its elements, like copy_() and fill_().
   Tensor(const Tensor&) noexcept = default;
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & noexcept = default;
@@ -85,10 +84,10 @@ class Tensor {
     fill_(value);
   }
 
-  // True where both handles name the same array object.
+  // True if both handles refer to the same array object.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
-  // What it is. These and all members below throw kInvalidArgument for an undefined tensor.
+  // These and all members below throw kInvalidArgument for an undefined tensor.
   std::int64_t dim() const { return static_cast<std::int64_t>(get("dim").shape.size()); }
   const Shape& sizes() const { return get("sizes").shape; }
   const Strides& strides() const { return get("strides").strides; }
@@ -115,12 +114,12 @@ class Tensor {
   }
   const Ref<Storage>& storage() const { return get("storage").storage; }
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
-  // Number of writes in place to the storage so far.
+  // The number of in-place writes to the storage so far.
   std::uint32_t version() const { return get("version").storage->version(); }
-  // To be called after a write through a pointer, so that autograd notices it.
+  // Call it after a write through a pointer, so that autograd notices the write.
   void bump_version() const { get("bump_version").storage->bump_version(); }
 
-  // The elements. data<T>() throws kDType where T is not the dtype's type.
+  // The elements. data<T>() throws kDType if T is not the type of dtype().
   void* data_ptr() const { return get("data_ptr").data(); }
   template <typename T>
   T* data() const {
@@ -130,7 +129,7 @@ class Tensor {
     return static_cast<T*>(impl.data());
   }
   // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
-  // kInvalidArgument for a value that an integer type T does not hold
+  // kInvalidArgument if the value does not fit into an integer type T
   // (core/tensor/scalar/scalar.h).
   template <typename T>
   T item() const {
@@ -139,18 +138,18 @@ class Tensor {
       detail::refuse_item(value, sizeof(T), std::is_signed_v<T>);
     return value.to<T>();
   }
-  // The one element as a number of its own kind.
+  // The value of a tensor of one element, as a Scalar of its kind.
   Scalar item() const;
-  // Indexing with numbers only, for tests and small tools, on the CPU: at<float>({1, 2}).
+  // One element on the CPU, for tests and small tools: at<float>({1, 2}).
   template <typename T>
   T& at(std::initializer_list<std::int64_t> index) const {
     return data<T>()[offset_of(index)];
   }
 
-  // core/ops: views, which share the storage. `dim` counts from the end where negative.
-  // Sizes and dimensions stand in braces or as arguments: x.view({2, 3}), x.view(2, 3).
-  Tensor view(const Shape& shape) const;     // one size may be -1; throws where a copy is needed
-  Tensor reshape(const Shape& shape) const;  // a view where there is one, else a copy
+  // core/ops: views, which share the storage. A negative `dim` counts from the end.
+  // Pass sizes and dimensions in braces or as separate arguments: x.view({2, 3}), x.view(2, 3).
+  Tensor view(const Shape& shape) const;     // one size may be -1; throws if it needs a copy
+  Tensor reshape(const Shape& shape) const;  // a view if possible, else a copy
   Tensor view(SizeNumber auto size, SizeNumber auto... rest) const {
     return view(detail::listed(size, rest...));
   }
@@ -159,7 +158,7 @@ class Tensor {
   }
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
-  Tensor t() const;  // of at most two dimensions
+  Tensor t() const;  // at most two dimensions
   Tensor T() const;  // all dimensions in the reverse order
   Tensor permute(const Dims& dims) const;
   Tensor permute(SizeNumber auto dim, SizeNumber auto... rest) const {
@@ -169,7 +168,7 @@ class Tensor {
   Tensor operator[](std::int64_t index) const { return select(0, index); }
   // Elements start, start + step, ... below end; out-of-range bounds are clipped, as in Python.
   Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
-  // `length` elements from `start` on, which counts from the end if it is negative.
+  // `length` elements from `start` on; a negative start counts from the end.
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
   Tensor expand(SizeNumber auto size, SizeNumber auto... rest) const {
@@ -178,10 +177,10 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
-  // core/ops/shape/view_in_place.cc: this tensor takes the shape that its view would have. All
-  // handles to it see the new shape; its other views and detach() keep theirs. Gradients flow as
-  // through the view, also if nothing is recorded here. Throws kInvalidArgument for a leaf that
-  // requires gradients and for a tensor that has a gradient.
+  // core/ops/shape/view_in_place.cc: changes this tensor's shape to that of the view. All handles
+  // to it see the new shape; its other views and detach() keep theirs. Gradients flow as through
+  // the view, also under a NoGradGuard. Throws kInvalidArgument for a leaf that requires gradients
+  // and for a tensor that has a gradient.
   Tensor& squeeze_();
   Tensor& squeeze_(std::int64_t dim);
   Tensor& unsqueeze_(std::int64_t dim);
@@ -192,10 +191,10 @@ class Tensor {
   Tensor contiguous(MemoryFormat format = MemoryFormat::kContiguous) const;
   Tensor clone(MemoryFormat format = MemoryFormat::kPreserve) const;
   Tensor to(DType dtype) const;
-  // On another device, in the same layout; the tensor itself where it is there already. With
-  // non_blocking a copy between pinned memory and a device is under way when this returns, in the
-  // order of the device's current stream: a result on the CPU must not be read before that stream
-  // was synchronised.
+  // A copy on another device, in the same layout; the tensor itself if it is on that device. With
+  // non_blocking, a copy between pinned memory and a device may still run when this returns, in the
+  // order of the device's current stream: synchronise that stream before reading a result on the
+  // CPU.
   Tensor to(Device device, ToOptions options = {}) const;
   // "cpu", "cuda" (the thread's current device) or "cuda:1"; throws kInvalidArgument for others.
   Tensor to(std::string_view device, ToOptions options = {}) const;
@@ -203,12 +202,12 @@ class Tensor {
   Tensor cuda(int index) const;
   Tensor cpu() const { return to(Device{}); }
   bool is_cuda() const { return device().type == DeviceType::kCUDA; }
-  // A copy in pinned memory, from which copies to a device are fast and need not be waited for.
+  // A copy in pinned memory, from which copies to a device are fast and asynchronous.
   Tensor pin_memory() const;
   bool is_pinned() const;
 
-  // core/ops: writes in place, each of which counts as one version.
-  // Broadcasts, converts, and takes from any device. non_blocking: as for to().
+  // core/ops: in-place writes; each raises version() by one.
+  // Broadcasts and converts `source`, which may be on any device. non_blocking: as for to().
   Tensor& copy_(const Tensor& source, ToOptions options = {});
   Tensor& fill_(Scalar value);
   Tensor& zero_();
@@ -222,9 +221,9 @@ class Tensor {
   Tensor& div_(const Tensor& other);
   Tensor& div_(Scalar other);
 
-  // core/ops/random/random.cc: random numbers in place of the tensor's own, PyTorch's on the CPU
-  // (core/random/distributions.h names the exceptions). If gradients are recorded, the numbers that
-  // were there get the gradient 0. Floating dtypes; any dtype for bernoulli_().
+  // core/ops/random/random.cc: overwrite the elements with random numbers, on the CPU the same as
+  // PyTorch's (core/random/distributions.h lists the exceptions). The gradient of the overwritten
+  // values is 0. Floating dtypes; any dtype for bernoulli_().
   Tensor& uniform_(double low = 0, double high = 1, Generator& generator = default_generator());
   Tensor& normal_(double mean = 0, double std = 1, Generator& generator = default_generator());
   Tensor& bernoulli_(double p = 0.5, Generator& generator = default_generator());
@@ -240,7 +239,7 @@ class Tensor {
   // core/reductions/list.def (core/ops/reduce/reduce.h): x.sum(), x.mean(1), x.amax({0, 2}).
 #define DL_REDUCTION(enumerator, name, ...) \
   Tensor name(const DimList& dims = {}, ReduceOptions options = {}) const;
-  // Values and indices along a dimension, or the value alone of all elements: x.max(1), x.max().
+  // Values and indices along a dimension, x.max(1), or the value over all elements, x.max().
 #define DL_EXTREME(enumerator, name, arg_name, ...)                                   \
   std::pair<Tensor, Tensor> name(std::int64_t dim, ReduceOptions options = {}) const; \
   Tensor name() const;                                                                \
@@ -293,43 +292,44 @@ class Tensor {
   DL_ASSIGNMENT(/=, div_)
 #undef DL_ASSIGNMENT
 
-  // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
+  // core/autograd. A leaf is a tensor that no recorded operation made; gradients accumulate in
+  // leaves.
   bool requires_grad() const {
     const TensorImpl& impl = get("requires_grad");
     return impl.requires_grad || impl.is_behind_base();
   }
-  // Whether backward passes give this leaf a gradient; also those through operations that used it
-  // before. `true` changes nothing for a result, `false` throws kInvalidArgument for it.
+  // Sets whether backward passes compute this leaf's gradient, also through operations that used it
+  // before. For a result, `true` has no effect and `false` throws kInvalidArgument.
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
   // The gradient of a leaf, or of a result after retain_grad(): this tensor's shape and dtype.
   // Undefined if there is none.
   Tensor grad() const;
-  // Makes backward passes add the gradient of this result to grad(): after a write in place that of
-  // what was written. Does nothing for a leaf.
+  // Makes backward passes add the gradient of this result to grad(); after an in-place write, the
+  // gradient of the new values. Does nothing for a leaf.
   // Throws kInvalidArgument if the tensor requires no gradients.
   void retain_grad() const;
   bool retains_grad() const;
-  // Sets grad(), of any tensor; an undefined tensor forgets it.
+  // Sets grad() of any tensor; an undefined `grad` clears it.
   void set_grad(const Tensor& grad) const;
-  // Forgets the gradient; `set_to_none = false` fills it with zeros instead.
+  // Clears the gradient; `set_to_none = false` fills it with zeros instead.
   void zero_grad(bool set_to_none = true) const;
-  // Fills the gradients of all leaves that this tensor was computed from. `gradient` may be left
-  // out for a tensor of one element.
+  // Adds to the gradients of all leaves from which this tensor was computed. `gradient` may be
+  // omitted for a tensor of one element.
   void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
-  // This array without history. In-place writes show on both sides.
+  // A tensor with the same elements, without history. In-place writes to one change both.
   Tensor detach() const;
-  // Turns this tensor itself into a leaf without history. What was computed from it before keeps
-  // its history. Throws kInvalidArgument for a view.
+  // Turns this tensor itself into a leaf without history. Results computed from it before keep
+  // their history. Throws kInvalidArgument for a view.
   Tensor& detach_();
   // Calls `hook` with each gradient of this tensor before it is used. A defined result, of the same
-  // shape and dtype, replaces the gradient. A hook stays with the values of now: after a write in
-  // place it sees the gradient of what was overwritten. The tensor owns its hooks, so a hook that
-  // captures the tensor keeps both alive: use the gradient that it is given, or capture detach().
-  // Throws kInvalidArgument if the tensor requires no gradients.
+  // shape and dtype, replaces the gradient. A hook belongs to the current values: after an in-place
+  // write it sees the gradient of the overwritten ones. The tensor owns its hooks, so a hook that
+  // captures the tensor keeps both alive: use the hook's argument, or capture detach(). Throws
+  // kInvalidArgument if the tensor requires no gradients.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
-  // As Python prints it: "tensor([1., 2.])".
+  // The text that Python prints: "tensor([1., 2.])".
   std::string str() const;
 
  private:
@@ -347,8 +347,8 @@ class Tensor {
 
 static_assert(sizeof(Tensor) == 8);
 
-// A view of base's storage with any shape, strides and offset (in elements). The primitive below
-// all views: not recorded by autograd. Throws kShape where it would reach outside the storage.
+// A view of base's storage with any shape, strides and offset (in elements). All views are built on
+// it; autograd does not record it. Throws kShape if it would reach outside the storage.
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset);
 

@@ -1,10 +1,9 @@
-// TensorImpl: what a Tensor handle points at. Code outside core/ uses Tensor.
+//  TensorImpl: the object behind a Tensor handle. Code outside core/ uses Tensor.
 //
-// The dtype is fixed when the impl is made, and shape and strides are but for take_shape_of(). They
-// are those that the tensor has in PyTorch. If its storage is deferred, the elements lie elsewhere
-// in another order, and data() brings them to where the strides say
-// (core/tensor/layout/deferred.h). What autograd knows of a tensor hangs on it as an opaque object,
-// because autograd stands above this room.
+// The dtype never changes; shape and strides change only in take_shape_of(). They are PyTorch's. If
+// the storage is deferred, the elements are elsewhere in a different order, and data() first copies
+// them to the addresses that the strides give (core/tensor/layout/deferred.h). Autograd's data is
+// an opaque object here, because core/tensor must not depend on core/autograd.
 #pragma once
 
 #include <atomic>
@@ -20,11 +19,12 @@ namespace dl {
 
 class TensorImpl final : public RefCounted {
  public:
-  // `offset` in elements from the storage's beginning. The caller has checked that all fits.
+  // `first` is the offset in elements from the storage's beginning. The caller has checked that all
+  // elements are inside the storage.
   TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps, std::int64_t first,
              DType type);
 
-  // Another tensor of the same elements, without what autograd knows of this one.
+  // Another tensor of the same elements, without autograd's data.
   Ref<TensorImpl> alias() const;
 
   // The first element. Makes the memory of a deferred storage, and throws what that throws.
@@ -32,9 +32,9 @@ class TensorImpl final : public RefCounted {
     void* const first = data_.load(std::memory_order_acquire);
     return first != nullptr ? first : settle();
   }
-  // False if data() has to ask the storage first, which may be deferred. Once true, it stays true.
+  // False if data() still has to ask the storage, which may be deferred. Once true, it stays true.
   bool is_settled() const noexcept { return data_.load(std::memory_order_relaxed) != nullptr; }
-  // Takes shape and strides of `view`, a view of all elements of this tensor.
+  // Takes over shape and strides of `view`, a view of all elements of this tensor.
   void take_shape_of(const TensorImpl& view);
 
   static void* operator new(std::size_t bytes);
@@ -54,34 +54,34 @@ class TensorImpl final : public RefCounted {
   bool contiguous;
   bool channels_last;
 
-  // For autograd: whether gradients flow here, the node that made this tensor (null: it is a leaf),
-  // and which of the node's outputs it is.
+  // For autograd: whether the tensor requires gradients, the node that made it (null: it is a
+  // leaf), and which of the node's outputs it is.
   bool requires_grad = false;
-  // A view that was made while nothing was recorded: it has no history, and gets none.
+  // A view made while nothing was recorded: it never has a history.
   bool is_unrecorded_view = false;
-  // And that is because forward() of a custom Function made it, or the view that it shows.
+  // is_unrecorded_view, because forward() of a custom Function made the view or its base.
   bool is_function_view = false;
   std::uint32_t output_nr = 0;
-  std::uint32_t view_version = 0;      // of the storage when `node` was right for this view
-  std::uint32_t recorded_version = 0;  // of the storage when `node` was made
+  std::uint32_t view_version = 0;  // the storage's version at which `node` was right for this view
+  std::uint32_t recorded_version = 0;  // the storage's version when `node` was made
   Ref<RefCounted> node;
-  // The LeafNode that holds the gradient of this tensor, which is a leaf or retains its gradient.
+  // The LeafNode with the gradient of this tensor, if it is a leaf or retains its gradient.
   Ref<RefCounted> leaf;
-  // The tensor that a view shows; it is a view itself only if it was a leaf when the view was made.
-  // Null if this is no view.
+  // The base of a view; the base is a view itself only if it was a leaf when this view was made.
+  // Null if this is not a view.
   Ref<TensorImpl> base;
 
-  // Whether the storage was written after `node` was right for this view, so that its history, if
-  // it has one, is that of its base now.
+  // True if the storage was written after `node` was right for this view; its history, if any, then
+  // comes from the base.
   bool is_older_than_storage() const noexcept { return base && view_version != storage->version(); }
-  // Whether this is a view of a tensor that requires gradients.
+  // True if this is a view of a tensor that requires gradients.
   bool is_view_of_trained() const noexcept {
     for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
       if (each->requires_grad) return true;
     }
     return false;
   }
-  // Whether this view has a history that `node` does not know, because its base was written.
+  // True if a write to the base gave this view a history that is not in `node` yet.
   bool is_behind_base() const noexcept {
     if (!is_older_than_storage()) return false;
     if (!is_unrecorded_view) return is_view_of_trained();

@@ -155,8 +155,8 @@ void LeafNode::remove_listener(std::uint64_t id) noexcept {
 
 template <typename Call>
 void LeafNode::call_listeners(const Call& call) const {
-  // By number: a callback may add others, which run from the next pass on, and remove any, itself
-  // too.
+  // Iterate by number: a callback may add callbacks, which run from the next pass on, and remove
+  // any, itself included.
   const std::uint64_t end = next_id_;
   for (std::uint64_t next = 0;;) {
     const auto listener = std::ranges::lower_bound(listeners_, next, {}, &Listener::id);
@@ -191,7 +191,7 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
 }
 
 void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
-  if (!destination.defined()) {  // of a leaf that is frozen now, too
+  if (!destination.defined()) {  // also if the leaf is frozen now
     if (LeafNode* const node = leaf_node(leaf)) node->set_destination(destination);
     return;
   }
@@ -319,7 +319,7 @@ std::string Tensor::str() const {
   if (is_leaf()) return to_text(*this, std::vector<std::string>{"requires_grad=True"});
   try {
     gradient_edge(*this);
-  } catch (const Error&) {  // a view that cannot follow its base
+  } catch (const Error&) {  // a view that cannot take its base's history
     return to_text(*this, std::vector<std::string>{"grad_fn=<Invalid>"});
   }
   const std::string name = static_cast<const Node*>(impl_->node.get())->grad_fn_name();

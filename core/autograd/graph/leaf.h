@@ -1,12 +1,13 @@
-// LeafNode: where the gradients of one leaf gather. And what DDP asks of leaves.
+//  LeafNode: accumulates one leaf's gradient (PyTorch's AccumulateGrad). Also the callbacks that
+//  DDP needs on leaves.
 //
-// A leaf's gradient is final when every operation that used the leaf has run backward; the engine
-// then runs the LeafNode, and after it the callbacks of on_grad_ready(); they run earlier, in the
-// middle of the last operation, where that computed the gradient in its place. If the pass ends
-// with an exception, every leaf that it used, or would have used, is told. With a destination, the
-// gradient lives in that memory for good: zero_grad() marks it undefined without touching it, the
-// first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run on
-// the thread that called backward().
+// A leaf's gradient is final when every operation that used the leaf has run backward. The engine
+// then runs the LeafNode, and after it the callbacks of on_grad_ready(). If the last operation
+// computed the gradient in target(), the callbacks run already inside that operation. If the pass
+// ends with an exception, the callbacks `failed` of every leaf that the pass used, or would have
+// used, run. With a destination, the gradient always lives in that memory: zero_grad() marks it
+// undefined without writing to it, the next gradient is stored, and later ones are added.
+// Thread-safety: as for a tensor; callbacks run on the thread that called backward().
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace dl::autograd {
 
-// Calls without arguments, or with the exception that ended the pass.
+// Callbacks for a final gradient, and for the exception that ended the pass.
 using GradReady = std::function<void()>;
 using GradFailed = std::function<void(const std::exception_ptr&)>;
 
@@ -28,10 +29,11 @@ class LeafNode final : public Node {
  public:
   explicit LeafNode(const Tensor& leaf);
 
-  // Whether the tensor is a leaf that wants its gradient, one that does not (now), or a result.
+  // kWanted: a leaf that requires gradients; kFrozen: a leaf that does not require them now;
+  // kResult: not a leaf.
   enum class State : std::uint8_t { kWanted, kFrozen, kResult };
   void set_state(State state) noexcept { state_ = state; }
-  // A result that retains its gradient, also if it became a leaf later.
+  // True for a result that retains its gradient, also if it became a leaf later.
   bool retains() const noexcept { return retains_; }
   void set_retains() noexcept { retains_ = true; }
   // Adds a gradient of a result that retains it.
@@ -41,12 +43,12 @@ class LeafNode final : public Node {
   std::string grad_fn_name() const override { return "AccumulateGrad"; }
   void backward(BackwardContext& context) override;
 
-  // Undefined where there is no gradient.
+  // Undefined if there is no gradient.
   Tensor grad() const { return defined_ ? grad_ : Tensor(); }
   void set_grad(const Tensor& grad);
   void zero_grad(bool set_to_none);
   void set_destination(const Tensor& destination);
-  // Whether there is a gradient, or memory for one.
+  // True if there is a gradient or a destination.
   bool has_memory() const noexcept { return defined_ || fixed_; }
   // For a tensor that changes its shape while has_memory() is false.
   void set_shape(const Shape& shape, const Strides& strides);
@@ -77,7 +79,7 @@ class LeafNode final : public Node {
   DType dtype_;
   State state_ = State::kWanted;
   bool retains_ = false;
-  Tensor grad_;           // the destination, where there is one
+  Tensor grad_;           // the destination, if there is one
   bool defined_ = false;  // grad_ holds a gradient
   bool fixed_ = false;    // grad_ is a destination and keeps its address
   std::uint64_t next_id_ = 1;
@@ -95,40 +97,41 @@ class LeafNode final : public Node {
 
 namespace dl {
 
-// Calls `ready` in every backward pass that reaches the leaf, when its gradient is final (and
-// possibly undefined, where nothing flowed back). Calls `failed`, if there is one, when a backward
-// pass that uses the leaf ends with an exception, wherever it was thrown: by a hook, a node, a
-// callback, or before anything ran. backward() throws that exception after the calls, and drops
-// what `failed` throws. Returns a number for remove_grad_ready(). Throws kInvalidArgument for a
-// tensor that is no leaf or requires no gradients. A callback may add and remove callbacks of the
-// leaf, itself too.
+// Calls `ready` in every backward pass that reaches the leaf, when its gradient is final
+// (undefined, if no gradient flowed back). Calls `failed`, if it is set, when a backward pass that
+// uses the leaf ends with an exception: of a hook, a node, a callback, or before anything ran.
+// backward() rethrows that exception after these calls and ignores exceptions of `failed`. Returns
+// a number for remove_grad_ready(). Throws kInvalidArgument if the tensor is not a leaf or requires
+// no gradients. A callback may add and remove callbacks of the leaf, itself included.
 std::uint64_t on_grad_ready(const Tensor& leaf, autograd::GradReady ready,
                             autograd::GradFailed failed = {});
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 
-// From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; a
-// gradient that is there already is copied. An undefined destination leaves the gradient where it
-// is and lets go of the promise about its address.
+// From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; an
+// existing gradient is copied there. An undefined destination keeps the gradient in its current
+// memory, and the address may change again.
 void set_grad_destination(const Tensor& leaf, const Tensor& destination);
 
 // Sets a function that a backward pass calls before it writes into the leaf's gradient. If the
-// function throws, the pass ends with that exception. Replaces the guard before; null removes it.
+// function throws, the pass ends with that exception. Replaces an earlier guard; null removes it.
 void set_grad_guard(const Tensor& leaf, std::function<void()> guard);
 
-// What may spoil the leaf's gradient: once it has an error, optimizers throw that in place of a
-// step. It stays with the leaf until another one comes, or clear_grad_error().
+// Attaches an error source to the leaf, such as a failed all-reduce of its gradient: once it has an
+// error, optimizers throw that error instead of stepping. It stays until the next set_grad_error()
+// or clear_grad_error().
 void set_grad_error(const Tensor& leaf, Ref<FirstError> error);
 void clear_grad_error(const Tensor& leaf) noexcept;
-const FirstError* grad_error(const Tensor& leaf) noexcept;  // null where there is none
+const FirstError* grad_error(const Tensor& leaf) noexcept;  // null if there is none
 
-// Calls `callback` once, when the backward pass that runs on this thread has ended without an
-// error. Throws kInvalidArgument outside of backward.
+// Calls `callback` once, when this thread's current backward pass has ended without an error.
+// Throws kInvalidArgument outside of backward.
 void on_backward_end(std::function<void()> callback);
 
-// The number of the backward pass that runs on this thread, the innermost if a hook has started
-// another; 0 outside of backward. No other pass of the process has the number.
+// The number of this thread's current backward pass (the innermost, if a hook has started another);
+// 0 outside of backward. Unique in the process.
 std::uint64_t backward_pass() noexcept;
-// Whether a backward pass in which this one runs (a hook has started it) uses the leaf.
+// True if a hook of an outer backward pass started the current one, and the outer pass uses the
+// leaf.
 bool enclosing_backward_uses(const Tensor& leaf) noexcept;
 
 }  // namespace dl

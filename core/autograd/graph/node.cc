@@ -15,8 +15,8 @@ namespace {
 
 constinit thread_local std::uint64_t next_sequence = 1;
 
-// Nodes whose last owner is gone; the outermost delete on this thread frees them one by one, so
-// that a chain of a million nodes needs no stack.
+// Nodes without owners. The outermost delete on this thread frees them one by one, so that a chain
+// of a million nodes does not overflow the stack.
 struct Graveyard {
   Node* first = nullptr;
   bool draining = false;
@@ -69,8 +69,8 @@ const detail::Backtrace* Node::forward_call() const noexcept {
 
 Node::Saved Node::saved_as(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  // The tensor itself, or the base of a view, may get a history that holds this node, by a write in
-  // place: y = x.square(); x.mul_(y).
+  // Save an alias without history: an in-place write may give the tensor, or the base of a view, a
+  // history that holds this node: y = x.square(); x.mul_(y).
   return {Tensor(tensor.impl()->alias()), tensor.version()};
 }
 
@@ -153,8 +153,8 @@ void Node::forget_retained(std::uint32_t output_nr) {
 
 void Node::run_hooks(std::span<Tensor> gradients) {
   if (!has_hooks()) return;
-  // A hook may register others, which run from the next pass on, and remove any, itself included.
-  // So the loops find each hook by its number, and call a copy of it.
+  // A hook may register hooks, which run from the next pass on, and remove any, itself included. So
+  // the loops look up each hook by its number and call a copy.
   for (std::size_t i = 0, count = extras_->hooks.size(); i < count; ++i) {
     const std::shared_ptr<Hooks> hooks = extras_->hooks[i].hooks;
     Tensor& gradient = gradients[extras_->hooks[i].output_nr];
@@ -243,7 +243,7 @@ Tensor detail::shown_as(Tensor result, const Tensor& input, const char* grad_fn)
 void detail::set_base(const Tensor& view, const Tensor& shown) {
   TensorImpl& impl = *view.impl();
   const TensorImpl& from = *shown.impl();
-  // A leaf that is a view has a gradient of its own, and ends the chain.
+  // A view that is a leaf has its own gradient, so the chain of bases ends there.
   const bool is_bottom = !from.base || (from.requires_grad && shown.is_leaf());
   impl.base = is_bottom ? Ref<TensorImpl>(shown.impl()) : from.base;
   impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
@@ -291,7 +291,7 @@ void check_not_expanded(const Tensor& self, std::string_view op) {
 
 bool autograd::is_exclusive(const Tensor& tensor) noexcept {
   const TensorImpl& impl = *tensor.impl();
-  // The base of a view has a handle of its own to the storage.
+  // The base of a view holds another reference to the storage.
   const TensorImpl* const base = impl.base.get();
   return impl.use_count() == 1 && (base == nullptr || base->use_count() == 1) &&
          impl.storage->use_count() == (base == nullptr ? 1U : 2U) && !impl.storage->owner() &&

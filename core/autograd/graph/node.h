@@ -68,9 +68,9 @@ struct Edge {
   std::uint32_t output_nr = 0;
 };
 
-// The edge that a tensor's gradient takes. A view whose base was changed by a recorded operation
-// after the view was made gets a new history here: that of its base now, seen as the view sees it.
-// Throws kInvalidArgument if it cannot have one (detail::follow_base()).
+// The edge to the node that made the tensor. If a recorded operation has changed a view's base
+// since the view was made, this gives the view a new history first: that of its base, viewed in the
+// same way. Throws kInvalidArgument if it cannot have one (detail::follow_base()).
 Edge gradient_edge(const Tensor& tensor);
 
 class Node : public RefCounted {
@@ -87,10 +87,10 @@ class Node : public RefCounted {
   // Gives the gradient of each input that context.needs(). Runs without recording.
   virtual void backward(BackwardContext& context) = 0;
 
-  // Keeps the values of an input, an output or anything made for backward only, without a history.
-  // Undefined tensors are kept as such.
+  // Saves a tensor for backward (an input, an output or a temporary), without its history. It may
+  // be undefined.
   void save(const Tensor& tensor);
-  // What was saved, in order. Throws kInvalidArgument where it was changed in place since.
+  // The i-th saved tensor. Throws kInvalidArgument if it was changed in place since.
   const Tensor& saved(std::size_t i) const;
 
   std::span<const Edge> edges() const noexcept;
@@ -100,18 +100,18 @@ class Node : public RefCounted {
   bool is_released() const noexcept { return released_; }
   virtual void release_saved() noexcept;
 
-  // Hooks see, and may replace, the gradient of an output before the node uses it. They run in the
-  // order in which they were added.
+  // A hook is called with the gradient of an output before the node uses it, and may replace it.
+  // Hooks run in the order in which they were added.
   using Hook = std::function<Tensor(const Tensor&)>;
   HookHandle add_hook(std::uint32_t output_nr, Hook hook);
   struct Hooks;
   // The hooks of an output, which a tensor keeps if it becomes a leaf; null if there are none.
   std::shared_ptr<Hooks> hooks_of(std::uint32_t output_nr) const;
   void set_hooks(std::uint32_t output_nr, std::shared_ptr<Hooks> hooks);
-  // Makes backward passes add the gradient of an output, as it is after the hooks, to that of
-  // `holder`, as long as something else owns the holder as well.
+  // Makes backward passes add the gradient of an output, after its hooks, to that of `holder`, as
+  // long as `holder` has another owner.
   void retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder);
-  // Takes back retain_grad() of an output.
+  // Undoes retain_grad() of an output.
   void forget_retained(std::uint32_t output_nr);
   // Whether an output has a hook or a retained gradient.
   bool has_hooks() const noexcept { return extras_ != nullptr && extras_->sees_gradients(); }
@@ -176,35 +176,38 @@ class Node : public RefCounted {
   Node* next_dead_ = nullptr;
 };
 
-// Memory that a leaf's gradient is to be computed in.
+// The memory in which a node may compute a leaf's gradient.
 struct GradTarget {
-  Tensor memory;            // undefined: no wish, give() whatever was computed
-  bool accumulate = false;  // add to what is there; otherwise overwrite it
+  Tensor memory;            // undefined: compute anywhere and call give()
+  bool accumulate = false;  // add to its contents; otherwise overwrite them
 };
 
-// What a node's backward() sees of the engine.
+// The interface of the engine for a node's backward().
 class BackwardContext {
  public:
-  // The gradient of an output; undefined where nothing flowed back to it. A node with one output is
-  // only called with a defined gradient.
+  // The gradient of an output; undefined if no gradient flowed back to it. A node with one output
+  // is only called with a defined gradient.
   const Tensor& grad_output(std::size_t output = 0) const { return gradients_[output]; }
-  // The same, as the node's own: where is_exclusive(), it may be written into and given on.
+  // Moves the gradient out. If is_exclusive(), the node may overwrite it and pass it on with
+  // give().
   Tensor take_grad_output(std::size_t output = 0) { return std::move(gradients_[output]); }
   // Whether this input needs a gradient.
   bool needs(std::size_t input) const noexcept {
     const Edge& edge = node_.edges()[input];
     return edge.node && (!filtered_ || leads_to_asked(edge));
   }
-  // Hands over a gradient of the input's shape and dtype. Once for each input.
+  // Passes on the gradient of an input, of the input's shape and dtype. Call it once for each
+  // input.
   void give(std::size_t input, Tensor gradient);
   // The node that made an input, if the running node is its only user and nothing else (a hook, for
-  // example) sees the gradient on its way; otherwise null. That node gets exactly what is given for
-  // the input, so an operation may compute a part of its producer's backward with its own.
+  // example) sees the gradient on its way; otherwise null. The gradient given for the input then
+  // goes to that node alone, so an operation may fuse a part of its producer's backward into its
+  // own.
   Node* only_producer(std::size_t input) const noexcept;
-  // For large gradients of leaves: if memory is defined, a node may compute there (the input's
-  // shape and dtype, any strides) and call gave_in_target() in place of give(). Where nothing else
-  // is to come, that runs the leaf's callbacks at once: compute leaves first, and leave their
-  // memory alone afterwards.
+  // For large gradients of leaves: if `memory` is defined, a node may compute there (the input's
+  // shape and dtype, any strides) and call gave_in_target() instead of give(). If this is the last
+  // contribution, on_grad_ready() callbacks run inside gave_in_target(); so compute leaves first
+  // and do not touch that memory again.
   GradTarget target(std::size_t input) const;
   void gave_in_target(std::size_t input);
 
@@ -221,8 +224,8 @@ class BackwardContext {
   bool filtered_;  // true in autograd::grad(), which computes only some gradients
 };
 
-// True if this handle is the only one to the array and its storage, so that a write cannot be seen
-// elsewhere.
+// True if this handle is the only one to the array and its storage, so that no other tensor sees a
+// write.
 bool is_exclusive(const Tensor& tensor) noexcept;
 
 }  // namespace dl::autograd

@@ -43,8 +43,8 @@ class PinnedAllocator {
     std::size_t size = 0;
     bool in_use = false;
     int events = 0;
-    std::set<std::pair<int, void*>>
-        streams{};  // device and handle of streams that use it, without an event yet
+    // Device and handle of streams that use it, without an event yet.
+    std::set<std::pair<int, void*>> streams{};
   };
   using Blocks = std::map<char*, Block>;
   struct Waiting {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr auto kLast = MemoryFormat::kChannelsLast;
 
-// Above, products of two would overflow.
+// Above this, products of two would overflow.
 constexpr std::int64_t kMostOfPair = std::numeric_limits<std::int32_t>::max();
 
 void check_pair(const IntPair& pair, std::int64_t least, std::string_view op,
@@ -103,7 +103,7 @@ struct Conv2dBackward final : Node {
         args.relu ? unclipped(context, saved(2)) : laid_out(context.grad_output(), kLast);
     const Tensor& input = saved(0);
     const Tensor& weight = saved(1);
-    // The leaves first: what is final early is sent early.
+    // Compute the leaves first: a gradient that is final early is all-reduced early.
     if (context.needs(1) || context.needs(2)) weight_gradients(context, grad, input, weight);
     if (context.needs(0)) {
       const Tensor dinput = empty_like(input);
@@ -114,7 +114,7 @@ struct Conv2dBackward final : Node {
 
   void weight_gradients(BackwardContext& context, const Tensor& grad, const Tensor& input,
                         const Tensor& weight) const {
-    // Straight into the leaf's memory where it can be overwritten.
+    // Compute in the leaf's memory if it can be overwritten.
     const GradTarget target = context.needs(1) ? context.target(1) : GradTarget{};
     const bool direct =
         target.memory.defined() && !target.accumulate && target.memory.is_contiguous();
@@ -155,9 +155,9 @@ struct MaxPool2dBackward final : Node {
   Shape input_shape;
 };
 
-// The format of PyTorch's result, which brings image and weight into channels-last if one of the
-// two suggests it. Then one has to suggest it still: [N, 1, 1, 1] does not, and what was in both
-// formats keeps its strides.
+// The format of PyTorch's result. PyTorch converts image and weight to channels-last if one of them
+// suggests it, and the result is channels-last if one of the converted tensors suggests it. [N, 1,
+// 1, 1] does not, because a tensor that is in both formats keeps its strides.
 MemoryFormat convolved_format(const Tensor& input, const Tensor& weight) {
   const auto suggests_last = [](const Tensor& each) {
     const Shape& shape = each.sizes();

@@ -1,9 +1,9 @@
-// Convolution and pooling of images [N, C, H, W], or of one without a batch, [C, H, W]: the result
-// then has no batch either.
+// Convolution and max pooling of images [N, C, H, W], or [C, H, W] without a batch: the result then
+// has no batch either.
 //
 // Both compute on channels-last memory: an input of another layout is copied once. The results have
-// PyTorch's strides; if these are row-major, the elements stay channels-last until their memory is
-// asked for (core/tensor/layout/deferred.h), in a network from its first convolution to its
+// PyTorch's strides. If these are row-major, the elements stay channels-last until their memory is
+// accessed (core/tensor/layout/deferred.h): in a network, from its first convolution to its
 // flatten(). Thread-safety: as for every operation, one thread a graph.
 #pragma once
 
@@ -23,14 +23,14 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
 
 struct ConvTranspose2dArgs {
   IntPair stride = 1;
-  IntPair padding = 0;         // taken off each side of the result
+  IntPair padding = 0;         // removed from each side of the result
   IntPair output_padding = 0;  // added at the end of the result; smaller than stride or dilation
   IntPair dilation = 1;
   std::int64_t groups = 1;
 };
 
-// The gradient of a convolution by its input, as an operation: each input element adds its multiple
-// of the filters to the result.
+// The gradient of a convolution with respect to its input, as an operation: each input element adds
+// its multiple of the filters to the result.
 //   input   [N, C, H, W] floating
 //   weight  [C, O / groups, kh, kw]
 //   bias    [O], or undefined

@@ -1,5 +1,5 @@
-// Inputs without a batch: operations of [N, C, ...] take [C, ...] as a batch of one, as PyTorch's
-// do.
+// Inputs without a batch: operations on [N, C, ...] treat [C, ...] as a batch of one, as in
+// PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace dl {
 
-// Whether the input lacks the first of `dims` dimensions.
+// True if the input lacks the first of `dims` dimensions.
 inline bool is_unbatched(const Tensor& input, std::int64_t dims) {
   return input.defined() && input.dim() == dims - 1;
 }
 
-// batched(input as a batch of one), without the batch. The result's node has PyTorch's name.
+// Calls batched() on the input as a batch of one, and removes the batch. The result's node has
+// PyTorch's name.
 template <typename Batched>
 Tensor without_batch(const Tensor& input, const char* grad_fn, const Batched& batched) {
   return detail::shown_as(batched(input.unsqueeze(0)).squeeze(0), input, grad_fn);

@@ -1,8 +1,8 @@
 // libdlrun_cuda.so's entry point, and its table: for each row of op_list.def the kernel
 // dl::kernels::cuda::<kernel>, wrapped.
 //
-// A wrapper makes the first CUDA tensor's device the active one, and keeps what runs on which
-// tensors, for the text of an error.
+// A wrapper makes the first CUDA tensor's device the active one, and notes the running kernel and
+// its tensors for error texts.
 #include <fmt/format.h>
 
 #include <string>
@@ -36,7 +36,7 @@ void describe_one(const T& argument, std::string& text) {
   }
 }
 
-// The device that an argument names, or -1.
+// The device of an argument, or -1.
 template <typename T>
 int device_of(const T& argument) {
   if constexpr (std::is_same_v<T, Tensor>) {
@@ -50,7 +50,7 @@ int device_of(const T& argument) {
   }
 }
 
-// Kernels may call others: the one before is the running one again afterwards.
+// Notes the running kernel. Kernels may call others, so the destructor restores the previous one.
 class Running {
  public:
   explicit Running(const RunningOp& op) noexcept : before_(running_op()) { running_op() = op; }
@@ -62,7 +62,7 @@ class Running {
   RunningOp before_;
 };
 
-// Stands for the kernel of a row that has none here yet.
+// Replaces the kernel of a row without one: throws kNotImplemented.
 template <Op op, typename Kernel>
 struct Missing;
 template <Op op, typename R, typename... Args>

@@ -1,4 +1,4 @@
-// What a front does first: casts its inputs where an autocast guard asks for it.
+// The first step of an op function: casts its inputs if an autocast guard is active.
 //
 //     if (const auto cast = autocast_of<Op::kLinear>(input)) {
 //       return linear(cast(input), cast(weight), cast(bias), args);
@@ -12,8 +12,8 @@
 
 namespace dl {
 
-// Casts the inputs of one call. While it lives, nothing else is cast on its thread, so that the
-// front that it calls runs plainly.
+// Casts the inputs of one call. While it lives, autocast is off on its thread, so that the op
+// function that it calls does not cast again.
 class InputCast {
  public:
   InputCast(AutocastPolicy policy, DeviceType device) noexcept;
@@ -22,8 +22,8 @@ class InputCast {
   InputCast& operator=(const InputCast&) = delete;
 
   explicit operator bool() const noexcept { return active_; }
-  // The input in the policy's dtype: itself, where it is undefined, float64, no floating tensor or
-  // of that dtype already.
+  // The input in the policy's dtype. Returns the input itself if it is undefined, float64, not
+  // floating, or already of that dtype.
   Tensor operator()(const Tensor& input) const;
 
  private:
@@ -37,7 +37,7 @@ constexpr bool casts(AutocastPolicy policy) noexcept {
   return policy == AutocastPolicy::kLow || policy == AutocastPolicy::kFull;
 }
 
-// For an operation on `first` and others of its device; `first` may be undefined.
+// For an operation on `first` and other tensors of its device; `first` may be undefined.
 template <Op op>
 InputCast autocast_of(const Tensor& first) noexcept {
   constexpr AutocastPolicy kPolicies[] = {policy_of(op, DeviceType::kCPU),

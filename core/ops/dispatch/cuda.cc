@@ -1,5 +1,5 @@
-// The CUDA column of the kernel table, until the CUDA module is opened: every slot opens it, or
-// refuses by name where it cannot be.
+// The CUDA column of the kernel table before the CUDA module is opened: a call of any slot opens
+// the module, or throws an error with the operation's name if that fails.
 #include <mutex>
 
 #include "core/base/error.h"
@@ -9,7 +9,7 @@
 namespace dl {
 namespace {
 
-// Replaces all slots. Threads that still find an opening slot come here too, and find it done.
+// Replaces all slots. A thread that still reads an old slot calls this too; it then does nothing.
 void open_kernels(std::string_view op) {
   static constinit std::mutex mutex;
   const std::lock_guard lock(mutex);

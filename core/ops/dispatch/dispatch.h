@@ -1,10 +1,10 @@
-// Dispatch: from an operation and a device to the kernel, through one table.
+// Dispatch: the table of kernels by operation and device, and call(), which calls one.
 //
 // call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call; the
-// argument types are those of the CPU's kernel, which all devices share. The CPU's column is filled
-// at the first call; CUDA's holds functions that open the CUDA module, put its kernels in their
-// place and call again. While a profile records, each call is a span of it; else this costs one
-// load. Any thread may call.
+// argument types are those of the CPU's kernel, which all devices share. The first call fills the
+// CPU's column. CUDA's column initially has functions that open the CUDA module, replace the column
+// by its kernels and call again. While a profile records, each call is a span; otherwise profiling
+// costs one load. Any thread may call.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ struct OpInfo {
   std::string_view kernel;
   Gradient gradient;
   bool has_cuda_kernel;
-  std::size_t outputs;  // how many of the kernel's tensors are results; these come last
+  std::size_t outputs;  // the number of results among the kernel's tensors; they come last
   OpFlops flops;
 };
 
@@ -107,11 +107,11 @@ struct KernelTable {
 };
 
 void fill_cpu_kernels(KernelTable& table) noexcept;
-void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the module
+void fill_cuda_kernels(KernelTable& table) noexcept;  // with functions that open the module
 KernelTable& kernel_table() noexcept;
 
-// Which list of operations a module's kernels are for: a hash of the rows of op_list.def and of the
-// families' lists, and of what kernels are passed.
+// Identifies the list of operations for which a module's kernels were built: a hash of the rows of
+// op_list.def and the families' lists, and of the kernels' argument types.
 constexpr std::uint64_t kernels_abi() noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto mix = [&hash](std::string_view text) {
@@ -130,8 +130,8 @@ constexpr std::uint64_t kernels_abi() noexcept {
   return hash ^ sizeof(TensorImpl);
 }
 
-// The operation that a call runs, as texts name it: if the first argument says one (of a family, or
-// as a member `op`), that.
+// The operation's name for texts. If the first argument has a name (a row of a family, or a member
+// `op`), that name.
 template <typename... Args>
 std::string_view name_of_call(Op op, const Args&...) noexcept {
   return info(op).name;
@@ -149,8 +149,8 @@ std::string_view name_of_call(Op, const First& first, const Args&...) noexcept
   return first.op;
 }
 
-// Kernels that take tensors of any strides. call() gives them a deferred tensor's elements where
-// these lie (core/tensor/layout/deferred.h); other kernels bring them home.
+// Kernels that accept tensors of any strides. For a deferred tensor, call() passes them its source
+// (core/tensor/layout/deferred.h); other kernels copy the elements into the storage.
 constexpr bool takes_any_strides(Op op) noexcept {
   switch (op) {
     case Op::kCopy:
@@ -195,7 +195,7 @@ template <typename R, typename... Params, std::size_t... i>
                                                 std::type_identity_t<Params>... args) {
   const Tensor* const tensors[] = {as_tensor(args)...};
   const Tensor none;
-  // In order: results come last.
+  // In argument order: results come last.
   const AsItLies lying[] = {AsItLies(tensors[i] != nullptr ? *tensors[i] : none)...};
   if (profiler::is_recording()) {
     return call_recorded(op, kernel, or_tensor(args, *lying[i])...);

@@ -1,5 +1,5 @@
-// Names of the rows of operations, which operations use without their namespace. No header that
-// users include may include this one: dl:: has names for users only.
+// Brings the enumerators of operation lists into dl:: for core/ops. No header that users include
+// may include this one: dl:: has names for users only.
 #pragma once
 
 #include "core/args/linear_args.h"

@@ -13,14 +13,14 @@ namespace dl {
 
 enum class Op : std::uint16_t;
 
-// How the FLOPs of a kernel's call follow from the shapes of its tensors: a column of op_list.def.
-// They are counted as PyTorch's profiler does, but also in backward passes: 2 for each
-// multiplication of a product or convolution.
+// How to compute the FLOPs of a kernel's call from the shapes of its tensors: a column of
+// op_list.def. FLOPs are counted as in PyTorch's profiler, but also in backward passes: 2 for each
+// multiplication of a matrix product or convolution.
 struct OpFlops {
   enum class Formula : std::uint8_t { kNone, kConv, kMatmul, kLinear, kAddMul };
   Formula formula = Formula::kNone;
-  std::size_t outputs = 0;  // the number of the tensor of outputs among the kernel's tensors
-  std::size_t weight = 0;   // and that of the weights, or of their gradient
+  std::size_t outputs = 0;  // position of the output among the kernel's tensors
+  std::size_t weight = 0;   // position of the weights, or of their gradient
 };
 
 namespace op_flops {
@@ -29,7 +29,7 @@ inline constexpr OpFlops kNoFlops{};
 inline constexpr OpFlops kMatmulFlops{.formula = OpFlops::Formula::kMatmul, .outputs = 2};
 // Tensors a, b and c; 1 for each element of c if the function is add or mul.
 inline constexpr OpFlops kAddMulFlops{.formula = OpFlops::Formula::kAddMul, .outputs = 2};
-// 2 for each output, or gradient of one, and each of the weights that it takes.
+// 2 for each output (or its gradient) times each weight that contributes to it.
 constexpr OpFlops conv_flops(std::size_t outputs, std::size_t weight) {
   return {.formula = OpFlops::Formula::kConv, .outputs = outputs, .weight = weight};
 }

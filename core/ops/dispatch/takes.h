@@ -1,4 +1,4 @@
-// Which dtypes an element-wise operation takes: the rules of core/elementwise/list.h.
+// The dtypes that an element-wise operation accepts: the rules of core/elementwise/list.h.
 #pragma once
 
 #include <string_view>
@@ -9,14 +9,14 @@
 
 namespace dl {
 
-// The dtype that an operation computes operands of `dtype` in. Throws kDType for one that it does
-// not take.
+// The dtype in which an operation computes operands of `dtype`. Throws kDType if the operation does
+// not accept it.
 DType computed_dtype(DType dtype, Takes takes, std::string_view op);
 
-// The operand in that dtype.
+// The operand converted to that dtype.
 Tensor taken(const Tensor& operand, Takes takes, std::string_view op);
 
-// In place the result must be of the tensor's own dtype: throws kDType otherwise.
+// Throws kDType unless the computed dtype is self's own, as in-place operations need.
 void check_taken_in_place(const Tensor& self, Takes takes, std::string_view op);
 
 }  // namespace dl

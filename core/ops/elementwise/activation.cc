@@ -12,7 +12,7 @@ struct GluBackward final : Node {
   std::string_view name() const noexcept override { return "glu"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
-    // The slope first: a large value times the gradient may be more than the dtype holds.
+    // Compute the slope first: a large value times the gradient may overflow.
     const Tensor slope = empty_like(grad);
     call<Op::kUnaryBackward>(grad.device(), UnaryFn::kSigmoid, grad, saved(1), Parameters{}, slope);
     context.give(0, cat({mul(grad, saved(1)), mul(slope, saved(0))}, dim));

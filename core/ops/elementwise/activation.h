@@ -1,7 +1,6 @@
-// Functions of one element that take numbers or the name of a form beside the tensor. Functions of
-// a tensor alone are in elementwise.h.
+// Activations with arguments besides the tensor. Functions of a tensor alone are in elementwise.h.
 //
-// All take floating tensors of any strides and keep shape, dtype and layout.
+// They accept floating tensors of any strides and keep shape, dtype and layout.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@ namespace dl {
 
 // How GELU is computed: with the error function, or by PyTorch's approximate = "tanh".
 enum class GeluForm : std::uint8_t { kErf, kTanh };
-// x times the normal distribution's share below x: 0.5 x (1 + erf(x / sqrt(2))), or
-// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is up to 5e-4 off.
+// 0.5 x (1 + erf(x / sqrt(2))), that is x times the normal distribution's cumulative probability.
+// kTanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which differs by up to 5e-4.
 Tensor gelu(const Tensor& input, GeluForm form = GeluForm::kErf);
 
-// PyTorch's functions of these names, with its defaults.
+// The same as PyTorch's functions of these names, with the same defaults.
 Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
 Tensor elu(const Tensor& input, double alpha = 1.0);
 Tensor softplus(const Tensor& input, double beta = 1.0, double threshold = 20.0);
@@ -28,10 +27,10 @@ Tensor celu(const Tensor& input, double alpha = 1.0);
 Tensor softshrink(const Tensor& input, double lambd = 0.5);
 Tensor hardshrink(const Tensor& input, double lambd = 0.5);
 Tensor threshold(const Tensor& input, double threshold, double value);
-// x where it is above 0, else weight x: a learned leaky_relu. The weight has one element, or one a
-// channel, of dimension 1. Throws kShape for others.
+// x if x > 0, else weight x: a learned leaky_relu. The weight has one element, or one for each
+// channel (dimension 1). Throws kShape for other sizes.
 Tensor prelu(const Tensor& input, const Tensor& weight);
-// The first half along a dimension times the sigmoid of the second (Dauphin et al. 2017). Throws
+// The first half of a dimension times the sigmoid of the second half (Dauphin et al. 2017). Throws
 // kShape for an odd size.
 Tensor glu(const Tensor& input, std::int64_t dim = -1);
 // Throws kInvalidArgument unless min_val < max_val.

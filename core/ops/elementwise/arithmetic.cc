@@ -16,7 +16,7 @@ struct AddBackward final : BinaryNode {
       context.give(1, shares[1].of(factor == 1.0 ? grad : mul(grad, factor)));
     }
   }
-  double factor = 1.0;  // of the second operand
+  double factor = 1.0;  // multiplies the second operand
 };
 
 struct SubBackward final : BinaryNode {
@@ -52,7 +52,7 @@ struct ExtremeBackward final : BinaryNode {
     const Tensor& grad = context.grad_output();
     const Tensor& a = saved(0);
     const Tensor& b = saved(1);
-    // Half at ties. Beside a NaN neither operand loses, and both get the whole.
+    // Each gets half at ties. If one is NaN, both get the whole gradient.
     const Tensor share = mul(grad, 1.0 - mul(eq(a, b).to(grad.dtype()), 0.5));
     const auto give = [&](std::size_t input, const Tensor& lost) {
       if (context.needs(input)) {
@@ -75,7 +75,7 @@ struct ScaleBackward final : Node {
   double factor = 1.0;
 };
 
-// With a number; the gradient is scaled by `factor`.
+// fn(input, number); scales the gradient by `factor`.
 Tensor scaled(BinaryFn fn, const Tensor& input, Scalar number, double factor) {
   const std::string_view op = facts(fn).name;
   const DType dtype = computed_in(fn, dtype_with(input, number, op));
@@ -118,7 +118,7 @@ void write(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype, std::str
   self.bump_version();
 }
 
-// What every operation in place checks of its tensors. Returns whether it is recorded.
+// The checks of every in-place operation. Returns true if it is recorded.
 bool check_operands(const Tensor& self, const Tensor& other, std::string_view op) {
   check_defined(other, op, "the operand");
   DL_CHECK(common_device(self, other, op) == self.device(), kInvalidArgument,
@@ -130,9 +130,9 @@ bool check_operands(const Tensor& self, const Tensor& other, std::string_view op
   return recorded;
 }
 
-// self = op(self, other), with N for backward, which saves both operands where they are needed: as
-// they were before the write, so what is overwritten is copied first. A node reads `self` for the
-// gradient of `other`. It reads `other` for that of `self`, or, with `reads_other`, for both.
+// self = op(self, other), with N as its node. N saves the operands that it needs with their values
+// before the write, so self is copied first if N needs it. A node reads `self` for the gradient of
+// `other`. It reads `other` for the gradient of `self`, or, with `reads_other`, for both.
 template <typename N, bool reads_other>
 void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
                   std::string_view name) {
@@ -219,7 +219,7 @@ Tensor operator-(Scalar a, const Tensor& b) {
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
-  // A reciprocal, to which autocast does what it does to pow.
+  // A reciprocal: autocast treats it like pow.
   if (const auto cast = autocast_of(UnaryFn::kPow, b)) return a / cast(b);
   const DType dtype = computed_in(BinaryFn::kDiv, dtype_with(b, a, "div"));
   return detail::shown_as(div_as(as_number(a, dtype, "div"), b, dtype), b, "MulBackward0");

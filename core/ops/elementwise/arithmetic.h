@@ -1,11 +1,10 @@
 // Arithmetic of tensors, element by element.
 //
 // Operands are broadcast and promoted by PyTorch's rules (core/tensor/scalar/promote.h); a number
-// counts as a tensor without dimensions. Arithmetic on bool tensors is refused. The result lies in
-// memory as the first operand of the result's shape does. Throws kShape for shapes that do not
-// broadcast, kDType for dtypes without a common one, kInvalidArgument for devices that differ. A
-// number beyond the tensor's integer dtype wraps around, as the result does
-// (docs/reference/dtypes.md).
+// counts as a 0-d tensor. The result has the memory layout of the first operand with the result's
+// shape. Throws kShape for shapes that do not broadcast, kDType for bool operands and for dtypes
+// without a common dtype, kInvalidArgument for different devices. A number out of range of the
+// tensor's integer dtype wraps around, as results do (docs/reference/dtypes.md).
 #pragma once
 
 #include "core/ops/elementwise/elementwise.h"
@@ -19,8 +18,8 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 // True division: integers give float32.
 Tensor div(const Tensor& a, const Tensor& b);
-// NaN wins. The gradient goes to the operand that is the result, half to each where both are equal,
-// and the whole to both where one is NaN.
+// The result is NaN if an operand is. The gradient goes to the operand that is the result, half to
+// each if both are equal, and the whole gradient to both if one is NaN.
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);
 

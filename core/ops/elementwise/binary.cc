@@ -70,7 +70,7 @@ Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view
 
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype,
                                 std::string_view op) {
-  // What is converted decides as it lies after that, as in PyTorch.
+  // The layout of the result follows the converted operands, as in PyTorch.
   Tensor left = operand_of(a, dtype);
   Tensor right = operand_of(b, dtype);
   Tensor out = place_for(left, right, dtype, op);

@@ -1,6 +1,5 @@
-// What the fronts of functions of two and three elements share: promotion, numbers beside tensors,
-// the place of the result, and the way of a gradient back to an operand that was broadcast or
-// promoted.
+// Helpers of op functions with two and three operands: promotion, scalar operands, the result's
+// memory, and gradients of operands that were broadcast or promoted.
 #pragma once
 
 #include <string_view>
@@ -13,44 +12,45 @@ namespace dl {
 // The tensor in this dtype.
 Tensor promoted_to(const Tensor& tensor, DType dtype);
 
-// The result's device. A number on the CPU may meet a tensor on a device: the kernel is passed its
-// value.
+// The result's device. A 0-d tensor on the CPU may be combined with a tensor on a device; the
+// kernel gets its value.
 Device common_device(const Tensor& a, const Tensor& b, std::string_view op);
-// Throws kInvalidArgument if one is undefined, and as result_type().
+// Throws kInvalidArgument if one is undefined, and what result_type() throws.
 DType common_dtype(const Tensor& a, const Tensor& b, std::string_view op);
 // The dtype in which the row computes operands of a common dtype.
 DType computed_in(BinaryFn fn, DType common);
 
 // The dtype of a result of a tensor and a number.
 DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op);
-// A number as an operand of a comparison: in the dtype that the elements of `like` get.
+// A number as an operand of a comparison with the elements of `like`, in their promoted dtype.
 Tensor as_element(const Tensor& like, Scalar value, std::string_view op);
-// A number as an operand of arithmetic whose result has this dtype. It is not rounded to float16 or
-// bfloat16: kernels compute these in float32, and 1e5 is more than float16 holds.
+// A number as an operand of arithmetic with this result dtype. It is not rounded to float16 or
+// bfloat16: kernels compute these in float32, and 1e5 would be infinite in float16.
 Tensor as_number(Scalar value, DType result, std::string_view op);
-// The same for a sum, a product or an operation on bits: an integer beyond the range of an integer
+// as_number() for a sum, a product or an operation on bits: an integer out of range of an integer
 // dtype wraps around, as the result does.
 Tensor as_residue(Scalar value, DType result);
 // A tensor as an operand of arithmetic whose result has this dtype.
 Tensor operand_of(const Tensor& tensor, DType result);
 
-// BinaryOperands as the kernel wants them, and the tensor for the result.
+// The operands in the form that the kernel needs, and the tensor for the result.
 struct BinaryOperands {
   Tensor a;
   Tensor b;
   Tensor out;
 };
-// The tensor for a result of operands of two shapes.
+// Allocates the result of two operands, whose shapes are broadcast.
 Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
 
-// The row's result; not recorded.
+// Runs the row's kernel; not recorded.
 Tensor run_binary(BinaryFn fn, const BinaryOperands& operands);
 Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common);
-// Rows that give bool.
+// For rows with a bool result.
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b);
 
-// Gives an input of this shape, dtype and device its share of a gradient.
+// Converts a gradient to the shape, dtype and device of an input: undoes broadcasting and
+// promotion.
 struct GradientShare {
   Shape shape;
   DType dtype = DType::kF32;

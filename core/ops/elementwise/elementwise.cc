@@ -39,7 +39,7 @@ const char* shown_unary(UnaryFn fn) noexcept {
   }
 }
 
-// Saved: what the row says.
+// Saves what the row's `saves` column says.
 struct UnaryNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
@@ -69,7 +69,7 @@ Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters) {
   const UnaryFacts& row = facts(fn);
   check_defined(input, row.name, "the input");
   const Tensor operand = taken(input, row.takes, row.name);
-  // PyTorch's logsigmoid alone makes its result row-major.
+  // As in PyTorch, only logsigmoid makes its result row-major.
   const Tensor output = fn == UnaryFn::kLogSigmoid
                             ? empty_like(operand, MemoryFormat::kContiguous)
                             : empty_for(input.sizes(), {&input}, operand.dtype(), operand.device());
@@ -86,7 +86,7 @@ Tensor& unary_(UnaryFn fn, Tensor& input, const Parameters& parameters) {
   const bool recorded = is_recorded(input);
   check_in_place(input, recorded, name);
   check_not_expanded(input, name);
-  // The node's edge is that of the input before the write, and so is the input that it saves.
+  // The node's edge and saved input are those from before the write.
   const Ref<UnaryNode> node = make_node<UnaryNode>(detail::before_write(input));
   const bool keeps = recorded && row.saves == Saves::kInput;
   const Tensor before = keeps ? input.detach().clone() : Tensor();

@@ -1,9 +1,9 @@
 // Functions of one element: relu(x), relu_(x), exp(x) and so on, one for each row of DL_UNARY in
 // core/elementwise/list.def. docs/reference/operations.md lists them.
 //
-// They take tensors of any strides and keep shape, dtype and layout. The dtypes that a function
-// takes stand in its row; others throw kDType. name_(x) writes the result into x, counts as one
-// write of it, and throws kInvalidArgument for a leaf that requires gradients.
+// They accept tensors of any strides and keep shape, dtype and layout. A function's row lists the
+// dtypes that it accepts; others throw kDType. name_(x) writes the result into x, raises its
+// version by one, and throws kInvalidArgument for a leaf that requires gradients.
 #pragma once
 
 #include "core/elementwise/list.h"
@@ -11,7 +11,7 @@
 
 namespace dl {
 
-// The row's function, with the row's parameters.
+// Applies the row's function, with its scalar arguments.
 Tensor unary(kernels::UnaryFn fn, const Tensor& input, const kernels::Parameters& parameters = {});
 Tensor& unary_(kernels::UnaryFn fn, Tensor& input, const kernels::Parameters& parameters = {});
 

@@ -13,18 +13,17 @@
 namespace dl {
 namespace {
 
-// How the gradient g of a result goes to its operands, which have the result's dtype.
+// The gradient of an operand from the gradient g of the result; operands have the result's dtype.
 using GradientOf = Tensor (*)(const Tensor& g, const Tensor& a, const Tensor& b);
 struct BinaryRule {
   BinaryFn fn;
   const char* grad_fn;  // PyTorch's name of the node
   GradientOf to_a;
   GradientOf to_b;
-  // Whether these read a and b.
+  // True if to_a or to_b reads an operand.
   bool to_a_reads = true;
   bool to_b_reads = true;
-  // Whether they are called with (g, a, result) and (g, b, result): each reads its own operand
-  // only.
+  // True: they are called with (g, a, result) and (g, b, result); each reads only its own operand.
   bool from_result = false;
 };
 
@@ -38,7 +37,7 @@ constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
                                   return where(is_flat, 0.0, mul(g, mul(pow(a, b), log(a))));
                                 }};
 
-// x / (a^2 + b^2). At the origin the angle has no slope; PyTorch's rule gives 0.
+// x / (a^2 + b^2). At the origin the angle has no derivative; PyTorch gives 0.
 Tensor over_square_of_distance(const Tensor& x, const Tensor& a, const Tensor& b) {
   const Tensor distance = hypot(a, b);
   return where(eq(distance, 0.0), 0.0, div(div(x, distance), distance));
@@ -136,7 +135,7 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType c
   return by_rule(rule, a, b, prepare_operands(a, b, computed_in(rule.fn, common), op));
 }
 
-// A number's dtype is the result's, so that tests of zeros see what the kernel sees.
+// The number in the result's dtype, so that checks for 0 see the kernel's value.
 Tensor number_like(const Tensor& a, Scalar b, BinaryFn fn) {
   const std::string_view op = facts(fn).name;
   return as_number(b, computed_in(fn, dtype_with(a, b, op)), op);
@@ -177,7 +176,7 @@ Tensor pow(Scalar base, const Tensor& exponent) {
   const DType dtype = computed_in(kPowerRule.fn, dtype_with(exponent, base, "pow"));
   BinaryOperands operands = prepare_operands(number, exponent, dtype, "pow");
   Tensor& out = operands.out;
-  // PyTorch's result is row-major, too.
+  // PyTorch's result is row-major as well.
   if (!out.is_contiguous())
     out = empty(out.sizes(), {.dtype = out.dtype(), .device = out.device()});
   return detail::shown_as(by_rule(kPowerRule, number, exponent, operands), exponent,

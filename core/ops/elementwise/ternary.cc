@@ -1,4 +1,4 @@
-// Functions of three elements: choices, limits and sums of products.
+// Functions of three operands: where, clamp, lerp, addcmul, addcdiv, masked_fill.
 #include <limits>
 
 #include "core/ops/dispatch/takes.h"
@@ -35,7 +35,7 @@ struct LerpBackward final : Node {
     if (context.needs(1)) context.give(1, shares[1].of(mul(g, saved(2))));
     if (context.needs(2)) context.give(2, shares[2].of(mul(g, sub(saved(1), saved(0)))));
   }
-  std::optional<double> number{};  // the weight, if it is no tensor
+  std::optional<double> number{};  // the weight, if it is a number
   GradientShare shares[3];
 };
 
@@ -94,7 +94,7 @@ struct ClampBackward final : Node {
   GradientShare shares[3];
 };
 
-// masked_fill_: input 0 is what was filled, input 1 the value.
+// masked_fill_: input 0 is the filled tensor, input 1 the value.
 struct MaskedFillBackward final : Node {
   std::string_view name() const noexcept override { return "masked_fill_"; }
   void backward(BackwardContext& context) override {
@@ -111,14 +111,14 @@ void check_condition(const Tensor& condition, std::string_view op, std::string_v
            name_of(condition.dtype()));
 }
 
-// The row of three operands, which it promotes to `dtype`, into a new tensor; not recorded.
+// Promotes the operands to `dtype` and runs the row's kernel into a new tensor; not recorded.
 Tensor run_ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c, DType dtype,
                    const Parameters& parameters = {}) {
   const std::string_view op = facts(fn).name;
   const Device device = common_device(a.is_cuda() || a.dim() > 0 ? a : b, c, op);
   const Shape shape = broadcast_shapes(broadcast_shapes(a.sizes(), b.sizes(), op), c.sizes(), op);
-  // What is converted decides as it lies after that, as in PyTorch.
-  const Tensor first = fn == TernaryFn::kWhere ? a : operand_of(a, dtype);  // else a condition
+  // The layout of the result follows the converted operands, as in PyTorch.
+  const Tensor first = fn == TernaryFn::kWhere ? a : operand_of(a, dtype);  // a: a condition
   const Tensor second = operand_of(b, dtype);
   const Tensor third = operand_of(c, dtype);
   const Tensor out = empty_for(shape, {&first, &second, &third}, dtype, device);
@@ -335,7 +335,7 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   const Tensor operand = promoted_to(input, bounds.dtype);
   if (is_floating(bounds.dtype)) return unary(UnaryFn::kClamp, operand, bounds.given);
   Tensor out = operand;
-  // A min below the dtype's range, or a max above it, changes nothing and is left out.
+  // A min below the dtype's range, or a max above it, has no effect and is dropped.
   const auto bound = [&](BinaryFn fn, const std::optional<Scalar>& value, bool beyond) {
     if (!value || beyond) return;
     out = run_binary_as(fn, out, as_number(*value, bounds.dtype, "clamp"), bounds.dtype);

@@ -1,4 +1,4 @@
-// Rows of a table by their numbers.
+// embedding: rows of a table, selected by indices.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace dl {
 //   weight       [rows, width], floating
 //   index        int64 of any shape, in [0, rows)
 //   padding_idx  a row that gets no gradient; counted from the end if negative
-// Returns [index..., width]. The gradient adds up the rows that were named more than once. Throws
-// kShape, kDType and kIndex; the text names the first index out of range.
+// Returns [index..., width]. The gradient of a row is the sum over all its occurrences in `index`.
+// Throws kShape, kDType and kIndex; the text names the first index out of range.
 Tensor embedding(const Tensor& weight, const Tensor& index,
                  std::optional<std::int64_t> padding_idx = {});
 

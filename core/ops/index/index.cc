@@ -54,7 +54,7 @@ struct DropoutBackward final : Node {
   double scale = 1.0;
 };
 
-// PyTorch's rule from the time before tensors without elements had dimensions: [0] fits anywhere.
+// PyTorch's legacy rule: a tensor of shape [0] can be joined with any others.
 bool is_nothing(const Tensor& tensor) {
   return tensor.dim() == 1 && tensor.numel() == 0;
 }
@@ -93,7 +93,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
              "cat: tensor {} has no dimension to join along; use stack", i);
   }
   const auto found = std::ranges::find_if_not(tensors, is_nothing);
-  if (found == tensors.end()) dim = 0;  // nothing but [0]: any dimension will do, as in PyTorch
+  if (found == tensors.end()) dim = 0;  // all have shape [0]: PyTorch accepts any `dim`
   const std::size_t first =
       found == tensors.end() ? 0 : static_cast<std::size_t>(found - tensors.begin());
   const std::size_t d = wrap_dim(dim, tensors[first].sizes().size(), "cat");

@@ -13,7 +13,7 @@ namespace {
 
 using Indices = std::span<const TensorIndex>;
 
-// How many dimensions of the input an index takes.
+// The number of input dimensions that an index consumes.
 std::int64_t width_of(const TensorIndex& index, std::string_view op) {
   if (std::holds_alternative<indexing::NoneType>(index.value()) ||
       std::holds_alternative<indexing::EllipsisType>(index.value())) {
@@ -25,7 +25,8 @@ std::int64_t width_of(const TensorIndex& index, std::string_view op) {
   return tensor->dtype() == DType::kBool ? tensor->dim() : 1;
 }
 
-// A view, and int64 tensors that index some of its dimensions; undefined for the others.
+// A view, and an int64 index tensor for each of its dimensions; undefined for dimensions that are
+// not indexed.
 struct Resolved {
   Tensor view;
   std::vector<Tensor> at;
@@ -46,7 +47,7 @@ bool is_integer_index(const Tensor& index) {
          index.dtype() != DType::kU8;
 }
 
-// Applies what gives views, and turns masks into indices.
+// Applies the indices that give views, and turns masks into int64 indices.
 class Resolver {
  public:
   Resolver(const Tensor& input, std::string_view op) : op_(op) { result_.view = input; }
@@ -118,16 +119,16 @@ class Resolver {
 
   std::string_view op_;
   Resolved result_;
-  std::int64_t dim_ = 0;             // of the view, that the next index is for
-  std::int64_t rest_ = 0;            // dimensions that no index takes
-  bool keeps_whole_slices_ = false;  // as a view, whose node has the slice's name
+  std::int64_t dim_ = 0;             // dimension of the view for the next index
+  std::int64_t rest_ = 0;            // dimensions without an index
+  bool keeps_whole_slices_ = false;  // a whole slice still gives a view, whose node is named slice
 };
 
-// For indices that are tensors: the places of the result's elements in the indexed tensor's memory.
+// For tensor indices: the addresses of the result's elements in the indexed tensor.
 struct Places {
   Shape shape;    // of the result
   Tensor tensor;  // the indexed tensor, as a tensor of that shape
-  Tensor index;   // elements to move on by, of that shape too
+  Tensor index;   // offsets in elements, of that shape too
   std::int64_t apart = -1;
 };
 
@@ -202,10 +203,10 @@ struct IndexBackward final : Node {
     context.give(0, grad);
   }
   Shape shape;
-  std::vector<Tensor> at;  // private copies, which no user writes into
+  std::vector<Tensor> at;  // copies, so that later writes by the user do not matter
 };
 
-// index_put_: input 0 is what was written into, input 1 the value.
+// index_put_: input 0 is the destination, input 1 the value.
 struct IndexPutBackward final : Node {
   std::string_view name() const noexcept override { return "index_put_"; }
   void backward(BackwardContext& context) override {
@@ -220,12 +221,12 @@ struct IndexPutBackward final : Node {
     }
     if (context.needs(1)) context.give(1, value.of(index(g, indices)));
   }
-  std::vector<TensorIndex> indices;  // of our own
+  std::vector<TensorIndex> indices;  // copies
   bool accumulate = false;
   GradientShare value;
 };
 
-// Copies of tensors that others may write into.
+// Copies the index tensors, because the user may write into them later.
 std::vector<TensorIndex> frozen(Indices indices) {
   std::vector<TensorIndex> result;
   for (const TensorIndex& index : indices) {
@@ -304,7 +305,7 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
 
 void IndexedTensor::put(const Tensor& value) {
   check_defined(value, "index_put_", "the value");
-  // The elements themselves, changed in place, are where they belong if they are a view.
+  // After x.index(...) += y the elements are in place already if they are a view.
   if (value.is_same(*this) && is_view()) return;
   dl::index_put_(from_, indices_, detail::without_leading_ones(value, dim()));
 }

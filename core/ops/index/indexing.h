@@ -1,15 +1,14 @@
-// Reading and writing elements that indices name.
+// Indexing: reading and writing the elements that a list of indices selects.
 //
 //     using namespace dl::indexing;
 //     x.index({0, Slice(1, None), Ellipsis, tensor({2, 0})});  // Python's x[0, 1:, ..., [2, 0]]
 //     x.index({x < 0}) = 0.0;                                  // x[x < 0] = 0
 //
-// Integers, also as tensors without dimensions, slices, None and Ellipsis give views. Other tensors
-// of integers and masks (bool) give copies: integer tensors are broadcast against each other, and
-// their common shape takes the place of their dimensions, or stands first where another dimension
-// lies between them; a mask takes the place of as many dimensions as it has. Negative indices count
-// from the end. Throws kIndex for an index that is out of range, kShape for a mask or a value whose
-// shape does not fit.
+// Integers (also as 0-d tensors), slices, None and Ellipsis give views. Other integer tensors and
+// masks (bool) give copies. Integer tensors are broadcast against each other, and their common
+// shape replaces the indexed dimensions; it comes first if these are not adjacent. A mask replaces
+// as many dimensions as it has. Negative indices count from the end. Throws kIndex for an index out
+// of range, kShape for a mask or a value of a wrong shape.
 #pragma once
 
 #include <concepts>
@@ -30,10 +29,10 @@ namespace indexing {
 
 struct NoneType {};
 struct EllipsisType {};
-inline constexpr NoneType None{};          // a new dimension of size 1; in a Slice: left out
-inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as the others leave
+inline constexpr NoneType None{};          // a new dimension of size 1; in a Slice: the default
+inline constexpr EllipsisType Ellipsis{};  // all dimensions without an index of their own
 
-// Elements start, start + step, ... below stop; bounds beyond the ends are clipped.
+// Elements start, start + step, ... below stop; out-of-range bounds are clipped.
 class Slice {
  public:
   struct Bound {
@@ -77,19 +76,18 @@ class TensorIndex {
 };
 
 struct IndexPutOptions {
-  bool accumulate = false;  // add to what is there, also several times
+  bool accumulate = false;  // add to the elements, also repeatedly
 };
 
 Tensor index(const Tensor& input, std::span<const TensorIndex> indices);
-// Writes `value`, broadcast to the shape of index(input, indices) and converted to its dtype. Which
-// of several values for one element stays is not said.
+// Writes `value`, broadcast to the shape of index(input, indices) and converted to its dtype. If
+// several values go to one element, it is undefined which of them remains.
 Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Tensor& value,
                    IndexPutOptions options = {});
 
-// What x.index({...}) gives: the elements, and where they are from. Assigning to it, as long as it
-// is not given a name, writes into that tensor; so do += and the like, with the checks of add_()
-// and its kin. A value may have sizes of 1 before the elements' dimensions, as in PyTorch, which
-// refuses them in index_put_().
+// The result of x.index({...}): the elements, and their position in x. Assigning to the temporary
+// writes into x; so do += and the like, with the checks of the in-place operations. A value may
+// have leading sizes of 1, as in PyTorch (but not in index_put_()).
 class IndexedTensor : public Tensor {
  public:
   IndexedTensor(const Tensor& elements, const Tensor& from, std::vector<TensorIndex> indices)
@@ -118,7 +116,7 @@ class IndexedTensor : public Tensor {
  private:
   void put(const Tensor& value);
   void put(Scalar value);
-  // Whether the elements are a view of the tensor that they are from.
+  // True if the elements are a view of x.
   bool is_view() const noexcept;
 
   Tensor from_;
@@ -126,11 +124,11 @@ class IndexedTensor : public Tensor {
 };
 
 // out[i][j] = input[index[i][j]][j] for dim = 0, and so on.
-//   index  int64, as many dimensions as the input, no size above the input's but that of dim
+//   index  int64, as many dimensions as the input; no size above the input's, except along dim
 Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index);
-// `input` with input[index[i][j]][j] = source[i][j] for dim = 0, and so on; or with the source
-// added there. The source has the input's dtype and no size below the index's. Of several values
-// for one element the last stays.
+// `input` with input[index[i][j]][j] = source[i][j] for dim = 0, and so on; scatter_add() adds the
+// source instead. The source has the input's dtype and no size below the index's. If several values
+// go to one element, the last one remains.
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value);
 Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
@@ -145,36 +143,36 @@ Tensor index_add(const Tensor& input, std::int64_t dim, const Tensor& index, con
 Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                    Scalar alpha = 1);
 
-// `input` with the slices along `dim` that the index names set to slices of the source (of the last
-// for a slice named twice), or to a value. The index is int64 of one dimension; in index_fill
-// numbers below 0 count from the end.
+// `input`, with the slices along `dim` that the index names set to slices of the source (the last
+// one, if a slice is named twice), or to a value. The index is int64 and 1-d; in index_fill
+// negative indices count from the end.
 Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source);
 Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& value);
 Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value);
-// scatter_add, but `reduce` says what becomes of an element and those of the source that the index
-// sends to it: "sum", "prod", "mean", "amax" or "amin". Without include_self only those of the
-// source count. Means of integers are rounded down.
+// Like scatter_add, but combines an element with its source elements by `reduce`: "sum", "prod",
+// "mean", "amax" or "amin". Without include_self only the source elements count. Means of integers
+// are rounded down.
 Tensor scatter_reduce(const Tensor& input, std::int64_t dim, const Tensor& index,
                       const Tensor& source, std::string_view reduce,
                       ScatterReduceOptions options = {});
-// `input` (broadcast with the mask) with the elements of the source, in their order, at the places
-// where the mask (bool) is true. Throws kShape for a source with fewer elements than places.
+// `input` (broadcast with the mask), with the elements for which the mask (bool) is true replaced
+// by the elements of the source in order. Throws kShape if the source has too few elements.
 Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& source);
-// How often each number from 0 on is among those of a tensor of one dimension (integers, none below
-// 0), or the sum of their weights: int64, or float64 (float32 for weights of float32), as many as
-// the largest number says and at least minlength. No gradient.
+// Counts each value 0, 1, ... in a 1-d tensor of integers >= 0, or sums the weights of its
+// occurrences. Returns max(largest value + 1, minlength) counts: int64, or with weights float64
+// (float32 for float32 weights). No gradient.
 Tensor bincount(const Tensor& input, const Tensor& weights = {}, std::int64_t minlength = 0);
 
 // Elements of the flattened input; the result has the index's shape.
 Tensor take(const Tensor& input, const Tensor& index);
-// As gather, but sizes other than that of `dim` are broadcast.
+// Like gather, but all sizes except that of `dim` are broadcast.
 Tensor take_along_dim(const Tensor& input, const Tensor& index, std::int64_t dim);
-// The elements where the mask (bool) is true, after both are broadcast: one dimension.
+// The elements for which the mask (bool) is true, as a 1-d tensor; both are broadcast first.
 Tensor masked_select(const Tensor& input, const Tensor& mask);
-// The indices of the elements that are not 0, in their order: int64 [count, input.dim()].
+// The indices of the nonzero elements, in row-major order: int64 [count, input.dim()].
 Tensor nonzero(const Tensor& input);
-// The classes (integers) as rows of 0 and a 1: int64 [..., num_classes]; -1: as many classes as the
-// largest says.
+// One-hot rows for classes (integers): int64 [..., num_classes]. num_classes = -1: the largest
+// class + 1.
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
 
 }  // namespace dl

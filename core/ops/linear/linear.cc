@@ -37,8 +37,8 @@ void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
            "linear: the bias has shape {}, wanted [{}]", bias.sizes().str(), weight.size(0));
 }
 
-// The memory for a gradient: the leaf's if it has some, else a new tensor; undefined if no gradient
-// is wanted.
+// The memory for a gradient: the leaf's memory if it has some, else a new tensor; undefined if no
+// gradient is needed.
 class Destination {
  public:
   Destination(BackwardContext& context, std::size_t input, const Shape& shape)
@@ -57,7 +57,7 @@ class Destination {
 
   const Tensor& memory() const noexcept { return memory_; }
   bool accumulate() const noexcept { return accumulate_; }
-  // The gradient stands there.
+  // The gradient was computed in that memory.
   void give() const {
     if (is_leafs_) {
       context_.gave_in_target(input_);
@@ -77,9 +77,8 @@ class Destination {
 // Inputs: input, weight, bias. Saved: input as rows, weight, what the activation's gradient is
 // computed from (the output's rows of a ReLU, the input of GELU), and a ReLU's mask.
 //
-// If the input was made by another linear() with an activation and has no other user, the
-// activation's gradient is computed together with the input's: the other node finds its own part
-// done.
+// If the input was made by another linear() with an activation and has no other user, this node
+// fuses that activation's gradient into the input's, and the other node skips it.
 struct LinearBackward final : Node {
   std::string_view name() const noexcept override { return "linear"; }
 
@@ -93,7 +92,7 @@ struct LinearBackward final : Node {
       call<Op::kUnaryBackward>(device, unary_of(activation), grad, seen(), Parameters{}, before);
       grad = before;
     }
-    // The leaves first: what is final early is sent early.
+    // Compute the leaves first: a gradient that is final early is all-reduced early.
     if (context.needs(1) || context.needs(2)) {
       const Destination to_weight(context, 1, weight_shape);
       const Destination to_bias(context, 2, {weight_shape[0]});
@@ -121,11 +120,11 @@ struct LinearBackward final : Node {
   Activation activation = Activation::kNone;
   Shape input_shape;
   Shape weight_shape;
-  // A gradient of the output that the activation's slope is multiplied into already.
+  // The gradient of the output, already multiplied by the activation's slope.
   Tensor with_slope;
 };
 
-// PyTorch's name of the node: the last operation of those that it composes linear() of.
+// PyTorch's name of the node: the last operation of which it composes linear().
 const char* shown_linear(const Tensor& input, const Tensor& bias, Activation activation) {
   if (activation == Activation::kRelu) return "ReluBackward0";
   if (activation == Activation::kGeluTanh) return "GeluBackward0";
@@ -133,7 +132,7 @@ const char* shown_linear(const Tensor& input, const Tensor& bias, Activation act
   return input.dim() == 1 && !bias.defined() ? "SqueezeBackward4" : "UnsafeViewBackward0";
 }
 
-// What the kernel is to keep of an activation for backward, if anything.
+// Memory for what the kernel saves for the activation's backward, if anything.
 Tensor room_to_keep(Activation activation, const Tensor& rows) {
   if (activation == Activation::kGeluTanh) return empty_like(rows);
   const bool has_masks = rows.device().type == DeviceType::kCUDA && rows.dtype() != DType::kF64;
@@ -142,8 +141,8 @@ Tensor room_to_keep(Activation activation, const Tensor& rows) {
                {.dtype = DType::kU8, .device = rows.device()});
 }
 
-// One of the last two dimensions has stride 1 and the other steps over whole rows, as kernels want
-// it.
+// A tensor of which one of the last two dimensions has stride 1 and the other steps over whole
+// rows, as kernels require.
 Tensor as_matrices(const Tensor& tensor) {
   const std::int64_t rows = tensor.size(-2);
   const std::int64_t columns = tensor.size(-1);
@@ -153,7 +152,7 @@ Tensor as_matrices(const Tensor& tensor) {
   return by_rows || by_columns ? *x : laid_out(tensor);
 }
 
-// The matrix at an index of the leading dimensions `batch`, to which the tensor's are broadcast.
+// The matrix at an index of the leading dimensions; these are broadcast to `batch`.
 Tensor matrix_at(const Tensor& tensor, const Shape& batch, std::int64_t index) {
   const auto lead = static_cast<std::size_t>(tensor.dim()) - 2;
   const Dims sizes(std::span<const std::int64_t>(tensor.sizes()).first(lead));
@@ -167,7 +166,7 @@ Tensor matrix_at(const Tensor& tensor, const Shape& batch, std::int64_t index) {
                     {tensor.stride(-2), tensor.stride(-1)}, offset);
 }
 
-// matrix_at() for all along the last of those dimensions.
+// matrix_at() for all indices of the last of these dimensions.
 Tensor matrices_at(const Tensor& tensor, const Shape& batch, std::int64_t index) {
   const Tensor first = matrix_at(tensor, batch, index);
   const auto lead = static_cast<std::size_t>(tensor.dim()) - 2;
@@ -200,7 +199,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
   Tensor result = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   const std::int64_t count = element_count(batch, "matmul");
   if (count > 1 && !a.is_cuda()) {
-    // The last dimension of the batch is the kernel's; others are walked here.
+    // The kernel computes the last dimension of the batch; the others are looped over here.
     const std::int64_t last = batch.back();
     for (std::int64_t i = 0; i < count; i += last) {
       call<Op::kMatmulBatch>(a.device(), matrices_at(left, batch, i), matrices_at(right, batch, i),

@@ -1,6 +1,6 @@
-// Products of vectors and matrices, all made of matmul() (linear.h), which also says what is
-// refused. Integers of one dtype are multiplied and summed exactly as long as the result's dtype
-// holds it, and wrap around otherwise; they have no gradient and run on the CPU only.
+// Products of vectors and matrices, all composed of matmul() (linear.h), which documents the
+// errors. Products and sums of integers are exact, or wrap around if they overflow the dtype; they
+// have no gradient and are supported on the CPU only.
 #pragma once
 
 #include "core/ops/linear/linear.h"
@@ -11,7 +11,7 @@ namespace dl {
 Tensor mm(const Tensor& a, const Tensor& b);   // [n, k] x [k, m]
 Tensor bmm(const Tensor& a, const Tensor& b);  // [b, n, k] x [b, k, m]
 Tensor mv(const Tensor& a, const Tensor& b);   // [n, k] x [k]
-Tensor dot(const Tensor& a, const Tensor& b);  // [k] x [k], without dimensions
+Tensor dot(const Tensor& a, const Tensor& b);  // [k] x [k], a 0-d result
 // a[i] b[j]: [n, m]
 Tensor outer(const Tensor& a, const Tensor& b);
 

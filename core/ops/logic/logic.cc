@@ -10,7 +10,7 @@
 namespace dl {
 namespace {
 
-// Whether no element of a bool tensor is true.
+// True if no element of a bool tensor is true.
 bool is_all_false(const Tensor& mask) {
   return sum(mask).item<std::int64_t>() == 0;
 }
@@ -29,7 +29,7 @@ void check_one_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
            name_of(a.dtype()), name_of(b.dtype()));
 }
 
-// fn(b, a), whose result lies as one of a and b.
+// fn(b, a), with the layout of a result of (a, b).
 Tensor run_mirrored(BinaryFn fn, const Tensor& a, const Tensor& b, std::string_view op) {
   const DType dtype = computed_in(fn, common_dtype(a, b, op));
   const Tensor left = promoted_to(a, dtype);
@@ -46,7 +46,8 @@ Tensor on_bits(BinaryFn fn, const Tensor& a, Scalar b) {
   return run_binary_as(fn, a, as_residue(b, dtype), dtype);
 }
 
-// compare(a, b) of a number. One that no element of a can be is larger, or smaller, than them all.
+// compare(a, b) for a number b. A number out of range of a's dtype is larger, or smaller, than all
+// elements.
 Tensor compared(const Tensor& a, Scalar b, std::string_view op, bool of_larger, bool of_smaller,
                 Tensor (*compare)(const Tensor&, const Tensor&)) {
   const bool fits = visit_all(dtype_with(a, b, op), [&]<typename T>() { return b.fits<T>(); });
@@ -54,7 +55,7 @@ Tensor compared(const Tensor& a, Scalar b, std::string_view op, bool of_larger, 
   return compare(a, as_element(a, b, op));
 }
 
-// bools have no bits to move.
+// Throws kDType for bools.
 Tensor shifted(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const DType dtype = common_dtype(a, b, facts(fn).name);
   if (dtype == DType::kBool) refuse_dtype(facts(fn).name, dtype, "an integer dtype");

@@ -1,15 +1,14 @@
-// Comparisons, and operations on truth values and bits, element by element.
+//  Comparisons, and logical and bitwise operations, element by element.
 //
-// Operands are broadcast and promoted as in arithmetic.h; a number counts as a tensor without
-// dimensions. Nothing here has a gradient. Operations on bits take integers and bool, and throw
-// kDType for others.
+// Operands are broadcast and promoted as in arithmetic.h; a number counts as a 0-d tensor. Nothing
+// here has a gradient. Bitwise operations accept integers and bool, and throw kDType for others.
 #pragma once
 
 #include "core/tensor/tensor.h"
 
 namespace dl {
 
-// Each of them also with a number on the right.
+// Each of them also accepts a number on the right.
 #define DL_BOTH_FORMS(name)                      \
   Tensor name(const Tensor& a, const Tensor& b); \
   Tensor name(const Tensor& a, Scalar b);
@@ -23,8 +22,8 @@ DL_BOTH_FORMS(ge)
 DL_BOTH_FORMS(bitwise_and)
 DL_BOTH_FORMS(bitwise_or)
 DL_BOTH_FORMS(bitwise_xor)
-// The bits of a moved b places; by fewer than none, or by as many as there are, leaves 0, or down
-// the sign. Throws kDType for two bools.
+// The bits of a shifted by b. If b is negative, or at least the number of bits, the result is 0;
+// for a right shift of a signed integer it is 0 or -1, by the sign. Throws kDType for two bools.
 DL_BOTH_FORMS(bitwise_left_shift)
 DL_BOTH_FORMS(bitwise_right_shift)
 #undef DL_BOTH_FORMS
@@ -36,7 +35,7 @@ Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& input);
 
-// The result is bool; false, and true for isfinite, of integers.
+// The result is bool. For integers it is false, except that isfinite() is true.
 Tensor isnan(const Tensor& input);
 Tensor isinf(const Tensor& input);
 Tensor isfinite(const Tensor& input);
@@ -46,16 +45,16 @@ struct CloseOptions {
   double atol = 1e-8;
   bool equal_nan = false;  // NaN is close to NaN
 };
-// Whether |a - b| <= atol + rtol |b|, element by element and for all. Both have one dtype; throws
-// kDType otherwise.
+// a - b| <= atol + rtol |b|, element by element; allclose(): for all elements. Both have one dtype;
+// throws kDType otherwise.
 Tensor isclose(const Tensor& a, const Tensor& b, CloseOptions options = {});
 bool allclose(const Tensor& a, const Tensor& b, CloseOptions options = {});
-// Whether shapes and all elements are equal; NaN is not. Both have one dtype; throws kDType
-// otherwise.
+// True if shapes and all elements are equal; NaN is not equal to NaN. Both have one dtype; throws
+// kDType otherwise.
 bool equal(const Tensor& a, const Tensor& b);
 
-// `==` compares elements; whether two handles name one array says is_same().
-// NOLINTBEGIN(bugprone-macro-parentheses): names of functions
+// `==` compares elements; is_same() compares handles. NOLINTBEGIN(bugprone-macro-parentheses):
+// names of functions
 #define DL_OPERATOR(sign, name, mirrored)                         \
   inline Tensor operator sign(const Tensor& a, const Tensor& b) { \
     return name(a, b);                                            \

@@ -35,7 +35,7 @@ void check_sequences(const Tensor& sequence, const Tensor& values, std::string_v
            op, of_sequence.str(), of_values.str());
 }
 
-// Halves the part in which each place lies until it has no elements.
+// Binary search: halves the range of each value's position until it is empty.
 Tensor places_of(const Tensor& sequence, const Tensor& values, bool right) {
   const std::int64_t last = sequence.dim() - 1;
   const std::int64_t count = sequence.size(last);
@@ -46,10 +46,10 @@ Tensor places_of(const Tensor& sequence, const Tensor& values, bool right) {
   const int steps = std::bit_width(static_cast<std::uint64_t>(count));
   for (int step = 0; step < steps; ++step) {
     const Tensor middle = floor_divide(low + high, 2);
-    // Where the part is empty already, `middle` may lie behind the end, and nothing may change.
+    // If a range is empty already, `middle` may be past the end, and the range must not change.
     const Tensor open = lt(low, high);
     const Tensor there = gather(sequence, last, clamp(middle, {}, count - 1));
-    // "not at least" and not "less": NaN is the largest.
+    // "not >=" instead of "<", because NaN is the largest.
     const Tensor before =
         logical_and(logical_not(right ? gt(there, values) : ge(there, values)), open);
     low = where(before, middle + 1, low);
@@ -58,7 +58,7 @@ Tensor places_of(const Tensor& sequence, const Tensor& values, bool right) {
   return low;
 }
 
-// Whether row a stands before row b; NaN is the largest.
+// True if row a sorts before row b; NaN is the largest.
 template <typename T>
 bool stands_before(const T* a, const T* b, std::int64_t width) {
   for (std::int64_t i = 0; i < width; ++i) {
@@ -78,7 +78,7 @@ std::vector<std::int64_t> order_of_rows(const Tensor& rows) {
   const std::int64_t width = rows.size(1);
   visit_all(rows.dtype(), [&]<typename T>() {
     const T* const first = rows.data<T>();
-    // The first of equal rows comes first. (clang refuses libstdc++ 12's std::stable_sort.)
+    // Equal rows keep their order. (clang refuses libstdc++ 12's std::stable_sort.)
     std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {
       if (stands_before(first + a * width, first + b * width, width)) return true;
       return a < b && !stands_before(first + b * width, first + a * width, width);
@@ -111,7 +111,7 @@ Tensor searchsorted(const Tensor& sequence, Scalar value, const SearchOptions& o
   DL_CHECK(sequence.dim() == 1, kShape,
            "searchsorted: the sequence has shape {}, wanted [n] for one value",
            sequence.sizes().str());
-  // As PyTorch compares: a number with digits among integers is a floating one.
+  // As in PyTorch: a floating number is compared with integers as a floating number.
   const bool wide = !is_floating(sequence.dtype()) && value.kind() == Scalar::Kind::kFloating;
   const DType dtype = wide ? DType::kF64 : sequence.dtype();
   return searchsorted(sequence.to(dtype),
@@ -144,9 +144,9 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
     Tensor begins = ones(sorted.sizes(), {.dtype = DType::kBool, .device = input.device()});
     begins.narrow(at, 1, count - 1)
         .copy_(ne(sorted.narrow(at, 1, count - 1), sorted.narrow(at, 0, count - 1)));
-    const Tensor run = cumsum(begins, at) - 1;  // of equal values, counted
+    const Tensor run = cumsum(begins, at) - 1;  // the number of the element's run of equal values
     const Tensor lengths = scatter_add(zeros_like(run), at, run, ones_like(run));
-    const Tensor longest = argmax(lengths, at, {.keepdim = true});  // the first of several
+    const Tensor longest = argmax(lengths, at, {.keepdim = true});  // the first, if equally long
     const Tensor end = gather(cumsum(lengths, at), at, longest) - 1;
     place = gather(places, at, end);
   }

@@ -1,4 +1,4 @@
-// Places in sorted numbers, and the most frequent value.
+// Binary search in sorted numbers, the most frequent value, and unique slices.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 namespace dl {
 
 struct SearchOptions {
-  bool right = false;      // behind the numbers that equal the value, else before them
+  bool right = false;      // true: after the numbers that equal the value; false: before them
   bool out_int32 = false;  // int32, else int64
   Tensor sorter{};         // argsort() of a sequence that is not sorted itself
 };
 
-// For each value the place at which the sorted sequence stays sorted with it.
-//   sequence  [n], or [..., n] with as many sequences as the values have rows; rises along its last
-//             dimension
+// For each value, the index at which to insert it so that the sequence stays sorted.
+//   sequence  [n], or [..., n] with as many sequences as the values have rows; ascending along its
+//             last dimension
 //   values    any shape for one sequence, else [..., m]; another dtype is promoted
-// A NaN among the values comes behind all numbers. A sequence with NaN is not in order; the result
-// is PyTorch's then. No gradient. Throws kShape.
+// A NaN among the values sorts after all numbers. A sequence with NaN is not sorted; the result is
+// then the same as PyTorch's. No gradient. Throws kShape.
 Tensor searchsorted(const Tensor& sequence, const Tensor& values,
                     const SearchOptions& options = {});
-// For one sequence and one number. Returns a tensor without dimensions.
+// For one sequence and one number. Returns a 0-d tensor.
 Tensor searchsorted(const Tensor& sequence, Scalar value, const SearchOptions& options = {});
 
 struct BucketizeOptions {
@@ -34,14 +34,14 @@ struct BucketizeOptions {
 // boundaries[i - 1] <= value < boundaries[i].
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, BucketizeOptions options = {});
 
-// The most frequent value along a dimension (the smallest if several are), and the index (int64) of
-// its last occurrence. Each NaN is a value of its own. The gradient goes to that element. Throws
-// kIndex for a dimension of size 0.
+// The most frequent value along a dimension (the smallest of equally frequent ones), and the index
+// (int64) of its last occurrence. Each NaN counts as a different value. The gradient goes to that
+// element. Throws kIndex for a dimension of size 0.
 std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim = -1,
                                ReduceOptions options = {});
 
-// The different slices along a dimension, in order of their elements; `inverse` and `counts` have
-// one number a slice, and a slice with NaN is one of its own. On the CPU only. No gradient.
+// The distinct slices along a dimension, in lexicographic order; `inverse` and `counts` have one
+// number for each slice. A slice with NaN equals no other slice. On the CPU only. No gradient.
 UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options = {});
 
 }  // namespace dl

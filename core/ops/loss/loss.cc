@@ -1,4 +1,4 @@
-// Losses of classes. Losses of two elements stand in pair_loss.cc.
+// Losses of classes. Element-wise losses are in pair_loss.cc.
 #include "core/ops/loss/loss.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 static_assert(kIgnoreIndex == kernels::kIgnoreIndex);
 
-// Input: logits. Saved: logits (row-major), target, row_sums, how many rows count.
+// Input: logits. Saved: logits (row-major), target, row_sums, the number of rows that count.
 struct CrossEntropyBackward final : Node {
   std::string_view name() const noexcept override { return "cross_entropy"; }
   std::string grad_fn_name() const override { return "NllLossBackward0"; }
@@ -115,7 +115,7 @@ std::string place_in_target(const Tensor& target, std::int64_t element) {
               ignore_index);
 }
 
-// The likelihoods' part of nll_loss and cross_entropy; arguments are checked.
+// The part that nll_loss and cross_entropy share; arguments are checked.
 Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
            const NLLLossOptions& options, double smoothing) {
   DL_CHECK(!log_probabilities.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use x.cpu()", op);
@@ -149,7 +149,7 @@ Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& t
   return loss;
 }
 
-// The mean over all rows of one number a class and place, or their sum.
+// Cross entropy with probabilities as targets: the mean or the sum over all rows, or a loss a row.
 Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target,
                                       const CrossEntropyLossOptions& options) {
   DL_CHECK(target.sizes() == logits.sizes(), kShape,
@@ -221,7 +221,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   const TensorOptions like{.dtype = logits.dtype(), .device = logits.device()};
   Tensor loss = empty({}, like);
   const Tensor row_sums = empty({logits.size(0), 2}, like);
-  // On the same device, so that the host need not wait to know.
+  // On the same device, so that the host does not have to wait for the count.
   const Tensor counted = empty({}, {.dtype = DType::kI64, .device = logits.device()});
   const std::int64_t bad = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums, counted);
   if (bad >= 0) refuse_class("cross_entropy", t, bad, logits.size(1), kIgnoreIndex);

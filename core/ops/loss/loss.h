@@ -1,11 +1,12 @@
-// Losses: how far a batch's outputs are from what they should be.
+//  Loss functions.
 //
-// All take tensors of any strides and one device; float16 and bfloat16 are computed in float32 and
-// rounded once. docs/reference/dtypes.md says which dtypes may stand together. Formulas of single
-// elements stand in core/elementwise/losses.def. Names, options and defaults are PyTorch's. All
-// operands of floating dtypes, but no weight, have a gradient. Throws Error{kShape, kDType, kIndex,
-// kInvalidArgument}; the text names the argument and the first bad index. On CUDA devices there are
-// mse_loss and cosine_similarity, and cross_entropy with its default options or with probabilities.
+// They accept tensors of any strides on one device; float16 and bfloat16 are computed in float32
+// and rounded once. docs/reference/dtypes.md lists the allowed combinations of dtypes.
+// core/elementwise/losses.def has the formulas of element-wise losses. Names, options and defaults
+// are PyTorch's. All floating operands except weights have a gradient.
+// Throws Error{kShape, kDType, kIndex, kInvalidArgument}; the text names the argument and the first
+// bad index. CUDA devices support mse_loss, cosine_similarity, and cross_entropy with its default
+// options or with probabilities.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,21 @@
 
 namespace dl {
 
-// What becomes of the loss's elements.
+// How the elements of a loss become the result.
 enum class Reduction : std::uint8_t {
-  kNone,       // they are the result
+  kNone,       // the elements themselves
   kMean,       // their mean
   kSum,        // their sum
-  kBatchMean,  // kl_div only: their sum over the first dimension's size
+  kBatchMean,  // kl_div only: their sum divided by the first dimension's size
 };
 
-// A target that counts neither in the loss nor in the mean.
+// A target with this class counts neither in the loss nor in the mean.
 inline constexpr std::int64_t kIgnoreIndex = -100;
 
 struct CrossEntropyLossOptions {
   Tensor weight{};  // [C], of the classes
   std::int64_t ignore_index = kIgnoreIndex;
-  Reduction reduction = Reduction::kMean;  // kMean: over the sum of the targets' weights
+  Reduction reduction = Reduction::kMean;  // kMean: divided by the sum of the targets' weights
   double label_smoothing = 0;              // the share of each target that all classes get, 0 to 1
 };
 // Softmax cross entropy.
@@ -36,7 +37,7 @@ struct CrossEntropyLossOptions {
 //   target  [N], [N, d...] or [] int64: classes in [0, C) or ignore_index; or the probabilities of
 //           the classes, of the logits' shape and dtype
 // Returns a 0-d tensor of logits' dtype, or with kNone one of the target's shape (for
-// probabilities: without the classes' dimension). The mean is NaN where no target counts, as in
+// probabilities: without the classes' dimension). The mean is NaN if no target counts, as in
 // PyTorch. Computed as log-sum-exp with the row maximum removed (Goodfellow et al. 2016, 4.1).
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      const CrossEntropyLossOptions& options = {});
@@ -44,9 +45,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
 struct NLLLossOptions {
   Tensor weight{};  // [C]
   std::int64_t ignore_index = kIgnoreIndex;
-  Reduction reduction = Reduction::kMean;  // as of cross_entropy
+  Reduction reduction = Reduction::kMean;  // as in cross_entropy
 };
-// The negative log likelihood, -log_probabilities[target]: shapes as of cross_entropy with classes.
+// The negative log likelihood, -log_probabilities[target]: shapes as in cross_entropy() with
+// classes.
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
                 const NLLLossOptions& options = {});
 
@@ -54,7 +56,7 @@ struct MSELossOptions {
   Reduction reduction = Reduction::kMean;
 };
 // (input - target)^2; both are broadcast. If the shapes differ, a warning is logged once, as in
-// PyTorch. The next three losses do this, too.
+// PyTorch. l1_loss, smooth_l1_loss and huber_loss do this, too.
 Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions& options = {});
 
 struct L1LossOptions {
@@ -82,7 +84,7 @@ struct BCELossOptions {
   Tensor weight{};  // of the elements; broadcast to the input's shape
   Reduction reduction = Reduction::kMean;
 };
-// Input and target are probabilities of one shape: others throw kInvalidArgument.
+// Input and target are probabilities of one shape; throws kInvalidArgument outside [0, 1].
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                             const BCELossOptions& options = {});
 
@@ -91,12 +93,13 @@ struct BCEWithLogitsLossOptions {
   Reduction reduction = Reduction::kMean;
   Tensor pos_weight{};  // of positive targets; broadcast to the input's shape
 };
-// binary_cross_entropy(sigmoid(input), target), exact for large inputs. One shape.
+// binary_cross_entropy(sigmoid(input), target), without overflow for large inputs. Input and target
+// have one shape.
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BCEWithLogitsLossOptions& options = {});
 
 struct KLDivLossOptions {
-  Reduction reduction = Reduction::kMean;  // kBatchMean is the definition's
+  Reduction reduction = Reduction::kMean;  // kBatchMean: the mathematical definition
   bool log_target = false;                 // the target holds logarithms, as the input does
 };
 // The Kullback-Leibler divergence of the input, logarithms of probabilities, from the target. Both
@@ -105,7 +108,7 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KLDivLossOptions&
 
 struct CosineSimilarityOptions {
   std::int64_t dim = 1;
-  double eps = 1e-8;  // the least norm that is divided by
+  double eps = 1e-8;  // lower bound of the norms in the divisor
 };
 // The cosine of the angle between vectors along `dim`; the operands are broadcast.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b,
@@ -115,7 +118,7 @@ struct CosineEmbeddingLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::kMean;
 };
-// 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin) where it is -1, else 0.
+// 1 - cos(a, b) if the target is 1, max(0, cos(a, b) - margin) if it is -1, else 0.
 //   a, b    [N, D] or [D]
 //   target  [N] or [], of any dtype
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
@@ -125,7 +128,7 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Reduction reduction = Reduction::kMean;
 };
-// The input where the target is 1, max(0, margin - input) where it is -1; both are broadcast.
+// The input if the target is 1, max(0, margin - input) if it is -1; both are broadcast.
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
                             const HingeEmbeddingLossOptions& options = {});
 
@@ -151,7 +154,7 @@ struct MultiMarginLossOptions {
   Tensor weight{};  // [C], of the classes
   Reduction reduction = Reduction::kMean;
 };
-// The sum over the classes i but the target's of max(0, margin - input[target] + input[i])^p,
+// The sum over all classes i except the target of max(0, margin - input[target] + input[i])^p,
 // divided by C.
 //   input   [N, C] or [C]
 //   target  [N] or [] int64, classes in [0, C)
@@ -161,25 +164,25 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
 struct MultiLabelMarginLossOptions {
   Reduction reduction = Reduction::kMean;
 };
-// The sum over each class t of the target and each class i that is none of them of
-// max(0, 1 - input[t] + input[i]), divided by C. Takes N C^2 elements of memory.
+// The sum of max(0, 1 - input[t] + input[i]) over all classes t of the target and all classes i
+// that are not in the target, divided by C. Takes N C^2 elements of memory.
 //   input   [N, C] or [C]
 //   target  as the input, int64: classes in [0, C) up to the first -1
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
                               const MultiLabelMarginLossOptions& options = {});
 
 struct CTCLossOptions {
-  std::int64_t blank = 0;                  // the class that stands for no label
-  Reduction reduction = Reduction::kMean;  // kMean divides each loss by its number of labels first
+  std::int64_t blank = 0;                  // the class that means "no label"
+  Reduction reduction = Reduction::kMean;  // kMean first divides each loss by its number of labels
   bool zero_infinity = false;              // 0 for targets that are too long for their input
 };
-// The negative log likelihood of sequences of labels, whatever the steps at which they are said
-// (connectionist temporal classification, Graves et al. 2006).
-//   log_probs       [T, N, C] or [T, C], float32 or float64; of log_softmax, whose gradient it
-//                   assumes, as PyTorch does
-//   targets         [N, S], or all labels one after another; integers, classes other than blank
-//   input_lengths   [N] integers: the steps of each sample, at most T
-//   target_lengths  [N] integers: the labels of each sample
+// Connectionist temporal classification (Graves et al. 2006): the negative log likelihood of a
+// sequence of labels, summed over all alignments of the labels to the steps.
+//   log_probs       [T, N, C] or [T, C], float32 or float64; must come from log_softmax, whose
+//                   gradient backward assumes, as in PyTorch
+//   targets         [N, S], or all labels concatenated; integers, classes other than blank
+//   input_lengths   [N] integers: the number of steps of each sample, at most T
+//   target_lengths  [N] integers: the number of labels of each sample
 // On the CPU only.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CTCLossOptions& options = {});
@@ -196,11 +199,11 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
 
 struct GaussianNLLLossOptions {
   bool full = false;  // with log(2 pi) / 2
-  double eps = 1e-6;  // the least variance; its gradient is that of the variance given
+  double eps = 1e-6;  // lower bound of the variance; ignored in the gradient
   Reduction reduction = Reduction::kMean;
 };
 // (log(var) + (input - target)^2 / var) / 2. Throws kInvalidArgument for a variance below 0.
-//   var  the input's shape, or with 1 in the place of its last size, or without that
+//   var  the input's shape, or that shape with the last size 1 or missing
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var,
                          const GaussianNLLLossOptions& options = {});
 
@@ -208,7 +211,7 @@ struct MarginRankingLossOptions {
   double margin = 0;
   Reduction reduction = Reduction::kMean;
 };
-// max(0, -target (a - b) + margin), targets 1 (a is to be the larger) and -1; all are broadcast.
+// max(0, -target (a - b) + margin), targets 1 (a should be larger) and -1; all are broadcast.
 Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                            const MarginRankingLossOptions& options = {});
 
@@ -225,7 +228,7 @@ struct TripletMarginLossOptions {
   double margin = 1;  // above 0
   double p = 2;
   double eps = 1e-6;
-  bool swap = false;  // the negative's distance from the positive, where that is smaller
+  bool swap = false;  // use the distance from negative to positive if it is smaller
   Reduction reduction = Reduction::kMean;
 };
 // max(0, d(anchor, positive) - d(anchor, negative) + margin) with d = pairwise_distance.

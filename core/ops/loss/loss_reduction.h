@@ -1,5 +1,4 @@
-// Reductions of losses: the check that they share, and what becomes of the elements of losses that
-// are made of other operations.
+// Reductions of losses: the common check, and the reduction of composed losses.
 #pragma once
 
 #include <string_view>
@@ -10,7 +9,7 @@
 
 namespace dl {
 
-// For all losses but kl_div.
+// For all losses except kl_div.
 inline void check_reduction(Reduction reduction, std::string_view op) {
   DL_CHECK(reduction != Reduction::kBatchMean, kInvalidArgument,
            "{}: the reduction is kBatchMean, which only kl_div has", op);

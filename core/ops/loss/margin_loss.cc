@@ -1,4 +1,4 @@
-// Losses that are made of other operations, with PyTorch's formulas.
+// Losses composed of other operations, with PyTorch's formulas.
 #include <cmath>
 #include <numbers>
 
@@ -15,7 +15,7 @@
 namespace dl {
 namespace {
 
-// One of the operands; all of them share a device. Targets may have another dtype.
+// Checks an operand: all operands share a device; targets may have another dtype.
 void check_operand(const Tensor& first, const Tensor& tensor, std::string_view op,
                    std::string_view what) {
   check_defined(tensor, op, what);
@@ -28,7 +28,8 @@ void check_loss_input(const Tensor& input, std::string_view op, Reduction reduct
   check_reduction(reduction, op);
 }
 
-// Of the losses of classes: [N, C] and [N], or [N, C] twice, from one sample or a batch.
+// Checks the shapes of a loss of classes: [N, C] and [N], or [N, C] twice; without N for one
+// sample.
 void check_class_target(const Tensor& input, const Tensor& target, bool is_list,
                         std::string_view op) {
   check_operand(input, target, op, "the target");
@@ -117,7 +118,7 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
   check_range(target, -1, classes, kOp);
   const Tensor rows = input.dim() == 1 ? input.unsqueeze(0) : input;
   const Tensor all = input.dim() == 1 ? target.unsqueeze(0) : target;
-  // What stands after the first -1 does not count.
+  // Classes after the first -1 do not count.
   const Tensor counts = cumprod(ge(all, 0), 1);
   const Tensor places = all * counts.clamp(0, 1);
   const Tensor times = scatter_add(zeros_like(all), 1, places, counts);

@@ -1,4 +1,4 @@
-// Losses of two elements: rows of core/elementwise/losses.def, and what is made of cosines.
+// Element-wise losses (rows of core/elementwise/losses.def) and cosine losses.
 #include "core/base/log/warn_once.h"
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
@@ -27,7 +27,7 @@ struct MseLossBackward final : Node {
   }
 };
 
-// Inputs: input, target. Saved: both, and the weights that there are.
+// Inputs: input, target. Saved: both, and the defined weights.
 struct PairLossBackward final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
@@ -66,8 +66,8 @@ const char* shown_loss(PairLoss fn, Reduction reduction) noexcept {
   return is_l1 ? "AbsBackward0" : fn == PairLoss::kKlDiv ? "SubBackward0" : "MulBackward0";
 }
 
-// For a loss of each pair: as PyTorch's results lie, some of which it composes of operations that
-// begin with the target.
+// Allocates unreduced losses with PyTorch's strides. PyTorch composes some losses of operations
+// whose first operand is the target.
 Tensor place_of_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
   const auto place = [&](std::initializer_list<const Tensor*> operands) {
     return empty_for(input.sizes(), operands, input.dtype(), input.device());
@@ -90,7 +90,7 @@ Tensor place_of_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
   }
 }
 
-// What a loss has beside input and target.
+// Arguments of a loss other than input and target.
 struct PairLossCall {
   Reduction reduction = Reduction::kMean;
   double a = 0;
@@ -98,7 +98,7 @@ struct PairLossCall {
   Tensor pos_weight{};
 };
 
-// Input and target in the dtype that they have in common.
+// Input and target in their common dtype.
 struct Pair {
   Tensor input;
   Tensor target;
@@ -112,8 +112,7 @@ Pair promoted_pair(const Tensor& input, const Tensor& target, std::string_view o
   return {promoted_to(input, dtype), promoted_to(target, dtype)};
 }
 
-// The losses of probabilities take no integers, and binary_cross_entropy takes one dtype only, as
-// in PyTorch.
+// As in PyTorch, losses of probabilities refuse integers, and binary_cross_entropy needs one dtype.
 void check_probabilities(PairLoss fn, const Tensor& input, const Tensor& target) {
   const std::string_view op = facts(fn).name;
   const bool of_one_dtype = fn == PairLoss::kBce;
@@ -144,7 +143,7 @@ Tensor weight_like(const Tensor& weight, const Tensor& elements, std::string_vie
 
 double divisor_of(const Tensor& elements, Reduction reduction) {
   if (reduction == Reduction::kMean) return static_cast<double>(elements.numel());
-  // PyTorch takes a number for a batch of one.
+  // PyTorch treats a 0-d tensor as a batch of one.
   if (reduction == Reduction::kBatchMean && elements.dim() > 0) {
     return static_cast<double>(elements.size(0));
   }
@@ -189,8 +188,8 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
   return loss;
 }
 
-// A loss of [N] and [N, 1] is one of N x N pairs, which is rarely meant. PyTorch warns for these
-// four.
+// [N] and [N, 1] broadcast to N x N pairs, which is rarely intended. PyTorch warns for these four
+// losses.
 void warn_of_broadcast(PairLoss fn, const Tensor& input, const Tensor& target) {
   if (fn != PairLoss::kMse && fn != PairLoss::kL1 && fn != PairLoss::kSmoothL1 &&
       fn != PairLoss::kHuber) {
@@ -221,7 +220,7 @@ Tensor pair_loss(PairLoss fn, const Tensor& input, const Tensor& target,
   return pair_loss_of(fn, x.expand(shape), t.expand(shape), given);
 }
 
-// Sums along a dimension of a product: a dot product of each pair of vectors.
+// The dot product of each pair of vectors along a dimension.
 Tensor dots(const Tensor& a, const Tensor& b, std::int64_t dim) {
   return sum(mul(a, b), {dim});
 }
@@ -301,7 +300,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   const auto dim =
       static_cast<std::int64_t>(wrap_dim(options.dim, shape.size(), "cosine_similarity"));
   const Tensor least = scalar_tensor(options.eps, a.dtype(), "cosine_similarity");
-  // The increase of a norm to eps counts as a constant in the gradient, as in PyTorch.
+  // A norm that is raised to eps counts as a constant in the gradient, as in PyTorch.
   const auto of_length_one = [&](const Tensor& v) {
     const Tensor length = norm(v, 2, {dim}, {.keepdim = true});
     const Tensor missing = sub(maximum(length, least), length).detach();
@@ -325,7 +324,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   DL_CHECK(fits, kShape, "{}: the target has shape {}, wanted {} for inputs of shape {}", kOp,
            target.sizes().str(), a.dim() == 1 ? "[]" : "one number a row", a.sizes().str());
   check_reduction(options.reduction, kOp);
-  // PyTorch's formula: 1e-12 keeps the product of the squared norms from 0.
+  // PyTorch's formula: 1e-12 keeps the product of the squared norms above 0.
   const auto squared = [](const Tensor& v) { return add(dots(v, v, -1), 1e-12); };
   const Tensor cosine = div(dots(a, b, -1), sqrt(mul(squared(a), squared(b))));
   const auto where_target_is = [&](double value) { return eq(target, value).to(cosine.dtype()); };

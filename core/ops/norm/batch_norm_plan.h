@@ -12,11 +12,11 @@ struct BatchNormPlan {
   MemoryFormat format = MemoryFormat::kContiguous;    // of the input, the result and the gradients
   MemoryFormat in_torch = MemoryFormat::kContiguous;  // of PyTorch's result
 
-  // For the result or the gradient of an input that lies in `format`.
+  // Allocates the result or the gradient of an input; `format` is its memory format.
   Tensor empty_result(const Tensor& x) const {
     return empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
   }
-  // That memory, filled, as PyTorch's result.
+  // Wraps that memory, once filled, as a result with PyTorch's strides.
   Tensor shown(const Tensor& memory) const {
     return format == MemoryFormat::kChannelsLast ? shown_in(memory, in_torch) : memory;
   }

@@ -11,12 +11,12 @@
 namespace dl {
 namespace {
 
-// The dtype of the statistics that are kept for backward.
+// The dtype of the statistics that are saved for backward.
 DType stats_dtype(const Tensor& x) {
   return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-// Inputs: input, weight, bias. Saved: input, statistics, weight if there is one.
+// Inputs: input, weight, bias. Saved: input, statistics, weight if defined.
 struct NormBackward : Node {
   // `format`: of the kernel's tensors; `in_torch`: of the input's gradient.
   template <typename Run>
@@ -123,7 +123,7 @@ Tensor row_norm(const RowNormArgs& args, const Tensor& input, const Tensor& weig
   return y;
 }
 
-// How many elements the last dimensions `shape` of the input have.
+// The number of elements of the last dimensions `shape` of the input.
 std::int64_t check_last_dims(const Tensor& input, const Shape& shape, std::string_view op) {
   const std::size_t rank = input.sizes().size();
   bool fits = !shape.empty() && shape.size() <= rank;
@@ -142,7 +142,7 @@ RowNormArgs args_of_last_dims(const Tensor& input, const Shape& shape, std::stri
   return {.op = op, .rows = width == 0 ? 0 : input.numel() / width, .channels = width};
 }
 
-// The epsilon of the dtype that a norm is computed in.
+// The machine epsilon of the dtype in which a norm is computed.
 double epsilon_of(const Tensor& input) {
   return stats_dtype(input) == DType::kF64
              ? std::numeric_limits<double>::epsilon()
@@ -230,7 +230,7 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               .momentum = options.momentum,
                               .eps = options.eps}};
   for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
-  // PyTorch takes another path for weights with gaps.
+  // PyTorch uses another code path for weights with gaps.
   const bool dense_weights =
       (!weight.defined() || weight.is_contiguous()) && (!bias.defined() || bias.is_contiguous());
   const auto format_of = [&](const Strides& strides) {

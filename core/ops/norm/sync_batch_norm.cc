@@ -13,7 +13,7 @@ namespace {
 
 constexpr TensorOptions kWide{.dtype = DType::kF64};
 
-// Inputs: input, weight, bias. Saved: input, statistics, weight if there is one.
+// Inputs: input, weight, bias. Saved: input, statistics, weight if defined.
 struct SyncBatchNormBackward final : Node {
   std::string_view name() const noexcept override { return "sync_batch_norm"; }
   std::string grad_fn_name() const override { return "SyncBatchNormBackward"; }
@@ -27,7 +27,8 @@ struct SyncBatchNormBackward final : Node {
     if (context.needs(1)) context.give(1, sums[1].to(weight.dtype()));
     if (context.needs(2)) context.give(2, sums[0].to(bias_dtype));
     if (!context.needs(0)) return;
-    // Gradients of weight and bias are this rank's share; the input's needs the sums of all ranks.
+    // The gradients of weight and bias are this rank's part; the input's gradient needs the sums
+    // over all ranks.
     const Tensor all = sums.clone();
     ranks->add_up(all);
     BatchNormArgs args = plan.args;

@@ -1,4 +1,4 @@
-// sync_batch_norm: batch normalisation of a batch whose samples are spread over several ranks.
+// sync_batch_norm: batch normalisation of a batch that is divided among ranks.
 #pragma once
 
 #include "core/base/lifetime/ref.h"
@@ -7,9 +7,9 @@
 
 namespace dl {
 
-// The communication between the ranks that share a batch. core/ knows no processes, so nn/parallel
-// implements it with a process group. Both functions are collective: each rank calls them in the
-// same order, and they throw what the process group throws.
+// Communication between the ranks that share a batch. core/ has no process groups, so nn/parallel
+// implements it with one. Both functions are collective: each rank calls them in the same order,
+// and they throw what the process group throws.
 class BatchRanks : public RefCounted {
  public:
   // Returns the float64 tensors `mine` [n] of all ranks as [ranks, n], in the order of ranks.
@@ -22,9 +22,9 @@ class BatchRanks : public RefCounted {
 //   input [N, C, ...] on the CPU; N may differ between ranks, and may be 0
 //   weight, bias, running_mean, running_var [C], or undefined
 // Returns a tensor of input's shape and dtype. The input's gradient is that of the sum of all
-// ranks' losses. The gradients of weight and bias are this rank's share, for
-// DistributedDataParallel to average. All ranks update the running statistics in the same way.
-// Collective: every rank calls it, and runs its backward pass, in the same order.
+// ranks' losses. The gradients of weight and bias are this rank's part; DistributedDataParallel
+// averages them. All ranks update the running statistics in the same way. Collective: every rank
+// calls it, and runs its backward pass, in the same order.
 // Throws what batch_norm() and `ranks` throw, and kInvalidArgument unless options.training is set
 // and the input is on the CPU.
 Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,

@@ -57,7 +57,7 @@ std::pair<Tensor, Tensor> ordered(const Tensor& input, std::int64_t dim, std::in
   const auto d = static_cast<std::size_t>(dim);
   Shape shape = input.sizes();
   shape[d] = wanted;
-  // A sorted tensor keeps its order of memory; the first few are row-major.
+  // sort() keeps the memory order of its input; topk() and medians are row-major.
   const bool keeps = op == Op::kSort && shape.size() > 1;
   const auto place = [&](DType dtype) {
     return keeps ? empty_as_torch(input, shape, dtype)
@@ -81,7 +81,7 @@ std::pair<Tensor, Tensor> ordered(const Tensor& input, std::int64_t dim, std::in
   return {values, indices};
 }
 
-// For medians of all elements: equal ones share the gradient. Saved: the input and the result.
+// For medians of all elements: equal elements share the gradient. Saved: the input and the result.
 struct MedianOfAllBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
@@ -132,7 +132,7 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
   } else {
     const double nothing = std::numeric_limits<double>::quiet_NaN();
     const bool is_float = is_floating(input.dtype());
-    // NaN as an integer, of which PyTorch's processors make this.
+    // NaN converted to an integer, as on the CPUs that PyTorch supports.
     const std::int64_t whole = input.dtype() == DType::kI32 ? INT32_MIN : INT64_MIN;
     result = full({}, is_float ? Scalar(nothing) : Scalar(whole),
                   {.dtype = is_float ? input.dtype() : DType::kI64, .device = input.device()})
@@ -149,8 +149,8 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
   return result;
 }
 
-// `sorted`, of one dimension, without those that equal the one before. `places`: where the elements
-// stood before they were sorted; undefined if they were not.
+// The elements of a 1-d `sorted` without repetitions. `places`: the elements' indices before
+// sorting; undefined if they were not sorted.
 UniqueResult unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
                        UniqueOptions options) {
   const std::int64_t count = sorted.numel();
@@ -175,7 +175,7 @@ UniqueResult unique_of(const Tensor& sorted, const Tensor& places, const Shape& 
   return result;
 }
 
-// A tensor without dimensions as one of one element, and back.
+// Reshapes results of one element back to 0-d, for a 0-d input.
 std::pair<Tensor, Tensor> without_dims(const std::pair<Tensor, Tensor>& one) {
   return {detail::drop_base(one.first.view({})), detail::drop_base(one.second.view({}))};
 }

@@ -1,6 +1,6 @@
-// Running sums, and order along a dimension.
+//  Cumulative sums and products, medians, sorting and unique elements.
 //
-// `dim` counts from the end where negative. Throws kIndex for a dimension that is not there.
+// A negative `dim` counts from the end. Throws kIndex for a dimension that does not exist.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,46 @@
 
 namespace dl {
 
-// Running sums along a dimension. Integers and bool give int64; floating elements are summed in
+// Cumulative sums along a dimension. Integers and bool give int64; floating elements are summed in
 // float64 and rounded once each.
 Tensor cumsum(const Tensor& input, std::int64_t dim);
 
-// Running products, as cumsum.
+// Cumulative products, with the dtypes of cumsum().
 Tensor cumprod(const Tensor& input, std::int64_t dim);
 
-// The median along a dimension, of an even number the lower of both in the middle, and where it
-// stands (int64; any of equal ones). NaN is the median of any numbers among
-// which it is; nanmedian leaves it out. The gradient goes to that element. Of all elements: the
-// median alone, NaN of none; equal ones share its gradient evenly. Throws kIndex for a dimension of
-// size 0, kDType for bool.
+// The lower median along `dim`, and its index (int64; any index if values are equal). A slice with
+// NaN gives NaN; nanmedian ignores NaN. The gradient goes to that element. Without `dim`: of all
+// elements, without an index; NaN for an empty tensor; equal elements share its gradient evenly.
+// Throws kIndex for a dimension of size 0, kDType for bool.
 std::pair<Tensor, Tensor> median(const Tensor& input, std::int64_t dim, ReduceOptions options = {});
 Tensor median(const Tensor& input);
 std::pair<Tensor, Tensor> nanmedian(const Tensor& input, std::int64_t dim,
                                     ReduceOptions options = {});
 Tensor nanmedian(const Tensor& input);
 
-// The k-th smallest value along a dimension, k from 1 on, and where it stands: of equal ones as
-// sort() places them. Throws kInvalidArgument for another k.
+// The k-th smallest value along a dimension (k >= 1) and its index; equal values are ordered as by
+// sort(). Throws kInvalidArgument for another k.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                    ReduceOptions options = {});
 
 struct UniqueResult {
-  Tensor values;   // in order, of one dimension; each NaN is one of its own
-  Tensor inverse;  // with return_inverse: where each element's value stands; the input's shape
-  Tensor counts;   // with return_counts: how often each value is there
+  Tensor values;   // ascending, 1-d; each NaN counts as different
+  Tensor inverse;  // with return_inverse: the index of each element's value; the input's shape
+  Tensor counts;   // with return_counts: how often each value occurs
 };
-// The different elements of a tensor. No gradient.
+// The distinct elements of a tensor. No gradient.
 UniqueResult unique(const Tensor& input, UniqueOptions options = {});
-// The elements without those that equal the one before them.
+// Removes elements that equal their predecessor.
 UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options = {});
 
-// Values in order along a dimension and where they stood (int64). Equal ones keep their order, and
-// NaN is the largest. The gradient goes back to where a value stood.
+// Sorts along a dimension. Returns the values and their indices in the input (int64). Equal values
+// keep their order, and NaN is the largest. The gradient goes to the indexed elements.
 std::pair<Tensor, Tensor> sort(const Tensor& input, std::int64_t dim = -1,
                                SortOptions options = {});
 Tensor argsort(const Tensor& input, std::int64_t dim = -1, SortOptions options = {});
 
-// The k largest (or smallest) values along a dimension, in order, and where they stood. Of equal
-// ones the first are taken. Throws kInvalidArgument for a k that is below 0 or above the size.
+// The k largest (or smallest) values along a dimension, sorted, and their indices. The first of
+// equal values is preferred. Throws kInvalidArgument if k is negative or above the size.
 std::pair<Tensor, Tensor> topk(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                TopkOptions options = {});
 

@@ -51,7 +51,7 @@ Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
   return y;
 }
 
-// The windows of one axis; weights are 1 over what the axis adds to the divisor.
+// The windows of one axis; each weight is 1 / (this axis's factor of the divisor).
 AxisTaps averages(std::int64_t size, std::size_t d, const AvgPool2dArgs& args) {
   AxisTaps taps;
   taps.inputs = size;
@@ -82,8 +82,8 @@ AxisTaps adaptive_averages(std::int64_t inputs, std::int64_t outputs) {
   return taps;
 }
 
-// A factor of 0: the sizes say it. Where PyTorch takes output i from: in float32, whatever the
-// image's dtype.
+// The input index of output i. A factor of 0: use the ratio of the sizes. Computed in float32 for
+// every image dtype, as in PyTorch.
 AxisTaps nearest(std::int64_t inputs, std::int64_t outputs, double factor) {
   AxisTaps taps;
   taps.inputs = inputs;
@@ -107,13 +107,14 @@ AxisTaps linear_taps(std::int64_t inputs, std::int64_t outputs, double factor, b
                                      : in / out;
   for (std::int64_t i = 0; i < outputs; ++i) {
     const auto at = static_cast<double>(i);
-    // PyTorch takes an axis of the same size as it is, whatever the factor.
+    // PyTorch copies an axis of the same size, whatever the factor is.
     const double from = inputs == outputs ? at
                         : align_corners   ? at * scale
                                           : std::max(0.0, scale * (at + 0.5) - 0.5);
     const std::int64_t low = std::min(static_cast<std::int64_t>(from), inputs - 1);
     const double share = std::min(1.0, from - static_cast<double>(low));
-    // Also with a share of 0, of which PyTorch's formula makes NaN if the element is not finite.
+    // Also with a weight of 0, because PyTorch's formula then gives NaN for an element that is not
+    // finite.
     taps.add(low, 1 - share);
     taps.add(inputs == outputs ? low : std::min(low + 1, inputs - 1), share);
     taps.end();

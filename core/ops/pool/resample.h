@@ -1,7 +1,8 @@
-// Averages of windows, and images of other sizes.
+//  Average pooling, and resizing of images.
 //
-// Images are [N, C, H, W], for averages also [C, H, W], and floating; results lie as those
-// of convolutions (conv.h). Throws kShape, kDType and kInvalidArgument. There is no CUDA
+// Images are floating [N, C, H, W], for average pooling also [C, H, W]. Results have the memory
+// layout of a convolution's (conv.h).
+// Throws kShape, kDType and kInvalidArgument. There is no CUDA
 // kernel yet.
 #pragma once
 
@@ -20,21 +21,21 @@ struct AvgPool2dArgs {
   IntPair padding = 0;  // zeros on each side; at most half the window
   bool ceil_mode = false;
   bool count_include_pad = true;                      // padding counts in the mean
-  std::optional<std::int64_t> divisor_override = {};  // in place of the window's size
+  std::optional<std::int64_t> divisor_override = {};  // replaces the window's size
 };
 Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args);
 
-// Means of windows that divide the image into `size`; of size 0: as the input's. An input element
-// may be in two windows, as in PyTorch.
+// Means of windows that divide the image into `size` cells; a size of 0 means the input's size. An
+// input element may be in two windows, as in PyTorch.
 Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size);
 
 enum class UpsampleMode : std::uint8_t { kNearest, kBilinear };
 struct UpsampleArgs {
   IntPair size = 1;
-  // The factors by which the size was found; 0: the quotient of the sizes.
+  // The scale factors from which the size was computed; 0: the ratio of the sizes.
   std::array<double, 2> factors{0, 0};
   UpsampleMode mode = UpsampleMode::kNearest;
-  bool align_corners = false;  // kBilinear: corners stay at corners
+  bool align_corners = false;  // kBilinear: corner pixels map to corner pixels
 };
 Tensor upsample2d(const Tensor& input, const UpsampleArgs& args);
 

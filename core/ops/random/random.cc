@@ -13,7 +13,7 @@
 namespace dl {
 namespace {
 
-// Words of the stream that as many elements take.
+// The number of stream words for that many elements.
 std::uint64_t words_of(std::int64_t elements, DType dtype) {
   return static_cast<std::uint64_t>(elements) * (dtype == DType::kF64 ? 2 : 1);
 }
@@ -54,7 +54,8 @@ struct PhiloxDropoutBackward final : Node {
   random::PhiloxSeed seed;
 };
 
-// fill(memory): draws into a tensor that lies as PyTorch draws, on the tensor's device.
+// fill(memory): draws into a tensor whose memory order is PyTorch's drawing order, on the tensor's
+// device.
 template <typename Fill>
 Tensor& fill_with_draws(Tensor& self, std::string_view op, const Fill& fill) {
   check_defined(self, op, "the tensor");
@@ -107,7 +108,7 @@ Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
   return fill_with_draws(*this, "uniform_", [&](const Tensor& memory) {
     visit_floating(memory.dtype(), "uniform_", [&]<typename T>() {
       const bool here = is_on_cpu(memory);
-      // An empty span where the device draws: checks only.
+      // If the device draws, an empty span: checks only.
       random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
       if (here) return;
       call<Op::kPhiloxUniform>(memory.device(), memory, low, high,

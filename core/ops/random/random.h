@@ -1,6 +1,6 @@
-// Dropout from a generator's Philox stream: on every device the same numbers. rand() and its kin
-// (core/random/tensor_random.h), and Tensor::normal_() and its kin, use the stream on CUDA devices;
-// on the CPU those draw PyTorch's numbers instead.
+// Dropout from a generator's Philox stream: the same numbers on every device. The functions of
+// core/random/tensor_random.h, and Tensor::normal_() and similar methods, use this stream on CUDA
+// devices only; on the CPU they draw PyTorch's numbers.
 #pragma once
 
 #include "core/random/generator.h"

@@ -9,8 +9,8 @@
 namespace dl {
 namespace {
 
-// PyTorch's name of the node; null if it follows from the operation's name. PyTorch has different
-// nodes for sums over all dimensions and over some.
+// PyTorch's name of the node; null if it follows from the operation's name. PyTorch has one node
+// for sums over all dimensions and another for sums over some.
 const char* shown_reduction(ReduceFn fn, bool of_all) noexcept {
   switch (fn) {
     case ReduceFn::kSum:
@@ -46,7 +46,7 @@ struct ReduceNode final : Node {
   }
   ReduceFn fn{};
   Shape input_shape;
-  Shape kept_shape;  // of the result, with reduced dimensions of size 1
+  Shape kept_shape;  // of the result; reduced dimensions have size 1
   Dims dims;
   double count = 0;
   double p = 0;
@@ -67,7 +67,7 @@ struct ExtremeNode final : Node {
   std::int64_t dim = 0;
 };
 
-// For an extreme over all elements: equal ones share the gradient.
+// For an extreme over all elements: equal elements share the gradient.
 struct ExtremeOfAllNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   std::string grad_fn_name() const override {
@@ -97,7 +97,7 @@ bool keeps_smallest(ReduceFn fn) {
   return fn == ReduceFn::kAmin || fn == ReduceFn::kNormSmallest;
 }
 
-// The integers are compared as int64.
+// Throws for integer dtypes that int64 cannot represent, since integers are compared as int64.
 void check_ordered(DType dtype, std::string_view op) {
   if (dtype == DType::kU64) refuse_dtype(op, dtype, "a smaller or signed integer");
 }
@@ -108,8 +108,8 @@ void check_not_empty(const Shape& shape, std::size_t dim, bool smallest, std::st
 }
 
 struct Shapes {
-  Shape kept;    // with reduced dimensions of size 1
-  Shape result;  // as asked
+  Shape kept;    // reduced dimensions have size 1
+  Shape result;  // as requested by keepdim
   Dims dims;     // the reduced ones, in order
   double count = 1;
 };
@@ -164,7 +164,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
   }
   const Tensor kept = empty(
       shapes.kept, {.dtype = result_dtype(row.gives, operand.dtype()), .device = operand.device()});
-  // The norm of one number is its magnitude, also where the power of a tiny one vanishes.
+  // The norm of one number is its magnitude, also if the power of a tiny number underflows to 0.
   const bool of_one = shapes.count == 1 && (fn == ReduceFn::kNorm2 || fn == ReduceFn::kNormP);
   call<Op::kReduce>(operand.device(), of_one ? ReduceFn::kNormLargest : fn, operand, p, kept);
   const Tensor result = reshaped(kept, shapes.result);
@@ -178,7 +178,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->count = shapes.count;
     node->p = p;
     if (gradient_reads_input(fn)) node->save(operand);
-    // PyTorch does not save a variance: it may be changed in place.
+    // PyTorch does not save a variance, so the user may change it in place.
     if (saves_output(fn)) node->save(fn == ReduceFn::kVar ? kept.clone() : kept);
   }
   return result;
@@ -255,7 +255,8 @@ Tensor extreme(ExtremeFn fn, const Tensor& input) {
   const Tensor all = flat(input);
   check_ordered(all.dtype(), op);
   check_not_empty(all.sizes(), 0, fn == ExtremeFn::kMin, op);
-  // The reduction reads less than the extreme with its place does; CUDA has no kernel of it yet.
+  // The reduction is cheaper than the extreme with its index, but CUDA may have no kernel of it
+  // yet.
   const bool has_reduction = !all.is_cuda() || facts(facts(fn).value).cuda != CudaKernel::kMissing;
   const Tensor result =
       has_reduction ? reduce(facts(fn).value, all) : extreme_named(fn, all, 0, {}, op).first;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr ReduceOptions kKeepDim{.keepdim = true};
 
-// In f32 for short dtypes: a divisor that counts elements may be more than f16 holds.
+// Computed in f32 for f16 and bf16: a divisor that counts elements may overflow f16.
 Tensor divided(const Tensor& gradient, const Tensor& divisor) {
   if (size_of(gradient.dtype()) > 2) return div(gradient, divisor.to(gradient.dtype()));
   return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
@@ -24,8 +24,8 @@ Tensor safe_quotient(const Tensor& a, const Tensor& divisor) {
   return masked(div(a, divisor), ne(divisor, 0.0));
 }
 
-// The gradient where `winners` are true, divided by their number. 0 / 0, as in PyTorch, if NaN is
-// the result and so none is equal to it.
+// The gradient if `winners` is true, divided by their number. If the result is NaN, no element
+// equals it, and this gives 0 / 0 as in PyTorch.
 Tensor shared(const ReductionGradient& at, const Tensor& winners) {
   const Tensor count = sum(winners, at.dims, kKeepDim).to(at.grad.dtype());
   return div(masked(at.grad.expand(at.shape), winners), count);
@@ -36,7 +36,7 @@ Tensor of_product(const ReductionGradient& at) {
   const Tensor& x = at.input;
   const Tensor zero = eq(x, 0.0);
   if (!any(zero).item<bool>()) return div(mul(at.grad, at.output), x);
-  const Tensor filled = add(x, zero.to(x.dtype()));  // 1 for 0
+  const Tensor filled = add(x, zero.to(x.dtype()));  // replaces 0 by 1
   const Tensor without = mul(at.grad, prod(filled, at.dims, kKeepDim));
   const Tensor zeros_there = sum(zero, at.dims, kKeepDim);
   const Tensor none = minimum(ne(x, 0.0), eq(zeros_there, 0));
@@ -44,7 +44,8 @@ Tensor of_product(const ReductionGradient& at) {
   return add(masked(div(without, filled), none), masked(without.expand(at.shape), only));
 }
 
-// Whether rounding of a mean shows in distances from it: the mean is many deviations from 0.
+// True if the mean is many deviations away from 0, so that its rounding error affects distances
+// from it.
 bool is_far(const Tensor& mean, const Tensor& output, bool is_deviation) {
   if (mean.is_cuda()) return true;
   return visit_floating(mean.dtype(), "var", [&]<typename T>() {
@@ -67,7 +68,7 @@ Tensor of_variance(const ReductionGradient& at, const Tensor& grad) {
     near = mean(at.input.to(DType::kF64), at.dims, kKeepDim).to(near.dtype());
   }
   Tensor distance = sub(at.input, near);
-  if (far) {  // the distances say how far the rounded mean is from the mean
+  if (far) {  // the mean of the distances is the rounding error of the mean
     const Tensor rest = mean(distance, at.dims, kKeepDim);
     distance.sub_(masked(rest, isfinite(rest)));
   }
@@ -76,7 +77,7 @@ Tensor of_variance(const ReductionGradient& at, const Tensor& grad) {
 
 Tensor of_norm(const ReductionGradient& at) {
   const Tensor& x = at.input;
-  // Below p = 1 PyTorch multiplies, which makes NaN of an infinite norm.
+  // Below p = 1 PyTorch multiplies, which gives NaN for an infinite norm.
   const Tensor scale = at.p < 1 ? mul(at.grad, pow(at.output, 1 - at.p))
                                 : safe_quotient(at.grad, pow(at.output, at.p - 1));
   return mul(masked(mul(sign(x), pow(abs(x), at.p - 1)), ne(x, 0.0)), scale);
@@ -138,7 +139,7 @@ bool saves_output(ReduceFn fn) noexcept {
 
 Tensor gradient_of(const ReductionGradient& at) {
   if (!gradient_reads_input(at.fn) || size_of(at.grad.dtype()) > 2) return computed(at);
-  // Several steps, so in float32, rounded once.
+  // Several steps: compute in float32 and round once.
   ReductionGradient wide = at;
   wide.grad = at.grad.to(DType::kF32);
   wide.input = at.input.to(DType::kF32);

@@ -22,12 +22,12 @@ struct SoftmaxBackward final : Node {
   std::int64_t dim = 0;
 };
 
-// The softmax of `input` with 0 for the rows that are NaN because all their elements are -infinity.
+// The softmax of `input`, but 0 in rows that are NaN because all their elements are -infinity.
 Tensor without_empty_rows(const Tensor& input, const Tensor& output, std::int64_t dim) {
   if (output.numel() == 0) return output;
   const NoGradGuard not_recorded;
-  // One element tells whether a row is NaN. A device is not asked: the answer would have to be
-  // waited for.
+  // One element tells whether a row is NaN. On a device this is not checked, because the host would
+  // have to wait for the answer.
   const Tensor first = output.narrow(dim, 0, 1);
   if (!output.is_cuda() && !any(ne(first, first)).item<bool>()) return output;
   const Tensor has_any = ne(max(input, dim, {.keepdim = true}).first, -kInfinity);

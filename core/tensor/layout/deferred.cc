@@ -15,8 +15,8 @@
 namespace dl {
 namespace {
 
-// Dimensions that lie one in the other both as they are shown and as they lie, as one; outermost
-// first.
+// Adjacent dimensions that can be merged into one both in the visible strides and in the source's;
+// outermost first.
 struct Block {
   std::int64_t size;
   std::int64_t shown;  // strides
@@ -42,7 +42,7 @@ std::vector<Block> blocks_of(const Shape& shape, const Strides& shown, const Str
   return blocks;
 }
 
-// Strides and offset with which a source shows what `view` shows.
+// Strides and offset that address the elements of `view` in the source.
 struct Place {
   Strides strides;
   std::int64_t offset = 0;
@@ -72,7 +72,7 @@ std::optional<Place> place_in(const std::vector<Block>& blocks, const TensorImpl
 
 class DeferredLayout;
 
-// The deferred layouts on devices, for captures.
+// The deferred layouts on devices, for graph captures.
 constinit std::mutex on_devices_mutex;
 constinit DeferredLayout* first_on_devices = nullptr;
 thread_local const char this_thread = 0;  // its address names the thread
@@ -87,8 +87,8 @@ class DeferredLayout final : public DeferredBytes {
     enlist();
   }
 
-  // The tensor over the source that shows what `view` shows; undefined if the storage is settled,
-  // or if there is none.
+  // A tensor over the source with the elements of `view`; undefined if the storage is settled, or
+  // if no strides address them.
   Tensor over_source(const TensorImpl& view) const {
     const Ref<TensorImpl> source = this->source();
     if (!source) return {};
@@ -118,7 +118,7 @@ class DeferredLayout final : public DeferredBytes {
     return source_ && (source_->use_count() > 1 || source_->storage->use_count() > 1);
   }
 
-  // At both ends of a capture by this thread.
+  // Called at the begin and the end of a capture by this thread.
   static void at_capture_bound() {
     const std::lock_guard lock(on_devices_mutex);
     const void* const captured_by = cuda::capturing() ? &this_thread : nullptr;
@@ -126,7 +126,7 @@ class DeferredLayout final : public DeferredBytes {
       if (each->captured_by_ != captured_by) continue;
       each->settle();
       if (captured_by == nullptr) continue;
-      // From now on the graph's launches fill the memory, in the order of their own streams.
+      // From now on each launch of the graph fills the memory, in the order of its own stream.
       const std::lock_guard lock_each(each->mutex_);
       each->stream_ = {};
     }
@@ -147,7 +147,7 @@ class DeferredLayout final : public DeferredBytes {
     return source_;
   }
 
-  // Holds the mutex.
+  // The caller holds the mutex.
   void bring_home() {
     const TensorImpl& from = *source_;
     const std::size_t bytes = static_cast<std::size_t>(from.numel) * size_of(from.dtype);
@@ -160,8 +160,8 @@ class DeferredLayout final : public DeferredBytes {
     source_ = nullptr;
   }
 
-  // Holds the mutex. A stream of a capture is not ordered after one outside of it: what was made
-  // outside came home before the capture began.
+  // The caller holds the mutex. A captured stream is not ordered after a stream outside of the
+  // capture, but the elements of such a stream were copied home before the capture began.
   void order_after_copy() const {
     const Stream current = cuda::current_stream(device_.index);
     if (stream_.handle == nullptr || current.handle == stream_.handle) return;
@@ -183,13 +183,13 @@ class DeferredLayout final : public DeferredBytes {
     if (next_ != nullptr) next_->before_ = before_;
   }
 
-  mutable std::mutex mutex_;  // of source_ and rows_
-  Ref<TensorImpl> source_;    // null: the elements are at home, in rows_
+  mutable std::mutex mutex_;  // guards source_ and rows_
+  Ref<TensorImpl> source_;    // null: the elements are in rows_
   Ref<Storage> rows_;
   const Strides shown_;  // of the whole storage
   const Device device_;
-  // Of a device: the stream that makes and copies the elements, the capture that does (the address
-  // of its thread's this_thread), and the place in the list.
+  // For a device: the stream that makes and copies the elements, its capture (the address of the
+  // capturing thread's this_thread), and the position in the list.
   Stream stream_{};
   const void* captured_by_ = nullptr;
   DeferredLayout* before_ = nullptr;

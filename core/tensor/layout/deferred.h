@@ -1,31 +1,32 @@
-// Deferred layouts: tensors that look as in PyTorch while their elements lie in a faster order.
+// Deferred layouts: tensors with PyTorch's strides whose elements are stored in a faster order.
 //
-// Convolution, pooling and their like compute on channels-last memory, also if PyTorch's result is
-// row-major. Such a result has PyTorch's strides and a deferred storage: one without memory, whose
-// elements lie in the memory of another tensor, the source.
+// Convolution, pooling and similar operations compute on channels-last memory, also if PyTorch's
+// result is row-major. Their result then has PyTorch's strides and a deferred storage: it has no
+// memory yet, and its elements are in the memory of another tensor, the source.
 //
-// What holds:
+// Invariants:
 // - Shape, strides and offset of every tensor are PyTorch's and never change. Views, checks and
-//   autograd's history of views work with them alone. All tensors over a deferred storage, its
-//   views and detach() among them, share the one storage, and with it the elements and the version.
-// - The elements have one home at a time. It is the source until the first call that asks for the
-//   memory (data_ptr(), data<T>(), Storage::data()). This call gives the storage memory of its own,
-//   copies the elements there as the strides say, and lets go of the source. It happens once; the
+//   autograd use only these. All tensors over a deferred storage, its views and detach() among
+//   them, share the one storage, and with it the elements and the version.
+// - The elements are in one place at a time. It is the source until the first access to the memory
+//   (data_ptr(), data<T>(), Storage::data()). That call allocates the storage's own memory, copies
+//   the elements there in the order of the strides, and releases the source. It happens once; the
 //   address stays the same from then on.
-// - A call that asks for the memory gets PyTorch's layout. So kernels, collectives and files need
-//   not know of this. Only code that wants the fast order asks for it, with AsItLies.
-// - A source is never shown outside of an operation. An operation that holds one while another
-//   thread asks for the memory goes on reading the source, whose values are the same. A node may
-//   save a source: while it is the home, writes into the storage raise its version, too; afterwards
-//   nothing writes into it.
-// - An operation that writes in place takes its destination's AsItLies after those of its operands:
-//   an operand may be a view that the source cannot show, which brings the elements home.
+// - An access to the memory sees PyTorch's layout, so kernels, collectives and files need no
+//   special case. Code that wants the fast order uses AsItLies.
+// - A source is never returned from an operation. If another thread accesses the memory while an
+//   operation reads the source, the operation continues to read the source, whose values are the
+//   same. A node may save a source: until it is released, writes into the storage raise its
+//   version, too; afterwards nothing writes into it.
+// - An in-place operation makes the AsItLies of its destination after those of its operands: an
+//   operand may be a view that no strides over the source can express, which copies the elements
+//   into the storage.
 //
-// On a device the elements are copied in the order of the stream that was current when the tensor
-// was made. A CUDA graph finds all elements at home when its capture begins, and brings home those
-// of its own before the capture ends, so that each launch does.
+// On a device, the elements are copied in the order of the stream that was current when the tensor
+// was made. Before a CUDA graph's capture begins, all deferred elements are copied into their
+// storages; before it ends, those made in the capture are, so that each launch repeats the copy.
 //
-// Thread-safety: as Tensor; threads that only look may do so at once.
+// Thread-safety: as Tensor; several threads may read at once.
 #pragma once
 
 #include "core/tensor/dims.h"
@@ -33,17 +34,18 @@
 
 namespace dl {
 
-// A tensor with the elements of `memory`, a new one without other handles, and with `strides`,
-// which are dense: over the same memory if they lead to the same places, else a deferred one.
+// Returns a tensor with the elements of `memory` and with dense `strides`: over the same memory if
+// both strides address the same elements, else a deferred tensor. `memory` is new and has no other
+// handles.
 Tensor shown_with(const Tensor& memory, const Strides& strides);
-// The same for an image: row-major, or as `memory` lies if that is PyTorch's format.
+// shown_with() for an image: row-major, or in the layout of `memory` if that is PyTorch's format.
 Tensor shown_in(const Tensor& memory, MemoryFormat in_torch);
 
-// A tensor in the order in which its elements lie now, for the time of one operation: a tensor over
-// the source, without history, or the given one if it is not deferred, or if no strides over the
-// source show the same elements (then they are brought home). Reads and writes reach the elements,
-// but a write raises the version of the given tensor only if the writer does so. The given tensor
-// must outlive this.
+// A tensor in the order in which its elements are stored now, for one operation. It is a tensor
+// over the source, without history; or the given tensor, if that is not deferred or if no strides
+// over the source address its elements (they are then copied into the storage). Reads and writes
+// reach the elements, but a writer has to raise the version of the given tensor itself. The given
+// tensor must outlive this object.
 class AsItLies {
  public:
   explicit AsItLies(const Tensor& tensor) : lying_(&tensor) {

@@ -1,4 +1,4 @@
-// What the inline members of Tensor refuse. The CUDA module compiles this file as well.
+// Errors that inline members of Tensor throw. The CUDA module compiles this file as well.
 #include "core/tensor/tensor.h"
 
 namespace dl {

@@ -1,5 +1,5 @@
-// Asking for the memory of a deferred storage. Apart from the rest of tensors and storages because
-// the CUDA module, which has its own copy of this file, asks, too; what it finds is core's.
+// Access to the memory of a deferred storage. A file of its own, because the CUDA module compiles a
+// copy of it; the deferred bytes that it calls are core's.
 #include "core/memory/storage.h"
 #include "core/tensor/tensor_impl.h"
 

@@ -9,8 +9,8 @@
 namespace dl {
 namespace {
 
-// Which of two dimensions lies outside of the other: above 0 for a, below 0 for b, 0 if the
-// operands leave it open. Among equal strides a longer dimension lies outside.
+// Which of two dimensions is the outer one: above 0: a, below 0: b, 0: the operands do not decide.
+// Among equal strides the longer dimension is the outer one.
 int outer_of(const Shape& shape, std::span<const Strides> operands, std::size_t a, std::size_t b) {
   for (const Strides& strides : operands) {
     if (strides[a] == 0 || strides[b] == 0) continue;
@@ -68,7 +68,7 @@ std::int64_t strided_extent(const Shape& shape, const Strides& strides, std::str
 }
 
 Strides contiguous_strides(const Shape& shape) {
-  Strides strides = shape;  // each size gives way to its stride
+  Strides strides = shape;  // each size is replaced by its stride
   std::int64_t stride = 1;
   for (std::int64_t* at = strides.end(); at != strides.begin();) {
     stride *= std::max<std::int64_t>(std::exchange(*--at, stride), 1);
@@ -136,8 +136,8 @@ Strides dense_strides(const Shape& shape, std::span<const Strides> operands) {
     return outer_of(shape, operands, static_cast<std::size_t>(order[i]),
                     static_cast<std::size_t>(order[j]));
   };
-  // An insertion sort that passes over what is left open, step by step as PyTorch's: the order of
-  // broadcast dimensions depends on it.
+  // The same insertion sort as PyTorch's, which skips undecided pairs: the order of broadcast
+  // dimensions depends on its steps.
   for (std::size_t i = 1; i < rank; ++i) {
     std::size_t at = i;
     for (std::size_t j = i; j-- > 0;) {
@@ -167,7 +167,7 @@ bool are_same_places(const Shape& shape, const Strides& a, const Strides& b) noe
 
 MemoryFormat suggested_format(const Shape& shape, const Strides& strides) noexcept {
   if (shape.size() != 4 || strides[1] == 0) return MemoryFormat::kContiguous;
-  std::int64_t least = 0;  // a stride that the next dimension outwards has at least
+  std::int64_t least = 0;  // the lower bound of the next outer dimension's stride
   for (const std::size_t d : {1, 3, 2, 0}) {
     if (shape[d] == 0 || strides[d] < least) return MemoryFormat::kContiguous;
     // [N, 1, 1, 1] has one stride in all layouts.
@@ -235,8 +235,8 @@ Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op) {
 std::optional<Strides> view_strides(const Shape& shape, const Strides& strides,
                                     const Shape& target) {
   if (is_contiguous(shape, strides)) return contiguous_strides(target);
-  // Walks from the last dimension; a chunk is a run of old dimensions that lie one in the other,
-  // and the new dimensions must divide it (after PyTorch's computeStride).
+  // Walks from the last dimension; a chunk is a run of old dimensions that are contiguous with each
+  // other, and the new dimensions must divide it (after PyTorch's computeStride).
   Strides result(target.size(), 0);
   auto view_dim = static_cast<std::int64_t>(target.size()) - 1;
   std::int64_t chunk_stride = strides.empty() ? 1 : strides.back();

@@ -8,7 +8,7 @@
 namespace dl {
 namespace {
 
-// "-128 to 127"; negative integers reach as far down in an unsigned type as positive ones up.
+// "-128 to 127"; an unsigned type also accepts negative integers down to minus its maximum.
 std::string range_of(const Scalar& value, std::size_t width, bool is_signed) {
   const std::uint64_t most = ~std::uint64_t{0} >> (64 - 8 * width + (is_signed ? 1 : 0));
   if (is_signed) return fmt::format("{} to {}", -static_cast<std::int64_t>(most) - 1, most);

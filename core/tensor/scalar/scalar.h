@@ -1,12 +1,12 @@
-// Scalar: one number of a kind (bool, integer, floating) that takes part in an operation.
+//  Scalar: a number with a kind (bool, integer, floating), as an argument of an operation.
 //
-// The kind decides type promotion as in PyTorch: a number changes a tensor's dtype only where its
+// The kind determines type promotion as in PyTorch: a number changes a tensor's dtype only if its
 // kind is higher (integer tensor + 0.5 gives float32).
 //
-// A number that is to be an element of an integer dtype must fit into it, by torch.full's rule:
-// fractions are cut; negative integers wrap into unsigned dtypes as long as their size is in range
-// (-1 is 255 as uint8); NaN, infinities and everything else out of range is refused. bool and
-// floating dtypes take every number; if it is stored as it is (fill_), it must not become infinite.
+// A number that becomes an element of an integer dtype must fit into it, by torch.full's rule:
+// fractions are truncated; negative integers wrap in unsigned dtypes if their magnitude is in range
+// (-1 is 255 as uint8); NaN, infinities and other numbers out of range throw. bool and floating
+// dtypes accept every number; a number that is stored unchanged (fill_) must not become infinite.
 #pragma once
 
 #include <concepts>
@@ -42,13 +42,13 @@ class Scalar {
     if (kind_ == Kind::kFloating) return floating_;
     return above_int64_ ? static_cast<double>(bits()) : static_cast<double>(integer_);
   }
-  // What an element of type T becomes, whether the number fits or not.
+  // Converts to T, whether or not the number fits.
   template <typename T>
   T to() const {
     if (kind_ == Kind::kFloating) return detail::convert<T>(floating_);
     return above_int64_ ? detail::convert<T>(bits()) : detail::convert<T>(integer_);
   }
-  // Whether an element of type T may be made of it (see above).
+  // True if the number may become an element of type T (see above).
   template <typename T>
   bool fits() const noexcept {
     if constexpr (!std::is_integral_v<T> || std::is_same_v<T, bool>) {
@@ -78,15 +78,15 @@ class Scalar {
   bool above_int64_ = false;  // integer_ has the bits of a uint64
 };
 
-// Throws kInvalidArgument, naming operation, number and range, unless elements of `dtype` may be
-// made of the number.
+// Throws kInvalidArgument with operation, number and range if the number may not become an element
+// of `dtype`.
 void check_fits(const Scalar& value, DType dtype, std::string_view op);
 // check_fits(), and also throws kInvalidArgument for a finite number that is infinite in `dtype`:
 // PyTorch's rule for fill_ and other operations that store or compare a number. Arithmetic rounds
 // instead: x + 1e5 is infinite in float16.
 void check_storable(const Scalar& value, DType dtype, std::string_view op);
 
-// The element that the number becomes, as the low bytes of an integer.
+// The number converted to `dtype`, as the low bytes of an integer.
 inline std::uint64_t element_bits(const Scalar& value, DType dtype) {
   return visit_all(dtype, [&]<typename T>() {
     const T element = value.to<T>();
@@ -97,7 +97,7 @@ inline std::uint64_t element_bits(const Scalar& value, DType dtype) {
 }
 
 namespace detail {
-// Throws for Tensor::item(), for an integer type of this width.
+// Throws the error of Tensor::item<T>() for an integer type of this width.
 [[noreturn]] void refuse_item(const Scalar& value, std::size_t width, bool is_signed);
 }  // namespace detail
 
