@@ -1,9 +1,9 @@
 // Fills memory with random numbers, bit for bit as PyTorch does on the CPU for the same seed and
 // the same sequence of calls.
 //
-//  Each function names the PyTorch calls that give the same numbers. `out` is the memory of a
-//  contiguous tensor. Thread-safety: a call holds the generator's lock from its first number to its
-//  last. An empty span draws nothing.
+// Each function names the PyTorch calls that give the same numbers. `out` is the memory of a
+// contiguous tensor. Thread-safety: a call holds the generator's lock from its first number to its
+// last. An empty span draws nothing.
 //
 // bernoulli_(p) with one p for all elements, and so dropout, equals PyTorch's only on some
 // machines: on Intel CPUs PyTorch's MKL builds draw it from a generator of MKL. On other CPUs, and

@@ -1,4 +1,4 @@
-//  TensorImpl: the object behind a Tensor handle. Code outside core/ uses Tensor.
+// TensorImpl: the object behind a Tensor handle. Code outside core/ uses Tensor.
 //
 // The dtype never changes; shape and strides change only in take_shape_of(). They are PyTorch's. If
 // the storage is deferred, the elements are elsewhere in a different order, and data() first copies

@@ -1,5 +1,5 @@
-//  LeafNode: accumulates one leaf's gradient (PyTorch's AccumulateGrad). Also the callbacks that
-//  DDP needs on leaves.
+// LeafNode: accumulates one leaf's gradient (PyTorch's AccumulateGrad). Also the callbacks that
+// DDP needs on leaves.
 //
 // A leaf's gradient is final when every operation that used the leaf has run backward. The engine
 // then runs the LeafNode, and after it the callbacks of on_grad_ready(). If the last operation

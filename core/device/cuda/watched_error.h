@@ -1,4 +1,4 @@
-//  WatchedError: an error that CUDA does not report, thrown by calls that wait for the device.
+// WatchedError: an error that CUDA does not report, thrown by calls that wait for the device.
 //
 // When NCCL aborts a running collective, the stream continues with garbage and CUDA reports
 // success. A WatchedError with an error makes every later wait for its device throw that error:

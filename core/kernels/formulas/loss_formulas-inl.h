@@ -1,13 +1,13 @@
-// What one element of each loss of core/elementwise/losses.def is, and its derivatives by the input
-// x and by the target t. Written once for every number type, without branches, as formulas-inl.h
-// is.
+// The formula of each loss of core/elementwise/losses.def for one element, and its derivatives with
+// respect to the input x and the target t. Written once for all number types and without branches,
+// like formulas-inl.h.
 //
 // Included once for each instruction set, so it has no guard: the includer defines DL_INLINE and
 // DL_FORMULAS_NAMESPACE.
 
 namespace DL_FORMULAS_NAMESPACE {
 
-// One element: input, target, weight of a positive target, and the row's number.
+// One element: input, target, weight of a positive target, and the row's argument.
 template <typename N>
 struct LossElement {
   N x;
@@ -35,7 +35,7 @@ DL_INLINE N softplus_of_negative(N x) {
   return log1p_of(exp_of(-abs_of(x))) + select(x < N(0), -x, N(0));
 }
 
-// A loss of the difference has opposite slopes.
+// The slopes of a loss of x - t by x and by t are opposite.
 template <typename F>
 struct OfDifference {  // NOLINT(bugprone-crtp-constructor-accessibility): of static functions
   template <typename N>
@@ -120,8 +120,8 @@ struct Bce {
   }
 };
 
-// Without a weight (q = 1) nothing is multiplied by 0: an infinite target or logit would become
-// NaN.
+// Without a weight (q = 1) nothing is multiplied by 0, which would turn an infinite target or logit
+// into NaN.
 struct BceWithLogits {
   template <typename N>
   static DL_INLINE N value(const LossElement<N>& e) {
@@ -141,7 +141,7 @@ struct BceWithLogits {
   }
 };
 
-// Kullback and Leibler 1951; x is the logarithm of the probability that is compared with t.
+// Kullback and Leibler 1951; x is the logarithm of a probability, t the target probability.
 struct KlDiv {
   template <typename N>
   static DL_INLINE N value(const LossElement<N>& e) {

@@ -1,5 +1,5 @@
-// The arithmetic that formulas (formulas-inl.h) are written in, for float and double, and for
-// integers as Whole<T>. cpu/elementwise/lanes-inl.h has the same for vectors of float.
+// The functions that formulas (formulas-inl.h) use, for float, double and integers (Whole<T>).
+// cpu/elementwise/vector/lanes-inl.h has them for vectors of float.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "core/tensor/half.h"
 
-// What stands before a formula that loops of scalars and device code call.
+// The qualifiers of a formula that scalar loops and device code call.
 #if defined(__CUDACC__)
 #define DL_NUMBER_INLINE __forceinline__ __host__ __device__
 #else
@@ -55,7 +55,7 @@ inline constexpr bool kIsWhole = false;
 template <typename T>
 inline constexpr bool kIsWhole<Whole<T>> = true;
 
-// The number that formulas see for an element of type T, and back.
+// Conversion between an element of type T and its number type in formulas.
 template <typename T>
 using NumberOf = typename std::conditional_t<
     std::is_integral_v<T>,
@@ -75,7 +75,7 @@ DL_HOST_DEVICE N select(bool condition, N yes, N no) {
   return condition ? yes : no;
 }
 
-// b if either is NaN, and of two zeros.
+// Returns b if either is NaN, and for two zeros.
 template <typename N>
 DL_HOST_DEVICE N larger_of(N a, N b) {
   return b < a ? a : b;
@@ -153,8 +153,8 @@ DL_HOST_DEVICE N copysign_of(N a, N b) {
   return std::copysign(a, b);
 }
 
-// a / b, rounded down. The quotient of what is left by no remainder is nearly whole, so that its
-// rounding does not lead to the next whole number below (as in Python's divmod).
+// a / b, rounded down. Subtracts the remainder first, so that the quotient is nearly an integer and
+// rounding it down is safe (as in Python's divmod).
 template <std::floating_point N>
 DL_HOST_DEVICE N floor_quotient_of(N a, N b) {
   if (b == N(0)) return a / b;
@@ -166,13 +166,13 @@ DL_HOST_DEVICE N floor_quotient_of(N a, N b) {
   return quotient - below > N(0.5) ? below + N(1) : below;
 }
 
-// Halves go to the even number, unless a program has changed the rounding mode.
+// Rounds halves to even, unless the program has changed the rounding mode.
 template <std::floating_point N>
 DL_HOST_DEVICE N round_of(N x) {
   return std::nearbyint(x);
 }
 
-// Integers are whole.
+// Rounding does not change integers.
 #define DL_WHOLE_OF(name)                    \
   template <typename T>                      \
   DL_HOST_DEVICE Whole<T> name(Whole<T> x) { \
@@ -184,12 +184,12 @@ DL_WHOLE_OF(round_of)
 DL_WHOLE_OF(trunc_of)
 #undef DL_WHOLE_OF
 
-// What is left of a / b, with the sign of a. Fronts refuse b = 0, which gives 0 here.
+// The remainder of a / b, with the sign of a. Op functions refuse b = 0, which gives 0 here.
 template <typename T>
 DL_HOST_DEVICE Whole<T> fmod_of(Whole<T> a, Whole<T> b) {
   if (b.v == T(0)) return b;
   if constexpr (std::is_signed_v<T>) {
-    if (b.v == T(-1)) return Whole<T>(T(0));  // the least number / -1 is none of T
+    if (b.v == T(-1)) return Whole<T>(T(0));  // min() / -1 overflows T
   }
   return Whole<T>(static_cast<T>(a.v % b.v));
 }
@@ -205,7 +205,8 @@ DL_HOST_DEVICE Whole<T> floor_quotient_of(Whole<T> a, Whole<T> b) {
     return Whole<T>(static_cast<T>(a.v / b.v));
   }
 }
-// Moving all bits away, or by a negative number of places, leaves 0; down, it leaves the sign.
+// A shift by a negative number, or by all bits, gives 0; a right shift of a signed integer gives 0
+// or -1.
 template <typename T>
 DL_HOST_DEVICE Whole<T> shift_up_of(Whole<T> a, Whole<T> b) {
   using Bits = std::make_unsigned_t<T>;
@@ -220,7 +221,7 @@ DL_HOST_DEVICE Whole<T> shift_down_of(Whole<T> a, Whole<T> b) {
   if constexpr (std::is_signed_v<T>) return Whole<T>(static_cast<T>(a.v < 0 ? -1 : 0));
   return Whole<T>(T(0));
 }
-// By squaring. A negative exponent gives the whole part of the result: 0, 1 or -1.
+// Exponentiation by squaring. A negative exponent gives the integer part of the result: 0, 1 or -1.
 template <typename T>
 DL_HOST_DEVICE Whole<T> pow_of(Whole<T> base, Whole<T> exponent) {
   T left = exponent.v;

@@ -1,16 +1,16 @@
-// How each optimizer changes one element of a parameter: torch.optim's formulas. Included as
+// The update of one parameter element for each optimizer: torch.optim's formulas. Included as
 // formulas-inl.h is, for the same number types N; T is float or double.
 //
 // A rule has
-//   Factors<T>      what is the same for all elements of a tensor, worked out in double
-//   next(step, c)   the parameter's counts after one more step, where the step has any
+//   Factors<T>      values common to all elements of a tensor, computed in double
+//   next(step, c)   the parameter's counts after one more step, if the step has any
 //   factors<T>(step, lr, c)
 //   update(f, first, p, g, state)   changes p and state; g is directed(step, gradient)
 // Branches are on factors, which are the same for all elements.
 
 namespace DL_FORMULAS_NAMESPACE {
 
-// What a parameter has counted: its steps, and the product of NAdam's momenta.
+// A parameter's counts: its steps, and the product of NAdam's momenta.
 struct OptimizerCounts {
   float step;
   float product;
@@ -20,13 +20,14 @@ DL_INLINE bool same(const OptimizerCounts& a, const OptimizerCounts& b) {
   return a.step == b.step && a.product == b.product;
 }
 
-// The gradient that a rule sees: down which its step goes.
+// The gradient that a rule gets: negated for `maximize`, so that the step always descends it.
 template <typename Step, typename N>
 DL_INLINE N directed(const Step& step, N g) {
   return step.maximize ? -g : g;
 }
 
-// a + weight (b - a), from the nearer end: b - a loses a b that is much smaller than a.
+// a + weight (b - a), computed from the nearer end, because b - a rounds away a b that is much
+// smaller than a.
 template <typename N, typename T>
 DL_INLINE N lerp_of(N a, N b, T weight, T rest) {
   return weight < static_cast<T>(0.5) ? mul_add(N(weight), b - a, a) : mul_add(N(-rest), b - a, b);
@@ -212,13 +213,13 @@ DL_INLINE AdagradRule rule_of(const AdagradStep&) {
 template <typename Step>
 using RuleOf = decltype(rule_of(Step()));
 
-// What the tensor's counts say now.
+// Reads the tensor's counts.
 template <typename Step>
 DL_INLINE OptimizerCounts counts_of(float* const* counts) {
   return {Step::kCounts > 0 ? *counts[0] : 0, Step::kCounts > 1 ? *counts[1] : 0};
 }
 
-// Raises the tensor's counts by one step.
+// Advances the tensor's counts by one step.
 template <typename Step>
 DL_INLINE void raise_counts(const Step& step, float* const* counts) {
   if constexpr (Step::kCounts > 0) {

@@ -1,24 +1,24 @@
-// What the reductions of core/reductions/list.def are. Written once, for every number type N, as
-// core/kernels/formulas/formulas-inl.h is, and included in the same way.
+// The formulas of the reductions of core/reductions/list.def. Written once for all number types N,
+// and included like core/kernels/formulas/formulas-inl.h.
 //
 // A result is finish(merge of term(x) over its elements). merge(identity, a) is a, and merges may
 // be done in any order. Terms and their merges within a block are computed in the element's type
 // (float16 and bfloat16 as float); totals of blocks in double or int64. finish() is for floating
 // results.
 //
-// The loops over elements know identity, term and merge only. Rows that differ in finish() alone
-// name what they share as Loop, so that its loops are compiled once.
+// The loops over elements use identity, term and merge only. Rows that differ only in finish() name
+// their common formula as Loop, so that the loops are compiled once.
 
 namespace DL_FORMULAS_NAMESPACE {
 
-// What a term knows beside its element: the pivot of its result, and the reduction's number.
+// Arguments of term() other than the element: the pivot of its result, and the reduction's p.
 template <typename N>
 struct Beside {
   N pivot;
   N p;
 };
 
-// What finish() knows beside the total.
+// Arguments of finish() other than the total.
 struct Ending {
   double count;  // elements of the result
   double pivot;
@@ -52,7 +52,7 @@ struct AddTerms {
     return a + b;
   }
 };
-// NaN wins.
+// The result is NaN if a term is.
 struct KeepLarger {
   template <typename N>
   static DL_INLINE N identity() {
@@ -146,7 +146,7 @@ struct Count : AddTerms, TakeTruth {
 };
 struct CountNonzero : Count, GiveTotal {};
 
-// The pivot is the largest element, so that no power overflows, or 0 where that is infinite.
+// The pivot is the largest element, so that no power overflows, or 0 if that is infinite.
 struct LogSumExp : AddTerms {
   template <typename N>
   static DL_INLINE N term(N x, const Beside<N>& beside) {
@@ -198,7 +198,7 @@ struct NormP : AddTerms {
   }
 };
 
-// The formula that the loops of F's row are compiled for.
+// The formula for which the loops of F's row are compiled.
 template <typename F>
 struct LoopOfRow {
   using Type = F;

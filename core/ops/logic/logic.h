@@ -1,4 +1,4 @@
-//  Comparisons, and logical and bitwise operations, element by element.
+// Comparisons, and logical and bitwise operations, element by element.
 //
 // Operands are broadcast and promoted as in arithmetic.h; a number counts as a 0-d tensor. Nothing
 // here has a gradient. Bitwise operations accept integers and bool, and throw kDType for others.

@@ -1,4 +1,4 @@
-//  Loss functions.
+// Loss functions.
 //
 // They accept tensors of any strides on one device; float16 and bfloat16 are computed in float32
 // and rounded once. docs/reference/dtypes.md lists the allowed combinations of dtypes.

@@ -1,4 +1,4 @@
-//  Cumulative sums and products, medians, sorting and unique elements.
+// Cumulative sums and products, medians, sorting and unique elements.
 //
 // A negative `dim` counts from the end. Throws kIndex for a dimension that does not exist.
 #pragma once

@@ -1,4 +1,4 @@
-//  Average pooling, and resizing of images.
+// Average pooling, and resizing of images.
 //
 // Images are floating [N, C, H, W], for average pooling also [C, H, W]. Results have the memory
 // layout of a convolution's (conv.h).

@@ -1,4 +1,4 @@
-//  Scalar: a number with a kind (bool, integer, floating), as an argument of an operation.
+// Scalar: a number with a kind (bool, integer, floating), as an argument of an operation.
 //
 // The kind determines type promotion as in PyTorch: a number changes a tensor's dtype only if its
 // kind is higher (integer tensor + 0.5 gives float32).

@@ -12,7 +12,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A vector's worth of bools as its unsigned integers.
+// Loads as many bools as the vector has lanes, as unsigned integers.
 template <typename D>
 HWY_INLINE hn::Vec<D> load_bools(D d, const std::uint8_t* from) {
   if constexpr (sizeof(hn::TFromD<D>) == 1) {
@@ -60,8 +60,8 @@ void choose_any(std::size_t width, const ChooseRun& run) {
   }
 }
 
-// Without comparisons, which not all vectors of 64-bit integers have: a difference below 0 has the
-// highest bit.
+// Uses no comparisons, which some instruction sets lack for 64-bit integers: a negative difference
+// has the highest bit set.
 bool find_stray(const std::int64_t* index, std::int64_t count, std::int64_t least,
                 std::int64_t size) {
   const auto low = static_cast<std::uint64_t>(least);

@@ -1,4 +1,4 @@
-// Dense runs of elements that are moved and not computed, on the vectors of the processor at hand.
+// Vectorised loops over dense runs that move elements without computing.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace dl::kernels::cpu {
 
-// out = condition ? yes : no, of elements of `width` bytes: 1, 2, 4 or 8. A step is 1, or 0 for one
-// value that stands for all. The output may be one of the operands.
+// out = condition ? yes : no, of elements of `width` bytes: 1, 2, 4 or 8. A step is 1, or 0 for a
+// broadcast scalar. The output may be one of the operands.
 struct ChooseRun {
   const bool* condition;
   const void* yes;
@@ -19,7 +19,7 @@ struct ChooseRun {
 };
 void choose(std::size_t width, const ChooseRun& run) noexcept;
 
-// Whether one of `count` indices is not in [least, size).
+// True if one of `count` indices is outside [least, size).
 bool has_stray(const std::int64_t* index, std::int64_t count, std::int64_t least,
                std::int64_t size) noexcept;
 

@@ -1,4 +1,4 @@
-// Loops that move elements and compute nothing need only know how wide one is.
+// Dispatch on the width of an element, for loops that only move elements.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace dl::kernels::cpu {
 
-// body.operator()<Bits>() with the unsigned integer of an element's width in bytes.
+// Calls body.operator()<Bits>(); Bits is the unsigned integer with the width of an element.
 template <typename Body>
 void visit_width(std::size_t width, const Body& body) {
   switch (width) {

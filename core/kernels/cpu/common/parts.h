@@ -1,6 +1,5 @@
-// A loop in numbered parts, for kernels that sum: each part has a sum of its own, and the parts are
-// added in their order afterwards, so that the same number of threads gives the same bits on every
-// run.
+// Parallel loops in numbered parts, for kernels that sum: each part has its own sum, and the parts
+// are added in order afterwards. So the same number of threads gives the same bits on every run.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace dl::kernels {
 
-// How many parts parallel_parts will cut `count` items into, when a part should have at least
-// `grain`: one, or as many as there are threads.
+// The number of parts into which parallel_parts() divides `count` items, with at least `grain`
+// items a part: 1, or the number of threads.
 inline int parts_of(std::int64_t count, std::int64_t grain) noexcept {
   return count < 2 * grain ? 1 : dl::detail::usable_threads();
 }

@@ -1,4 +1,4 @@
-// A ReLU over plain memory, behind kernels that do not apply it themselves.
+// A ReLU over plain memory, after kernels that do not fuse it.
 #pragma once
 
 #include <cstdint>

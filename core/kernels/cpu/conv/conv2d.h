@@ -1,7 +1,7 @@
-// 2-d convolution (cross-correlation, as everybody calls it) on plain memory.
+// 2-d convolution (mathematically a cross-correlation) on plain memory.
 //
 //   x        [n, c_in, h, w]              channels-last in memory: [n][h][w][c]
-//   weight   [c_out, c_in/groups, kh, kw] as written
+//   weight   [c_out, c_in/groups, kh, kw] row-major in memory
 //   bias     [c_out], or null
 //   y        [n, c_out, out_h, out_w]     channels-last in memory
 //
@@ -9,8 +9,9 @@
 // back to reference code, and ours reads the image directly. f64 is for gradient checks: simple
 // loops. Results have the same bits on every run with the same number of threads.
 //
-// Algorithms round differently, but all agree with the definition about what is finite, infinite
-// and NaN, in the result and in both gradients; padding takes no part. NaN stays NaN behind `relu`.
+// Algorithms round differently, but which results and gradients are finite, infinite or NaN always
+// follows the definition; padding contributes nothing, not even 0 times infinity. NaN stays NaN
+// through `relu`.
 #pragma once
 
 #include <cstdint>
@@ -33,23 +34,23 @@ struct Conv2dShape {
   friend bool operator==(const Conv2dShape&, const Conv2dShape&) noexcept = default;
 };
 
-// With `relu`, y = max(0, convolution + bias), in the same pass where the kernel is ours.
+// With `relu`, y = max(0, convolution + bias); dlrun's own kernels fuse it.
 void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
                     bool relu, float* y);
 void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight, const double* bias,
                     bool relu, double* y);
 
-// dx, as x; written, not added to.
+// Writes dx, shaped like x; does not accumulate.
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx);
 void conv2d_backward_data(const Conv2dShape& s, const double* dy, const double* weight, double* dx);
 
-// dweight as weight, dbias as bias (or null); written, not added to.
+// Writes dweight and dbias (or null), shaped like weight and bias; does not accumulate.
 void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,
                              float* dbias);
 void conv2d_backward_weights(const Conv2dShape& s, const double* x, const double* dy,
                              double* dweight, double* dbias);
 
-// The kernels behind them, for tests and for each other.
+// The individual kernels, for tests and for each other.
 bool conv2d_is_thin(const Conv2dShape& s) noexcept;
 void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                          const float* bias, bool relu, float* y);

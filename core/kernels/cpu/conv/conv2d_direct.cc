@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kDirectChannels = DirectConv2d::kChannels;
 using Sums = std::array<double, static_cast<std::size_t>(kDirectChannels)>;
 
-// Nothing that is added changes them any more, so that data full of NaN cost little.
+// If all sums are NaN, further terms change nothing: stopping here keeps data full of NaN cheap.
 bool all_nan(const Sums& sums, std::int64_t count) {
   return std::all_of(sums.begin(), sums.begin() + count, [](double v) { return std::isnan(v); });
 }

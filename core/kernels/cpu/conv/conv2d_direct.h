@@ -1,10 +1,10 @@
-// Convolution by its definition, term by term: for the few results that a faster algorithm has
-// spoiled. With one group, unless said otherwise.
+// Convolution by its definition, term by term: recomputes the few results that a faster algorithm
+// got wrong. For one group, unless said otherwise.
 //
-// An algorithm that adds before it multiplies, or that multiplies the padding's zeros, makes NaN of
-// an infinity and infinities of large numbers. Its results are finite otherwise, so the caller
-// looks for those that are not and has them computed here. Padding takes no part, and sums are f64:
-// a result that is not finite here is not finite by the definition either. Shapes and layouts as in
+// An algorithm that adds before it multiplies, or that multiplies the padding's zeros, turns an
+// infinity into NaN and large numbers into infinities. All wrong results are therefore not finite,
+// and the caller recomputes those here. Padding contributes nothing and sums are f64, so a result
+// that is not finite here is not finite by the definition either. Shapes and layouts as in
 // core/kernels/cpu/conv/conv2d.h.
 #pragma once
 
@@ -53,14 +53,14 @@ class DirectConv2d {
 
 bool all_finite(const float* values, std::int64_t count) noexcept;
 
-// Computes the elements of dweight that are not finite anew.
+// Recomputes the elements of dweight that are not finite.
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight);
 
-// For any number of groups, after an algorithm that multiplies the padding's zeros: NaN or an
-// infinity in the other operand then spoils results in which it takes no part. Computes elements
-// that are not finite anew: those of y whose window reaches into the padding (without ReLU), and
-// those of dweight.
+// For any number of groups, after an algorithm that multiplies the padding's zeros: a NaN or an
+// infinity in the other operand then makes results NaN that do not depend on it. Recomputes
+// elements that are not finite: those of y whose window reaches into the padding (without ReLU),
+// and those of dweight.
 void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
                                const float* bias, float* y);
 void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,

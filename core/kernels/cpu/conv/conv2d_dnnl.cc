@@ -23,11 +23,12 @@ struct Key {
   Conv2dShape shape;
   Pass pass;
   std::int64_t bias;
-  std::int64_t threads;  // a primitive is made for the number of threads of that moment
+  std::int64_t threads;  // a primitive is created for the current number of threads
   friend bool operator==(const Key&, const Key&) noexcept = default;
 };
 
-// The convolution as oneDNN names it. With `any`, oneDNN may choose the activations' layout too.
+// oneDNN's descriptors of the convolution. With `any`, oneDNN may also choose the layout of
+// activations.
 struct Descriptors {
   Descriptors(const Conv2dShape& s, bool with_bias, memory::format_tag activations)
       : x_dims{s.n, s.c_in, s.h, s.w},
@@ -47,7 +48,7 @@ struct Descriptors {
     if (s.groups == 1) return {s.c_out, s.c_in, s.kh, s.kw};
     return {s.groups, s.c_out / s.groups, s.c_in / s.groups, s.kh, s.kw};
   }
-  // oneDNN wants out = (in + pad + end - window) / stride + 1 without a remainder.
+  // oneDNN requires out = (in + pad + end - window) / stride + 1 without a remainder.
   static std::int64_t end_pad(std::int64_t out, std::int64_t stride, std::int64_t dilation,
                               std::int64_t k, std::int64_t in, std::int64_t pad) {
     return (out - 1) * stride + dilation * (k - 1) + 1 - in - pad;
@@ -90,8 +91,8 @@ dnnl::convolution_backward_weights::primitive_desc weights_desc(const Descriptor
           attributes(), dnnl_engine(), forward_desc(d)};
 }
 
-// Channels-last where oneDNN has real code for it. Its reference code is a hundred times slower
-// than a reorder to the layout that it likes better.
+// Uses channels-last if oneDNN has an optimised kernel for it. Its reference code is a hundred
+// times slower than a reorder to another layout.
 template <typename MakeDesc>
 auto best_desc(const Conv2dShape& s, bool bias, const MakeDesc& make_desc) {
   auto desc = make_desc(Descriptors(s, bias, memory::format_tag::nhwc));
@@ -154,10 +155,10 @@ std::unique_ptr<Convolution> make_backward_weights(const Key& key) {
                                        std::move(ports));
 }
 
-// Returns whether oneDNN multiplied the padding.
+// Returns true if oneDNN multiplied the padding.
 template <typename Make>
 bool run(const Key& key, const Make& make, std::initializer_list<const void*> data) {
-  // A thread's own, so that no lock is needed and ranks may run as threads.
+  // Thread-local, so that it needs no lock and ranks may run as threads.
   thread_local LruCache<Key, Convolution> cache(256);
   const Conv2dShape& s = key.shape;
   const DnnlCall call;

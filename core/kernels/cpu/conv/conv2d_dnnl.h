@@ -1,10 +1,10 @@
 // f32 convolution in oneDNN; shapes and layouts as in core/kernels/cpu/conv/conv2d.h. Throws
-// kInternal with oneDNN's words and the shape where oneDNN refuses.
+// kInternal with oneDNN's message and the shape if oneDNN fails.
 //
-// Without ReLU: oneDNN's own makes 0 of NaN, fused or not, and would hide that training diverges.
+// It never fuses a ReLU: oneDNN's turns NaN into 0, which would hide that training diverges.
 //
-// Returns true if oneDNN multiplied the padding's zeros (its GEMM does): NaN or an infinity in the
-// other operand then makes NaN of results in which it takes no part.
+// Returns true if oneDNN multiplied the padding's zeros (its GEMM does): a NaN or an infinity in
+// the other operand then makes results NaN that do not depend on it.
 #pragma once
 
 #include "core/kernels/cpu/conv/conv2d.h"

@@ -1,10 +1,10 @@
 // Convolution of images with few channels (a network's first layer), channels-last.
 //
-// Each image is copied once into a frame with its padding, after which every tap of every output
-// pixel is a fixed offset from the pixel's corner: no border cases. The forward pass keeps kPixels
+// Each image is copied once into a frame with its padding. Every tap of every output pixel is then
+// at a fixed offset from the pixel's corner, without border cases. The forward pass keeps kPixels
 // pixels x 2 vectors of output channels in registers; the weight gradient keeps kTaps taps x 2
-// vectors in registers over a whole image. Threads share out the images. The frame's zeros make NaN
-// of an infinity; what that spoils is computed by the definition (conv2d_direct.h).
+// vectors in registers over a whole image. The images are divided among threads. The frame's zeros
+// turn an infinity into NaN; such results are recomputed by the definition (conv2d_direct.h).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t kPixels = 6;
 constexpr std::int64_t kTaps = 6;
 
-// One image inside its padding, and where its taps lie.
+// One image inside its padding, and the offsets of its taps.
 struct Frame {
   explicit Frame(const Conv2dShape& s)
       : shape(s),
@@ -68,7 +68,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// How many lanes of the two vectors at channel `o` exist.
+// The number of valid lanes in the two vectors at channel `o`.
 struct Lanes2 {
   Lanes2(std::int64_t o, std::int64_t channels) {
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
@@ -105,7 +105,7 @@ void forward_pixels(const Frame& frame, const float* corner, const float* packed
   }
   for (int p = 0; p < Pixels; ++p) {
     if (relu) {
-      // Not Max: a NaN must stay one.
+      // Not Max: NaN must stay NaN.
       low[p] = hn::IfThenZeroElse(hn::Lt(low[p], hn::Zero(d)), low[p]);
       high[p] = hn::IfThenZeroElse(hn::Lt(high[p], hn::Zero(d)), high[p]);
     }
@@ -176,7 +176,7 @@ void forward(const Conv2dShape& s, const float* x, const float* weight, const fl
   });
 }
 
-// sums[tap][2 vectors] += the image's share, for Taps taps.
+// sums[tap][2 vectors] += the image's contribution, for Taps taps.
 template <int Taps>
 void weight_taps(const Frame& frame, const std::int64_t* offsets, const float* dy,
                  const Lanes2& exist, float* sums) {
@@ -301,7 +301,8 @@ HWY_EXPORT(forward);
 HWY_EXPORT(backward_weights);
 
 bool conv2d_is_thin(const Conv2dShape& s) noexcept {
-  // Padding beyond the window's reach is for others: the frame around an image would have any size.
+  // Other kernels handle padding beyond the window's reach: the frame would become arbitrarily
+  // large.
   const bool near = s.pad_h <= s.dilation_h * s.kh && s.pad_w <= s.dilation_w * s.kw;
   return s.groups == 1 && s.c_in <= 4 && s.taps() <= 256 && near;
 }

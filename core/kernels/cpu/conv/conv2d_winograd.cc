@@ -1,21 +1,21 @@
 // 3x3 convolution with stride 1 by Winograd's minimal filtering F(2x2, 3x3), channels-last.
 //
-// Each 2x2 tile of the output needs 16 products per pair of channels in place of 36 (Lavin and
-// Gray, "Fast Algorithms for Convolutional Neural Networks", 2016, section 4):
+// Each 2x2 tile of the output needs 16 products per pair of channels instead of 36 (Lavin and Gray,
+// "Fast Algorithms for Convolutional Neural Networks", 2016, section 4):
 //
 //     Y = A^T [ (G g G^T) . (B^T d B) ] A        d: the tile's 4x4 of the input, g: the 3x3 filter
 //
 // so that over all channels the products become 16 matrix products, one for each element of the
 // transformed tile:   M[e] = V[e] U[e],   [tiles, c_in] x [c_in, c_out].
-// The gradient of the weights is this formula's own: dU[e] = V[e]^T dM[e] with dM = A dY A^T, and
-// dg = G^T dU G. The gradient of the input is the convolution of dY with the filters turned around.
+// The gradient of the weights follows from this formula: dU[e] = V[e]^T dM[e] with dM = A dY A^T,
+// and dg = G^T dU G. The gradient of the input is the convolution of dY with the reversed filters.
 //
 // The matrices hold small sums with the factors 1 and 1/2 only, so f32 results stay within a few
 // units in the last place of the direct sum's. But those sums mix the window's numbers with the
-// rest of the tile's, and an infinity or a large number among them with its opposite. What comes
-// out not finite is therefore computed again by the definition (conv2d_direct.h); what comes out
-// finite had no such number in it. Work is cut into strips of some 64 tiles: few enough that their
-// transformed data fit a core's second-level cache, enough to be worth a reading of the weights.
+// rest of the tile, and may subtract infinities or large numbers from each other. Results that are
+// not finite are therefore recomputed by the definition (conv2d_direct.h); a finite result had no
+// such number in its tile. Work is cut into strips of some 64 tiles: few enough that their
+// transformed data fit into the second-level cache, and enough to amortise one read of the weights.
 #include <algorithm>
 #include <cstdint>
 
@@ -109,7 +109,7 @@ HWY_INLINE void product_block(std::int64_t depth, const float* a, std::int64_t a
   }
 }
 
-// All rows, in blocks as even as can be.
+// All rows, in blocks of nearly equal size.
 void product_rows(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t a_row,
                   std::int64_t a_depth, const float* b, std::int64_t b_depth, bool add, float* c,
                   std::int64_t c_row) {
@@ -186,7 +186,7 @@ void multiply(const Plan& plan, const Strip& strip, const float* u, Workspace& w
   }
 }
 
-// How many of a vector's lanes at channel `o` exist.
+// The number of valid lanes of the vector at channel `o`.
 HWY_INLINE std::size_t existing(std::int64_t o, std::int64_t channels) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
   return static_cast<std::size_t>(std::clamp<std::int64_t>(channels - o, 0, lanes));
@@ -211,7 +211,7 @@ struct TileOutput {
       at[r][1] = hn::Add(hn::Sub(hn::Sub(h[1], h[2]), h[3]), bias);
     }
   }
-  // NaN where one of the four is not finite, or their sum; else 0.
+  // NaN if one of the four, or their sum, is not finite; else 0.
   HWY_INLINE V fault() const {
     const V sum = hn::Add(hn::Add(at[0][0], at[0][1]), hn::Add(at[1][0], at[1][1]));
     return hn::Mul(sum, hn::Zero(D()));
@@ -225,7 +225,7 @@ HWY_INLINE V bias_at(const float* bias, std::int64_t o, std::int64_t channels) {
                          : hn::MaskedLoad(hn::FirstN(d, existing(o, channels)), d, bias + o);
 }
 
-// Computes directly what came out not finite of a tile.
+// Recomputes the elements of a tile that are not finite.
 HWY_NOINLINE void mend_tile(const Plan& plan, const Strip::Corner& corner, const float* m,
                             std::int64_t step, const float* bias, DirectConv2d& direct) {
   const D d;
@@ -274,7 +274,7 @@ void transform_output(const Plan& plan, const Strip& strip, const Workspace& wor
       for (int r = 0; r < 2 && oy + r < oh; ++r) {
         for (int q = 0; q < 2 && ox + q < ow; ++q) {
           V& v = out.at[r][q];
-          // Not Max: a NaN must stay one.
+          // Not Max: NaN must stay NaN.
           if (relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
           float* pixel = to + (r * ow + q) * s.c_out + o;
           if (exist == lanes) {
@@ -366,10 +366,10 @@ void transform_gradient(const Plan& plan, const Strip& strip, const float* dy, W
   }
 }
 
-// dg = G^T dU G, from dU as [element][c][o]. Returns whether all of it is finite.
+// dg = G^T dU G, from dU as [element][c][o]. Returns true if all of dg is finite.
 bool transform_back(const Plan& plan, const float* du, float* dweight) {
   const std::int64_t element = plan.s.c_in * plan.o;
-  float fault = 0;  // NaN once something is not finite
+  float fault = 0;  // becomes NaN if an element is not finite
   for (std::int64_t o = 0; o < plan.s.c_out; ++o) {
     for (std::int64_t c = 0; c < plan.s.c_in; ++c) {
       const float* from = du + c * plan.o + o;

@@ -1,5 +1,5 @@
-// How Winograd's convolution (conv2d_winograd.cc) is cut into strips, and what a thread computes
-// one in.
+// How Winograd's convolution (conv2d_winograd.cc) is cut into strips, and a thread's working
+// memory.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
@@ -35,7 +35,7 @@ struct Plan {
   static std::int64_t round_up(std::int64_t n, std::int64_t unit) {
     return (n + unit - 1) / unit * unit;
   }
-  // Many tiles share one reading of the weights, but every thread should have a strip.
+  // Many tiles should share one read of the weights, but every thread should have a strip.
   std::int64_t images_for(std::int64_t wanted) const {
     const std::int64_t share = (s.n + num_threads() - 1) / num_threads();
     return std::clamp<std::int64_t>(wanted, 1, share);

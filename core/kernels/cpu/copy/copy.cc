@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kCopyGrain = 64 * 1024;  // elements worth a thread
 
-// Between layouts whose innermost dimensions differ: dimension `turned` of the walk is dense in the
-// source, and the last one in the destination.
+// Copies between layouts whose innermost dimensions differ: dimension `turned` of the loop is dense
+// in the source, and the last one in the destination.
 template <typename Bits>
 void copy_turned(const StridedLoop<2>& loop, std::size_t turned, const void* source,
                  void* destination) {
@@ -64,7 +64,7 @@ void copy_rows(const StridedLoop<2>& loop, const void* source, void* destination
                });
 }
 
-// Same bytes on both sides: copied as unsigned integers of that width.
+// Both dtypes have the same width and bits: copies unsigned integers.
 template <typename Bits>
 void copy_bits(const StridedLoop<2>& loop, const void* source, void* destination) {
   const auto* from = static_cast<const Bits*>(source);
@@ -106,8 +106,8 @@ void fill_bits(const StridedLoop<1>& loop, Bits element, void* destination) {
 }
 
 void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tensor& destination) {
-  // int64 carries integers exactly; only towards and from floating dtypes a floating carrier is
-  // needed, and float32 is one for what is no wider.
+  // int64 represents all integers exactly. Conversions to or from a floating dtype go through
+  // float64, or through float32 if both dtypes are at most that wide.
   const bool floats = is_floating(source.dtype()) ||
                       (source.dtype() == DType::kU64 && is_floating(destination.dtype()));
   const auto is_narrow = [](DType dtype) { return carrier_of(dtype) == DType::kF32; };

@@ -5,7 +5,7 @@
 
 namespace dl::kernels::cpu {
 
-// source has destination's shape (broadcast dimensions have stride 0). The two may not overlap
+// `source` has the destination's shape (broadcast dimensions have stride 0). They must not overlap
 // unless they are the same view.
 void copy(const Tensor& source, const Tensor& destination);
 void fill(const Tensor& destination, Scalar value);

@@ -7,7 +7,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-// Four elements side by side, for the compiler's vectors.
+// Four adjacent elements, as a vector type of the compiler.
 using Four = std::uint32_t __attribute__((vector_size(16)));
 
 Four load_four(const std::uint32_t* from) {
@@ -20,7 +20,7 @@ void store_four(Four value, std::uint32_t* to) {
 }
 
 constexpr std::int64_t kLineBytes = 64;
-// Columns of a panel: their pages of the input stay in the address cache while rows advance.
+// Columns of a panel: their input pages stay in the TLB while rows advance.
 constexpr std::int64_t kPanel = 256;
 
 // Four rows of four elements.
@@ -40,7 +40,7 @@ void transpose_four(const std::uint32_t* from, std::int64_t from_step, std::uint
   store_four(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), to + 3 * to_step);
 }
 
-// A part of a tile.
+// An incomplete tile.
 template <typename Bits>
 void transpose_part(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t to_step,
                     std::int64_t rows, std::int64_t columns) {
@@ -58,7 +58,7 @@ void transpose_part(const Bits* from, std::int64_t from_step, Bits* to, std::int
   }
 }
 
-// A whole tile, both of whose sides are a line of the cache long.
+// A whole tile; both sides are one cache line long.
 template <typename Bits>
 void transpose_tile(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t to_step) {
   constexpr std::int64_t kSide = kLineBytes / static_cast<std::int64_t>(sizeof(Bits));

@@ -6,8 +6,8 @@
 namespace dl::kernels::cpu {
 
 // to[r * to_step + c] = from[c * from_step + r] for elements of the width of Bits, an unsigned
-// integer: rows of the output from columns of the input. Reads and writes whole lines of the cache,
-// tile by tile. The two do not overlap.
+// integer: rows of the output from columns of the input. Reads and writes whole cache lines, tile
+// by tile. The two must not overlap.
 template <typename Bits>
 void transpose(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t to_step,
                std::int64_t rows, std::int64_t columns) noexcept;

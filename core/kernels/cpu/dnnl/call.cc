@@ -22,7 +22,7 @@ constinit thread_local int depth_of_calls = 0;
 
 }  // namespace
 
-// The calls of one process. An object is never destroyed.
+// The running calls of one process. Never destroyed.
 struct DnnlCall::Calls {
   explicit Calls(const Calls* of_parent) : parent(of_parent) {}
   const Calls* parent;  // of the process that forked this one
@@ -37,7 +37,7 @@ DnnlCall::Calls& DnnlCall::calls() {
   constinit static std::atomic<Calls*> current{nullptr};
   Calls* now = current.load();
   if (now != nullptr && !now->process.is_in_child()) return *now;
-  // A forked child has none of the threads that were in a call.
+  // A forked child has none of the parent's threads that were in a call.
   auto* const made = new Calls(now);
   if (current.compare_exchange_strong(now, made)) return *made;
   delete made;
@@ -88,7 +88,7 @@ void DnnlCall::guard_code_of(const Kind& kind) noexcept {
   if ((kinds.load(std::memory_order_relaxed) & bit) != 0 || (kinds.fetch_or(bit) & bit) != 0) {
     return;
   }
-  // Without memory for one more handler, the ones before protect what they can.
+  // If there is no memory for another handler, the earlier handlers still protect what they can.
   (void)std::atexit([] { wait_for_calls(); });
 }
 

@@ -14,13 +14,13 @@ struct PageDelete {
   void operator()(std::byte* p) const noexcept { ::operator delete(p, kPage); }
 };
 
-// The thread's scratch memory: all primitives share it, since they run one after another.
+// The thread's scratch memory; its primitives share it, since they run one after another.
 void* scratch(std::size_t bytes) {
   thread_local std::unique_ptr<std::byte, PageDelete> memory;
   thread_local std::size_t size = 0;
   if (bytes > size) {
     memory.reset();
-    size = 0;  // should the next line throw
+    size = 0;  // if the next line throws
     memory.reset(static_cast<std::byte*>(::operator new(bytes, kPage)));
     size = bytes;
   }
@@ -62,7 +62,7 @@ void DnnlPrimitive::run(std::initializer_list<const void*> data) {
   for (DnnlPort& port : ports_) port.bind(*pointer++);
   scratchpad_.set_data_handle(scratch(scratchpad_.get_desc().get_size()));
   for (DnnlPort& port : ports_) port.before();
-  // The C call: the C++ one would build a hash map of the arguments each time.
+  // Uses the C API: the C++ one builds a hash map of the arguments at each call.
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
                                                  static_cast<int>(args_.size()), args_.data()),
                           "a primitive did not run");

@@ -1,5 +1,5 @@
-// A oneDNN primitive with everything one call of it needs, made once: memory objects, reorders
-// between the caller's layout and the one that the primitive wants, and scratch memory.
+// A oneDNN primitive with everything that a call needs, created once: memory objects, reorders
+// between the caller's layout and the primitive's, and scratch memory.
 //
 // A call only sets pointers. One thread uses an object; each thread has its own engine, stream and
 // scratchpad.
@@ -13,7 +13,7 @@
 
 namespace dl::kernels {
 
-// The calling thread's.
+// The calling thread's engine and stream.
 dnnl::engine& dnnl_engine();
 dnnl::stream& dnnl_stream();
 
@@ -22,14 +22,14 @@ class DnnlPort {
  public:
   enum class Direction : std::uint8_t { kInput, kOutput };
 
-  // `user` is how the caller's memory is laid out, `inner` what the primitive wants.
+  // `user` is the layout of the caller's memory, `inner` that of the primitive.
   DnnlPort(int arg, Direction direction, const dnnl::memory::desc& user,
            const dnnl::memory::desc& inner);
 
   void bind(const void* data) { user_.set_data_handle(const_cast<void*>(data)); }
   int arg() const noexcept { return arg_; }
   const dnnl::memory& inner() const noexcept { return reorder_ ? inner_ : user_; }
-  // Inputs are brought into the inner layout before the call, outputs out of it after.
+  // Inputs are reordered into the inner layout before the call, outputs out of it afterwards.
   void before() {
     if (reorder_ && direction_ == Direction::kInput)
       reorder_->execute(dnnl_stream(), user_, inner_);
@@ -43,7 +43,7 @@ class DnnlPort {
   int arg_;
   Direction direction_;
   dnnl::memory user_;
-  dnnl::memory inner_;  // with memory of its own, where the layouts differ
+  dnnl::memory inner_;  // owns memory if the layouts differ
   std::optional<dnnl::reorder> reorder_;
 };
 

@@ -1,5 +1,5 @@
-// Runs of a tensor's elements as a carrier's numbers: in place where the dtype is the carrier's,
-// else converted through memory that the caller has.
+// Runs of a tensor's elements in a kernel's compute type: in place if the tensor has that dtype,
+// else converted through a buffer of the caller.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace dl::kernels::cpu {
 
-// Reads; of an undefined tensor there is nothing, and at() gives null.
+// For reading. at() returns null for an undefined tensor.
 template <typename T>
 class CarriedIn {
  public:
@@ -19,7 +19,7 @@ class CarriedIn {
     if (tensor.dtype() != kDTypeOf<T>) load_ = load_as(tensor.dtype(), kDTypeOf<T>);
   }
   bool is_converted() const noexcept { return load_ != nullptr; }
-  // Elements begin, begin + 1, ...; `buffer` has room for `count`, or may be null if nothing is
+  // Elements begin, begin + 1, ...; `buffer` has space for `count`, or may be null if nothing is
   // converted.
   const T* at(std::int64_t begin, std::int64_t count, T* buffer) const {
     if (data_ == nullptr) return nullptr;
@@ -35,7 +35,7 @@ class CarriedIn {
   Load load_ = nullptr;
 };
 
-// Writes: results go to at(), and done() stores them.
+// For writing: write results to at(), then call done() to store them.
 template <typename T>
 class CarriedOut {
  public:
@@ -57,7 +57,7 @@ class CarriedOut {
   Store store_;
 };
 
-// A small tensor as the carrier's numbers, for as long as this lives.
+// A small tensor in the compute type, while this object lives.
 template <typename T>
 class CarriedAll {
  public:

@@ -1,7 +1,7 @@
-// Carriers: every dtype's elements travel as float32, float64 or int64.
+// Compute types: kernels convert the elements of every dtype to float32, float64 or int64.
 //
-// Conversions between all pairs of dtypes, and arithmetic on the narrower ones, go block by block
-// through a carrier, so that a loop is compiled for few types and not for thirteen.
+// Conversions between all pairs of dtypes, and arithmetic on the narrower ones, go through a
+// compute type block by block, so that a loop is compiled for few types and not for thirteen.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,21 @@
 
 namespace dl::kernels::cpu {
 
-inline constexpr std::int64_t kBlock =
-    256;  // elements that travel at once: three blocks fit into L1
+inline constexpr std::int64_t kBlock = 256;  // elements of a block: three blocks fit into L1
 
-// The type that arithmetic on a dtype is done in: float32 for float16 and bfloat16, int64 for
-// integers and bool (uint64 as the same bits).
+// The dtype in which arithmetic on `dtype` is computed (PyTorch's opmath): float32 for float16 and
+// bfloat16, int64 for integers and bool (uint64: the same bits).
 constexpr DType carrier_of(DType dtype) noexcept {
   if (!is_floating(dtype)) return DType::kI64;
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-// Loads elements `step` apart into a dense block of the carrier's type, and back; `step` in
-// elements.
+// Load converts elements that are `step` apart (in elements) to a dense block of the compute type;
+// Store converts back.
 using Load = void (*)(const void* from, std::int64_t step, void* block, std::int64_t count);
 using Store = void (*)(const void* block, void* to, std::int64_t step, std::int64_t count);
 
-// `carrier` is kF32, kF64 or kI64; uint64 loaded as a floating carrier keeps its value.
+// `carrier` is kF32, kF64 or kI64; uint64 loaded as a floating type keeps its value.
 Load load_as(DType dtype, DType carrier) noexcept;
 Store store_from(DType carrier, DType dtype) noexcept;
 

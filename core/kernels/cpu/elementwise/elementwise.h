@@ -1,7 +1,7 @@
-// Element-wise kernels: one for each family of core/elementwise/list.def. Operands are broadcast to
-// the output's shape here; they have the output's dtype (comparisons: one dtype, and a bool output;
-// beside float16 and bfloat16 a number may be float32), which is one that the row takes. An output
-// may be one of the operands.
+// Element-wise kernels: one for each family of core/elementwise/list.def. They broadcast operands
+// to the output's shape. Operands have the output's dtype, which the row accepts; for comparisons
+// they have one dtype and the output is bool; a 0-d operand next to float16 or bfloat16 may be
+// float32. An output may be one of the operands.
 #pragma once
 
 #include "core/elementwise/list.h"
@@ -10,8 +10,8 @@
 namespace dl::kernels::cpu {
 
 void unary(UnaryFn fn, const Tensor& input, const Parameters& parameters, const Tensor& out);
-// The gradient of the input, from that of the output and what the row saves: the input or the
-// output. A row that saves nothing gets `grad` twice.
+// The gradient of the input, from the gradient of the output and the tensor that the row saves, the
+// input or the output. For a row that saves nothing, pass `grad` as `saved`.
 void unary_backward(UnaryFn fn, const Tensor& grad, const Tensor& saved,
                     const Parameters& parameters, const Tensor& out);
 void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,

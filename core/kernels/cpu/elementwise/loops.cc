@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kElementwiseGrain = 32 * 1024;  // elements worth a thread
 constexpr std::size_t kMostInputs = 3;
 
-// Elements that travel at once, in bytes: four such blocks fit into L1. With half as many, the
-// calls that each block takes cost bfloat16 a seventh of its time.
+// Bytes of a block that is converted at once: four blocks fit into L1. With half the size, the
+// calls for each block cost bfloat16 a seventh of its time.
 constexpr std::int64_t kBlockBytes = 4096;
 using Block = std::array<std::uint64_t, kBlockBytes / sizeof(std::uint64_t)>;
 
@@ -29,14 +29,14 @@ Row row_for(const Rows& rows, DType dtype) {
   }
 }
 
-// bools `step` apart, from a block of them.
+// Stores a block of bools, `step` apart.
 void store_bools(const void* block, void* to, std::int64_t step, std::int64_t count) {
   const auto* const from = static_cast<const bool*>(block);
   auto* const out = static_cast<bool*>(to);
   for (std::int64_t i = 0; i < count; ++i) out[i * step] = from[i];
 }
 
-// Whether rows can work on a tensor's own memory.
+// True if rows can work on the tensor's own memory.
 bool is_carried(DType dtype, DType carrier) {
   return dtype != carrier && !(dtype == DType::kU64 && carrier == DType::kI64);
 }
@@ -51,7 +51,7 @@ struct Input {
 
 struct Operation {
   Row row = nullptr;
-  Row bf16_row = nullptr;  // if the output is bfloat16, and there is such a row
+  Row bf16_row = nullptr;  // if the output is bfloat16 and the operation has such a row
   Parameters parameters;
   std::size_t input_count = 0;
   std::array<Input, kMostInputs> inputs;
@@ -61,14 +61,15 @@ struct Operation {
   Store store = nullptr;
   bool store_carried = false;
 
-  // A run of elements: where the operands begin (the output first), in elements, and their steps.
+  // Computes a run of elements, given the offsets (the output first) and steps of the operands in
+  // elements.
   void run(const std::int64_t* at, const std::int64_t* step, std::int64_t length) const {
     RowArguments arguments{
         .in = {}, .step = {}, .out = nullptr, .count = length, .parameters = parameters};
     std::array<Block, kMostInputs> blocks;
     Block result;
-    bool dense = true;       // all operands are rows as they lie,
-    bool dense_bf16 = true;  // or rows of bfloat16
+    bool dense = true;       // all operands are dense and in the compute type,
+    bool dense_bf16 = true;  // or dense bfloat16
     for (std::size_t k = 0; k < input_count; ++k) {
       const Input& input = inputs[k];
       const std::int64_t input_step = step[k + 1];
@@ -115,7 +116,7 @@ struct Operation {
     }
   }
 
-  // One value, repeated for a vector of it.
+  // Repeats one value, so that a vector of it can be loaded.
   void splat(const Input& input, const void* from, Block& block) const {
     input.load(from, 1, block.data(), 1);
     auto* const bytes = reinterpret_cast<char*>(block.data());

@@ -1,5 +1,6 @@
-// The loops behind the element-wise kernels: flat where all operands lie alike, strided otherwise.
-// Rows are compiled for few types; other dtypes travel through blocks of a carrier.
+// The loops of the element-wise kernels: flat if all operands have the same layout, else strided.
+// Inner loops (rows) exist for five types. Other dtypes are converted, 4 KiB at a time, to one of
+// them (the compute type) and back.
 #pragma once
 
 #include <span>
@@ -9,10 +10,10 @@
 
 namespace dl::kernels::cpu {
 
-// out = row(inputs...), element by element; inputs are broadcast to the output's shape, and the
-// output may be one of them. Inputs have the output's dtype, or one dtype and the output is bool
-// where rows give bools; beside an output of float16 or bfloat16 they may have any floating dtype,
-// and rows of three operands take bool for any of them.
+// out = row(inputs...), element by element. Inputs are broadcast to the output's shape, and the
+// output may be one of them. Inputs have the output's dtype; for rows that give bools they have one
+// dtype and the output is bool. If the output is float16 or bfloat16, inputs may have any floating
+// dtype. Rows of three operands accept bool for any of them.
 void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output);
 

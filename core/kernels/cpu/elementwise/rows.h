@@ -1,6 +1,6 @@
-// Rows: what element-wise operations do to a dense run of elements. The loops (loops.h) bring
-// strides, broadcasting, threads and the narrower dtypes; a row sees float, double, int64 and
-// uint64, or bfloat16 where it is hot.
+// Rows: the inner loops of element-wise operations, over a dense run of elements. The outer loops
+// (loops.h) handle strides, broadcasting, threads and narrower dtypes. A row works on float,
+// double, int64 or uint64, and on bfloat16 if the operation is kHot.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace dl::kernels::cpu {
 
-// A step is 1, or 0 for one value that stands for all. It then stands kSplat bytes long at `in`, so
-// that a vector of it can be loaded; beside bfloat16 it is a float.
+// A step is 1, or 0 for a broadcast scalar. A scalar is repeated over kSplat bytes at `in`, so that
+// a vector load works; in a bfloat16 row it is float32.
 inline constexpr std::int64_t kSplat = 64;
 
 struct RowArguments {
-  const void* in[3];  // rows of fewer operands know the first ones only
+  const void* in[3];  // rows of fewer operands use the first ones
   std::int64_t step[3];
   void* out;
   std::int64_t count;
@@ -26,28 +26,28 @@ using Row = void (*)(const RowArguments& run);
 // The rows of an operation by the type of its elements.
 struct Rows {
   Row f32 = nullptr;
-  Row bf16 = nullptr;  // computed as float32; null: elements travel through blocks of float32
+  Row bf16 = nullptr;  // computed as float32; null: elements are converted to blocks of float32
   Row f64 = nullptr;
   Row i64 = nullptr;
   Row u64 = nullptr;
-  bool give_bool = false;  // rows write bools, whatever they read
+  bool give_bool = false;  // rows write bools
 };
 
 Rows rows_of(UnaryFn fn) noexcept;
-// The gradient of the input, from that of the output and what was saved.
+// Rows for the gradient of the input, from the gradient of the output and the saved tensor.
 Rows gradient_rows_of(UnaryFn fn) noexcept;
 Rows rows_of(BinaryFn fn) noexcept;
 Rows rows_of(TernaryFn fn) noexcept;
 
-// Rows on the vectors of the processor at hand. A second copy of the hottest loops is what
-// compiling time allows.
+// Rows in Highway's vectors, for the CPU at hand. Only the most used loops exist twice, because of
+// compile time.
 struct VectorRows {
   Row f32 = nullptr;
   Row bf16 = nullptr;
 };
 VectorRows vector_rows_of(UnaryFn fn) noexcept;
 Row vector_gradient_row_of(UnaryFn fn) noexcept;
-VectorRows vector_rows_of(BinaryFn fn) noexcept;  // none for comparisons and rows of integers
+VectorRows vector_rows_of(BinaryFn fn) noexcept;  // null for comparisons and integer rows
 Row vector_row_of(TernaryFn fn) noexcept;
 
 }  // namespace dl::kernels::cpu

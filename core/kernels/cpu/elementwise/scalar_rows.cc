@@ -1,5 +1,4 @@
-// The rows that are loops of scalars: float64, integers, and comparisons; and the tables of all
-// rows.
+// Rows that are scalar loops (float64, integers, comparisons), and the tables of all rows.
 #include <algorithm>
 
 #include "core/kernels/cpu/elementwise/rows.h"
@@ -32,7 +31,7 @@ void unary_scalars(const RowArguments& run) {
   }
 }
 
-// out[i] = f(a[i], b[i]), with a loop of its own for dense operands and for one value on the right.
+// out[i] = f(a[i], b[i]), with separate loops for dense operands and for a scalar on the right.
 template <typename T, typename Out, typename F>
 void two_scalars(const RowArguments& run, const F& f) {
   using N = NumberOf<T>;

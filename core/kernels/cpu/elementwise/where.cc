@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kWhereGrain = 32 * 1024;  // elements worth a thread
 
-// Steps of the operands of a run: the output, the condition, what it chooses from.
+// Steps of the operands of a run: the output, the condition, `yes` and `no`.
 using Steps = std::array<std::int64_t, 4>;
 
 template <typename Bits>

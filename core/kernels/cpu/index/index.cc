@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kGrainBytes = 256 * 1024;  // copied bytes worth a thread
 
-// A contiguous tensor around one dimension: outer blocks of `size` rows of `inner` elements.
+// A contiguous tensor viewed as [outer, size, inner] around one dimension.
 struct Around {
   std::int64_t outer = 1;
   std::int64_t size = 1;
@@ -41,7 +41,7 @@ void index_select(const Tensor& input, std::int64_t dim, const Tensor& index, co
   if (row == 0) return;
   const char* const source = static_cast<const char*>(input.data_ptr());
   char* const target = static_cast<char*>(out.data_ptr());
-  // kRow: the bytes of a row, if they are known here, so that a row is copied by one instruction.
+  // kRow: the bytes of a row, if known at compile time, so that one instruction copies a row.
   const auto copy_rows = [&]<std::int64_t kRow>(std::integral_constant<std::int64_t, kRow>,
                                                 std::int64_t begin, std::int64_t end) {
     const std::int64_t bytes = kRow > 0 ? kRow : row;
@@ -80,7 +80,7 @@ void index_select_backward(const Tensor& grad, std::int64_t dim, const Tensor& i
     using M = OpMath<T>;
     const T* const from = grad.data<T>();
     T* const sums = out.data<T>();
-    // By outer block: rows of one block may meet in one sum.
+    // Divided by outer block: rows of one block may be added to the same row.
     parallel_for(to.outer, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         for (std::int64_t i = 0; i < count; ++i) {

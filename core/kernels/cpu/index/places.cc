@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
 constexpr std::int64_t kCheckGrain = 64 * 1024;   // indices worth a thread
 
-// Whether an index is not in [least, size).
+// True if an index is outside [least, size).
 bool is_stray(std::int64_t index, std::int64_t least, std::int64_t size) {
   return static_cast<std::uint64_t>(index) - static_cast<std::uint64_t>(least) >=
          static_cast<std::uint64_t>(size - least);
@@ -65,7 +65,7 @@ void check_index(const Indexed& by, const Tensor& index) {
   if (strays) refuse_first_stray(by, index);
 }
 
-// out[i] = source[index[i]]; false, and stops there, at an index that is not in [0, size).
+// out[i] = source[index[i]]; stops and returns false at an index outside [0, size).
 template <typename Bits>
 bool read_line(Bits* out, const std::int64_t* index, const Bits* source, std::int64_t size,
                std::int64_t count) {
@@ -85,7 +85,7 @@ void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, con
   const std::int64_t out_step = loop.inner_stride(0);
   const std::int64_t index_step = loop.inner_stride(1);
   const std::int64_t step = loop.inner_stride(2);
-  // The commonest case checks indices as it uses them: they are read from memory once.
+  // The most common case checks indices while it uses them, so that they are read from memory once.
   const bool in_lines = !by.is_checked && !by.from_end && out_step == 1 && index_step == 1 &&
                         step == 0 && by.step == 1;
   if (!in_lines) check_index(by, index);
@@ -116,8 +116,8 @@ void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, con
   if (strays) refuse_first_stray(by, index);
 }
 
-// write(line[index[i]], values[i]). Four at a time: places and values are loaded before the writes,
-// which could change either for all that the processor knows.
+// write(line[index[i]], values[i]). Four at a time: indices and values are loaded before the
+// writes, because the compiler must assume that a write changes them.
 template <typename T, typename Write>
 void write_line(T* line, const std::int64_t* index, const T* values, std::int64_t count,
                 const Write& write) {
@@ -139,7 +139,8 @@ void write_line(T* line, const std::int64_t* index, const T* values, std::int64_
   for (; i < count; ++i) write(line[index[i]], values[i]);
 }
 
-// write(target, source) for each element, in an order that does not depend on the threads.
+// Calls write(target, source) for each element, in an order that does not depend on the number of
+// threads.
 template <typename T, typename Write>
 void write_each(const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
                 std::int64_t apart, const Write& write) {
@@ -201,7 +202,7 @@ T product_of(T a, T b) {
   }
 }
 
-// The one that `b` takes the place of, or stays.
+// The value of the element after `b` is combined with it.
 template <typename T>
 T extreme_of(T a, T b, bool larger) {
   const auto x = static_cast<OpMath<T>>(a);

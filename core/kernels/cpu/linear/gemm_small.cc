@@ -1,8 +1,9 @@
-// The kernels for products that a library's call, or its packing, makes slower: small ones, and a
-// matrix by a vector.
+// Kernels for products that are slower in oneDNN, because of its call or its packing: small ones,
+// and matrix times vector.
 //
 // A small C is computed in blocks of kRows x 2 vectors that stay in registers; B is packed one
-// column panel at a time, so that transposed and ragged matrices take the same inner loop.
+// column panel at a time, so that transposed matrices and incomplete blocks use the same inner
+// loop.
 #include <algorithm>
 #include <cstdint>
 
@@ -20,7 +21,7 @@ namespace dl::kernels::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-constexpr std::int64_t kMaxDepth = 512;  // of a panel, which stands on the stack
+constexpr std::int64_t kMaxDepth = 512;  // of a panel, which is on the stack
 constexpr std::int64_t kRows = 6;        // 12 sums, 2 columns of B and a broadcast fit 16 registers
 
 // panel[p][j] = op(B)[p][first + j], zero beyond B's last column.
@@ -149,7 +150,7 @@ namespace dl::kernels {
 HWY_EXPORT(run);
 
 bool is_rows_by_vector(const Gemm<float>& g) noexcept {
-  // Smaller ones take as long as in the kernel of small products.
+  // Below this the kernel for small products is as fast.
   constexpr std::int64_t kProducts = 16 * 1024;
   return g.n == 1 && !g.transpose_a && (g.transpose_b || g.ldb == 1) && g.m * g.k >= kProducts;
 }

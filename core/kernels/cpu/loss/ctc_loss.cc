@@ -10,7 +10,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-// Paths are counted in float64: in float32 the sum over many steps is off by more than 1e-6.
+// Probabilities are summed in float64: in float32 the error over many steps exceeds 1e-6.
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logarithm of 0
 
 double log_sum(double a, double b, double c) {
@@ -38,7 +38,7 @@ struct CtcSample {
   double log_prob(std::int64_t step, std::int64_t place) const {
     return static_cast<double>(x[step * step_size + class_at(place)]);
   }
-  // Whether a path may go from `place` to the place after the next, past a blank.
+  // True if a path may skip the blank between `place` and the label two places later.
   bool skips(std::int64_t place) const {
     return place >= 0 && place + 2 < places && class_at(place) != class_at(place + 2);
   }
@@ -72,13 +72,13 @@ double loss_of_sample(const CtcSample<T>& s, double* alpha, std::int64_t width) 
   return -log_sum(last[s.places - 1], s.places > 1 ? last[s.places - 2] : kNever, kNever);
 }
 
-// `d` lies as the log probabilities do, from the sample's first element on.
+// `d` has the layout of the log probabilities, beginning with the sample's first element.
 template <typename T>
 void gradient_of_sample(const CtcSample<T>& s, const double* alpha, std::int64_t width, double loss,
                         double grad, T* d) {
   std::vector<double> after(static_cast<std::size_t>(s.places) + 2, kNever);  // beta of step t + 1
   std::vector<double> beta = after;
-  std::vector<double> paths(static_cast<std::size_t>(s.classes));  // all of them through a class
+  std::vector<double> paths(static_cast<std::size_t>(s.classes));  // summed over a class
   for (std::int64_t t = s.steps - 1; t >= 0; --t) {
     std::fill(paths.begin(), paths.end(), kNever);
     for (std::int64_t p = 0; p < s.places; ++p) {

@@ -9,11 +9,11 @@
 
 namespace dl::kernels::cpu {
 
-// What belongs to each sample. The lengths and labels are checked.
+// The lengths of each sample. Lengths and labels are checked by the caller.
 struct CtcLengths {
   std::vector<std::int64_t> inputs;   // steps
   std::vector<std::int64_t> targets;  // labels
-  std::vector<std::int64_t> first;    // place of its first label
+  std::vector<std::int64_t> first;    // index of its first label
   std::int64_t blank = 0;
 };
 // log_probs has the shape [T, N, C], and labels is [n] int64. The kernel writes the loss of each
@@ -21,8 +21,8 @@ struct CtcLengths {
 // [N, T, 2 S + 1] float64. S is the number of labels of the sample that has the most.
 void ctc_loss(const Tensor& log_probs, const Tensor& labels, const CtcLengths& lengths,
               const Tensor& alpha, const Tensor& losses);
-// The gradient for log_probs that come from log_softmax, as in PyTorch: that of the logits.
-// grad [N]. With zero_infinity an infinite loss has the gradient 0.
+// The gradient for log_probs that come from log_softmax, as in PyTorch: this is the gradient of the
+// logits. grad is [N]. With zero_infinity an infinite loss has the gradient 0.
 void ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& labels,
                        const Tensor& alpha, const Tensor& losses, const CtcLengths& lengths,
                        bool zero_infinity, const Tensor& d);

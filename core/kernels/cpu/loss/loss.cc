@@ -35,7 +35,7 @@ T maximum(std::int64_t n, const T* x) {
   return best;
 }
 
-// Highway's exp of NaN is 0.
+// Keeps NaN, for which Highway's exp returns 0.
 template <typename D, typename V>
 HWY_INLINE V exp_or_nan(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
@@ -71,9 +71,9 @@ void scaled_exp(std::int64_t n, const T* x, T shift, T scale, T* to) {
   for (; i < n; ++i) to[i] = scale * std::exp(x[i] - shift);
 }
 
-// A row's maximum, and its ln sum exp(x - maximum). They stay two numbers: the sum of a large
-// maximum and the logarithm would round the latter away. A row with an infinite maximum or a NaN
-// gives what the formula gives: NaN.
+// A row's maximum, and its ln sum exp(x - maximum). They stay two numbers, because adding a large
+// maximum would round the logarithm away. A row with an infinite maximum or a NaN gives NaN, as the
+// formula does.
 template <typename T>
 void row_sum(std::int64_t n, const T* x, T* to) {
   to[0] = maximum(n, x);
@@ -149,7 +149,7 @@ double squared_error(std::int64_t n, const double* x, const double* y) {
 }
 
 constexpr std::int64_t kElementsPerPart = 8 * 1024;
-constexpr std::int64_t kBlock = 4096;  // of an f32 sum before it is added to an f64 one
+constexpr std::int64_t kBlock = 4096;  // elements of an f32 sum before it is added to the f64 sum
 
 std::int64_t row_grain(std::int64_t classes) {
   return kElementsPerPart / std::max<std::int64_t>(1, classes) + 1;

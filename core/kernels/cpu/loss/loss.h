@@ -1,7 +1,7 @@
 // Losses on plain memory: mean softmax cross entropy with class indices, and mean squared error.
 //
-// Sums run in parts whose number depends on the number of threads alone, and f32 sums over the
-// batch are kept in f64: the same bits on every run with as many threads.
+// Sums run in parts whose number depends on the number of threads only, and f32 sums over the batch
+// are kept in f64: the same number of threads gives the same bits on every run.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace dl::kernels {
 inline constexpr std::int64_t kIgnoreIndex = -100;
 
 struct CrossEntropyResult {
-  double loss = 0;            // mean over the rows that count; NaN where none does, as in PyTorch
+  double loss = 0;            // mean over the rows that count; NaN if none does, as in PyTorch
   std::int64_t counted = 0;   // rows whose target is not kIgnoreIndex
   std::int64_t bad_row = -1;  // first row whose target is neither a class nor kIgnoreIndex
 };
 
 // logits [rows, classes]; target [rows]; row_sums [rows, 2] receives each row's maximum and
-// ln sum_c exp(logits[row][c] - maximum) (Goodfellow et al. 2016, 4.1). Nothing is defined where
-// bad_row >= 0.
+// ln sum_c exp(logits[row][c] - maximum) (Goodfellow et al. 2016, 4.1). If bad_row >= 0, the other
+// results are undefined.
 CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
                                          const float* logits, const std::int64_t* target,
                                          float* row_sums);
@@ -27,7 +27,7 @@ CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes
                                          double* row_sums);
 
 // dlogits = scale * (softmax(logits) - onehot(target)), zero in ignored rows; scale is the loss's
-// gradient over `counted`.
+// gradient divided by `counted`.
 void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const float* logits,
                             const std::int64_t* target, const float* row_sums, float scale,
                             float* dlogits);

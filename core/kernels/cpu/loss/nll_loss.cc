@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kNllGrain = 4 * 1024;  // targets worth a thread
 
-// Targets on plain memory: place k of sample n has the class target[n * places + k].
+// Targets on plain memory: position k of sample n has the class target[n * places + k].
 template <typename T>
 struct NllTargets {
   NllTargets(const Tensor& targets, const Tensor& weights, const NllArgs& given,
@@ -25,7 +25,7 @@ struct NllTargets {
         places(targets.size(1)) {}
 
   T weight_of(std::int64_t c) const { return weight == nullptr ? T(1) : weight[c]; }
-  // The first element of sample i / places, place i % places.
+  // The offset of class 0 for target i.
   std::int64_t first(std::int64_t i) const { return i / places * classes * places + i % places; }
 
   const std::int64_t* target;
@@ -46,8 +46,8 @@ std::int64_t first_bad_target(const NllTargets<T>& t) {
   return -1;
 }
 
-// The loss of one target that counts: (1 - smoothing) of its own class, and smoothing / classes of
-// each.
+// The loss of one target that counts: (1 - smoothing) times its own class's, plus smoothing /
+// classes times every class's.
 template <typename T>
 T loss_of_target(const NllTargets<T>& t, const T* log_probabilities, std::int64_t i) {
   const T* const x = log_probabilities + t.first(i);
@@ -88,7 +88,8 @@ NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out
     result.total += part.weight;
   }
   if (t.args.mean) {
-    // PyTorch adds two means, of the own classes and of all; the first is 0 / 0 without weight.
+    // PyTorch adds two means, over own classes and over all; the first is 0 / 0 if the weights sum
+    // to 0.
     const bool is_nan = t.args.smoothing != 0 && result.total == 0;
     total = is_nan ? std::numeric_limits<double>::quiet_NaN() : total / result.total;
   }

@@ -1,4 +1,4 @@
-// The negative log likelihood of classes. Tensors are contiguous, floating ones of one dtype;
+// The negative log likelihood of classes. Tensors are contiguous; floating ones have one dtype, and
 // float16 and bfloat16 are computed in float32.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace dl::kernels::cpu {
 
 struct NllResult {
   std::int64_t bad = -1;  // the first target that is neither a class nor ignored
-  double total = 0;       // of the weights of the targets that count
+  double total = 0;       // sum of the weights of the targets that count
 };
 // log_probabilities [n, classes, places], target [n, places] int64, weight [classes] or undefined.
 // out [n, places], or 0-d with args.reduced.

@@ -21,7 +21,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-// The operands of a loss; all but input and target may be null, and then count as 1.
+// The operands of a loss; all except input and target may be null, which means 1.
 constexpr std::size_t kInput = 0;
 constexpr std::size_t kTarget = 1;
 constexpr std::size_t kWeight = 2;
@@ -57,8 +57,8 @@ namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // f(in) for a vector of each operand. The tail of a run is computed in a padded copy, by the same
-// instructions. An operand that is null stays at a vector of ones; a test in the loop would make
-// the compiler write a loop for each set of operands.
+// instructions. A null operand always reads the same vector of ones; a branch in the loop would
+// make the compiler emit a loop for each set of operands.
 template <typename F>
 HWY_INLINE void each_loss_vector(const LossRun& run, const F& f) {
   const Lanes::D d;
@@ -206,7 +206,7 @@ LossRows loss_rows_of(PairLoss fn, DType carrier) {
 
 constexpr std::int64_t kLossGrain = 8 * 1024;  // elements worth a thread
 
-// A block of an operand as the carrier's numbers: in place, or widened into memory of its own.
+// A block of an operand in the compute type: in place, or widened into its own buffer.
 class BlockReader {
  public:
   BlockReader(const Tensor& tensor, DType carrier)
@@ -233,8 +233,8 @@ struct LossBlock {
   alignas(64) double values[kBlock];  // or floats
 };
 
-// Runs `row` over all elements, block by block. done(part, out, begin, count) is told of each
-// block, whose results stand at `out`.
+// Runs `row` over all elements, block by block. Calls done(part, out, begin, count) after each
+// block; its results are at `out`.
 template <typename Done>
 void for_each_block(const std::array<BlockReader, kLossOperands>& readers, std::int64_t n,
                     const LossRun& run, LossRow row, const Done& done) {
@@ -254,7 +254,7 @@ void for_each_block(const std::array<BlockReader, kLossOperands>& readers, std::
   });
 }
 
-// Writes blocks of the carrier's numbers into a tensor.
+// Writes blocks in the compute type into a tensor.
 auto writer_of(const Tensor& out, DType carrier) {
   return [to = static_cast<char*>(out.data_ptr()),
           size = static_cast<std::int64_t>(size_of(out.dtype())),
@@ -268,7 +268,7 @@ bool is_probability(double x) {
   return x >= 0 && x <= 1;
 }
 
-// The first element of the tensor that is no probability, or -1.
+// The first element outside [0, 1], or -1.
 std::int64_t first_improbable(const Tensor& tensor) {
   return visit_floating(tensor.dtype(), "binary_cross_entropy", [&]<typename T>() {
     const T* const x = tensor.data<T>();

@@ -1,8 +1,8 @@
-// Losses of two elements: core/elementwise/losses.def.
+// Kernels of the element-wise losses of core/elementwise/losses.def.
 //
-// Tensors are contiguous; shapes and dtypes were checked by the front. float16 and bfloat16 are
-// carried in float32. Sums are kept in float64, in parts whose number depends on the number of
-// threads alone.
+// Tensors are contiguous; the op function has checked shapes and dtypes. float16 and bfloat16 are
+// computed in float32. Sums are kept in float64, in parts whose number depends on the number of
+// threads only.
 #pragma once
 
 #include "core/elementwise/losses.h"
@@ -10,14 +10,13 @@
 
 namespace dl::kernels::cpu {
 
-// input, target and, if they are defined, weight and pos_weight have one shape. out has it too, or
-// is 0-d with args.reduced. Returns the first element of a binary_cross_entropy that is no
-// probability: the element's number, plus the number of elements if it is the target's; otherwise
-// -1.
+// input, target and, if defined, weight and pos_weight have one shape. out has the same shape, or
+// is 0-d with args.reduced. For binary_cross_entropy, returns the first element outside [0, 1]: its
+// index in the input, or numel + its index in the target; otherwise -1.
 std::int64_t pair_loss(PairLoss fn, const Tensor& input, const Tensor& target, const Tensor& weight,
                        const Tensor& pos_weight, const PairLossArgs& args, const Tensor& out);
-// d, of the input's shape, is the gradient of the target or of the input. `grad` has the shape that
-// `out` had.
+// d, of the input's shape, is the gradient of the target or of the input. `grad` has the shape of
+// pair_loss()'s `out`.
 void pair_loss_backward(PairLoss fn, const Tensor& grad, const Tensor& input, const Tensor& target,
                         const Tensor& weight, const Tensor& pos_weight, const PairLossArgs& args,
                         bool of_target, const Tensor& d);

@@ -1,5 +1,6 @@
-// Means and squared distances from them of a batch's channels. They are taken of each block while
-// it is in the cache, and joined (Chan, Golub and LeVeque 1983), so that memory is read once.
+// The mean and the sum of squared distances from it, for each channel of a batch. Each block's
+// moments are computed while it is in the cache, then merged (Chan, Golub and LeVeque 1983), so
+// that memory is read once.
 #include "core/kernels/cpu/norm/batch_moments.h"
 
 #include <algorithm>

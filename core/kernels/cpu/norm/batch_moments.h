@@ -1,5 +1,5 @@
-// The moments of each channel of a batch. Float32 is summed in float32 in blocks, or in float64
-// throughout if that is too narrow.
+// The moments of each channel of a batch. Float32 is summed in float32 within blocks, or in float64
+// throughout if float32 would overflow or underflow.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// How a batch is walked: in blocks. Channels-last, some rows of all channels; otherwise one
-// channel's places of one sample.
+// Iterates over a batch in blocks. A block is some rows of all channels (channels-last), or one
+// channel of one sample (contiguous).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ inline constexpr std::int64_t kBlockElements = 4096;
 inline std::int64_t rows_of(const BatchNormArgs& args) {
   return args.samples * args.places;
 }
-// A channels-last batch, several rows of few channels as one wide row, so that vectors are full.
+// A channels-last batch; several rows of few channels are treated as one wide row, so that vectors
+// are full.
 struct WideRows {
   explicit WideRows(const BatchNormArgs& args) : channels(args.channels) {
     constexpr std::int64_t kWide = 64;
@@ -34,8 +35,8 @@ struct WideRows {
     part_grain = std::max<std::int64_t>(
         1, kBatchNormGrain * parts / std::max<std::int64_t>(1, count * channels));
   }
-  // The part's first row. Parts depend on the shape only, so that the number of threads changes no
-  // bit.
+  // The part's first row. Parts depend on the shape only, so that the number of threads does not
+  // change the result.
   std::int64_t begin(std::int64_t part) const {
     return part == parts ? count : count / at_once * part / parts * at_once;
   }
@@ -47,7 +48,7 @@ struct WideRows {
       visit(r, rows / folded, rows % folded);
     }
   }
-  // One number for each channel, as often as a wide row has the channel.
+  // Repeats one number per channel over a wide row.
   template <typename T>
   std::vector<T> repeated(const T* numbers) const {
     std::vector<T> result(static_cast<std::size_t>(width));
@@ -56,7 +57,7 @@ struct WideRows {
     }
     return result;
   }
-  // Adds the sums of a wide row's other rows to those of its first.
+  // Folds the sums of a wide row into one row.
   template <typename T>
   void fold(std::vector<T>& sums) const {
     for (std::int64_t i = channels; i < width; i += channels) {
@@ -81,7 +82,7 @@ inline std::int64_t channel_grain(const BatchNormArgs& args) {
   return kBatchNormGrain / std::max<std::int64_t>(1, rows_of(args)) + 1;
 }
 
-// Room for a block of `count` elements, if `wanted`.
+// A buffer for a block of `count` elements, if `wanted`.
 template <typename T>
 std::vector<T> block_memory(bool wanted, std::int64_t count) {
   return std::vector<T>(wanted ? static_cast<std::size_t>(count) : 0);

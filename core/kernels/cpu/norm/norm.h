@@ -1,11 +1,11 @@
 // Normalisation, forward and backward.
 //
-// Images and rows are float32, float64, or float16 and bfloat16, which are carried in float32.
-// Weights, biases and running statistics are of the image's dtype or float32, and may be undefined;
-// statistics that are kept for backward are float64 for float64, else float32.
+// Inputs are float32, float64, or float16 and bfloat16, which are computed in float32. Weights,
+// biases and running statistics have the input's dtype or float32, and may be undefined; statistics
+// that are saved for backward are float64 for float64, else float32.
 //
-// Sums of float32 are of blocks, and joined in float64. Rows and channels whose squared distances
-// float32 cannot hold are computed in float64.
+// Float32 is summed in float32 within blocks and in float64 across blocks. Rows and channels whose
+// squared distances overflow or underflow float32 are computed in float64.
 #pragma once
 
 #include "core/args/norm_args.h"

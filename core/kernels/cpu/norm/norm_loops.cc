@@ -14,11 +14,11 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The compiler makes vectors of these loops, for each of Highway's targets. `omp simd` allows it to
-// add in lanes.
+// The compiler vectorises these loops for each of Highway's targets. `omp simd` allows it to
+// reorder sums.
 
-// visit(accumulator, first element, vector tag) for n elements, by vectors that go round four
-// accumulators, so that additions need not wait for each other.
+// visit(accumulator, first element, vector tag) for n elements, with vectors that alternate between
+// four accumulators, so that additions do not wait for each other.
 template <typename T, typename Visit>
 HWY_INLINE void for_each_of_four(std::int64_t n, const Visit& visit) {
   const hn::ScalableTag<T> d;
@@ -34,7 +34,7 @@ HWY_INLINE void for_each_of_four(std::int64_t n, const Visit& visit) {
   for (; i < n; ++i) visit(4, i, hn::CappedTag<T, 1>());
 }
 
-// Sums in four vectors, and a number for the last elements.
+// A sum in four vectors, and a scalar for the last elements.
 template <typename T>
 struct FourSums {
   using D = hn::ScalableTag<T>;
@@ -167,8 +167,7 @@ void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* 
   }
 }
 
-// Columns are walked a tile of vectors at a time, down all rows, so that a tile's sums and numbers
-// stay in registers.
+// Processes a tile of columns down all rows at a time, so that the tile's sums stay in registers.
 template <int kVectors, typename D>
 struct Tile {
   using T = hn::TFromD<D>;
@@ -302,7 +301,7 @@ void column_join(std::int64_t n, double rows, const T* near, const T* distances,
     const auto distance = static_cast<double>(distances[i]);
     const auto from = static_cast<double>(near[i]);
     const double apart = from + distance * of_rows - mean[i];
-    // As Moments::join(): of infinite means only the sum is known.
+    // As in Moments::join(): for infinite means only the sum is known.
     const bool finite = std::isfinite(from) && std::isfinite(mean[i]);
     mean[i] += finite ? apart * share : from;
     total[i] += static_cast<double>(squares[i]) - distance * distance * of_rows +

@@ -1,5 +1,5 @@
-// The loops of normalisation on dense runs of float or double, on the vectors of the processor at
-// hand. Sums are of the run's type: callers keep runs short and add them in float64.
+// Vectorised loops of normalisation over dense runs of float or double. Sums have the run's type:
+// callers keep runs short and add their sums in float64.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ struct NormLoops {
                       T* by_g, T* by_x);
   void (*column_combine)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
                          const T* a, const T* b, const T* c, T* dx);
-  // Joins the moments of `rows` rows of n columns, given as sums of their distances from `near` and
-  // of the distances' squares, to the mean and the squared distances from it of `before` rows
-  // (Chan, Golub and LeVeque 1983).
+  // Merges moments of n columns (Chan, Golub and LeVeque 1983): those of `rows` rows, given as sums
+  // of the distances from `near` and of their squares, into the mean and the squared distances of
+  // the `before` rows so far.
   void (*column_join)(std::int64_t n, double rows, const T* near, const T* distances,
                       const T* squares, double before, double* mean, double* total);
   // total += sums, sums = 0.

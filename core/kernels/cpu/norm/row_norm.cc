@@ -23,7 +23,7 @@ std::int64_t row_grain(const RowNormArgs& args) {
   return kRowNormGrain / std::max<std::int64_t>(1, args.width()) + 1;
 }
 
-// Block by block, each while it is in the cache.
+// Computes block by block, each while it is in the cache.
 template <typename T>
 Moments moments_of_row(const NormLoops<T>& loops, std::int64_t n, const T* x) {
   Moments total;
@@ -53,7 +53,7 @@ double squares_of_row(const NormLoops<T>& loops, std::int64_t n, const T* x) {
   return total;
 }
 
-// Two sums over a row or a channel of it: of g weight, and of g weight (x - shift).
+// Two sums over a row, or over a channel of it: of g weight, and of g weight (x - shift).
 struct Dots {
   double g = 0;
   double x = 0;
@@ -73,7 +73,7 @@ Dots long_dots(const NormLoops<T>& loops, std::int64_t n, const T* g, const T* x
   return total;
 }
 
-// The mean, as the number nearest to it and the rest, and 1 / deviation of a row.
+// A row's mean, as the nearest T and the rounding error, and 1 / deviation.
 template <typename T>
 struct RowStats {
   T mean;
@@ -81,7 +81,7 @@ struct RowStats {
   T rest;
 };
 
-// Rows that are computed in T; their statistics are kept as Kept.
+// Rows that are computed in T; their statistics are saved as Kept.
 template <typename T, typename Kept>
 class RowNorm {
  public:
@@ -89,12 +89,12 @@ class RowNorm {
           const Tensor& y, const Tensor& stats)
       : args_(args), from_(x), to_(y), weights_(weight), biases_(bias), kept_(stats.data<Kept>()) {}
 
-  // Memory of one row, for those that are converted.
+  // Buffer of one row, for dtypes that are converted.
   std::vector<T> room() const {
     return std::vector<T>(
         static_cast<std::size_t>(from_.is_converted() || to_.is_converted() ? args_.width() : 0));
   }
-  // False if T is too narrow for the row.
+  // Returns false if T is too narrow for the row.
   bool run(std::int64_t r, std::vector<T>& read, std::vector<T>& written) const {
     const std::int64_t width = args_.width();
     const T* const in = from_.at(r * width, width, read.data());
@@ -121,7 +121,8 @@ class RowNorm {
 
  private:
   void write(std::int64_t first, const RowStats<T>& stats, const T* in, T* out) const {
-    // Less than a rounding of the largest results, unless the mean is many deviations from 0.
+    // Below the rounding error of the largest results, unless the mean is many deviations away from
+    // 0.
     const T rest = -stats.rest * stats.scale;
     const T add = std::abs(rest) < T(0x1p-26) ? T(0) : rest;
     if (args_.inner == 1) {
@@ -172,7 +173,7 @@ void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight
   });
 }
 
-// Sums over rows for each channel of all groups: a thread's share.
+// A thread's part of the sums over rows, for each channel of all groups.
 template <typename T>
 class ChannelSums {
  public:
@@ -200,7 +201,7 @@ class ChannelSums {
   std::vector<double> by_x_;  // of g (x - mean) / deviation: the weight's
 };
 
-// Computes in T; the statistics were kept as Kept.
+// Computes in T; the statistics were saved as Kept.
 template <typename T, typename Kept>
 class RowNormGradient {
  public:
@@ -256,7 +257,7 @@ class RowNormGradient {
             static_cast<T>(kept_[3 * r + 2])};
   }
 
-  // From sums over distances from the rounded mean: those over distances from the mean.
+  // Converts sums of distances from the rounded mean to sums of distances from the exact mean.
   static Dots without_rest(Dots dots, const RowStats<T>& stats) {
     return {dots.g, dots.x - static_cast<double>(stats.rest) * dots.g};
   }
@@ -324,7 +325,7 @@ void backward_rows(const RowNormArgs& args, const Tensor& dy, const Tensor& x, c
                    const Tensor& stats, const Tensor& dx, const Tensor& dweight,
                    const Tensor& dbias) {
   const RowNormGradient<T, Kept> gradient(args, dy, x, weight, stats, dx);
-  // Parts depend on the shape only, so that the number of threads changes no bit.
+  // Parts depend on the shape only, so that the number of threads does not change the result.
   const std::int64_t parts =
       std::clamp<std::int64_t>(args.rows * args.width() / kPartElements, 1,
                                std::min(kMostParts, std::max<std::int64_t>(1, args.rows)));

@@ -16,13 +16,14 @@ struct ScaleUpdate {
 
 namespace cpu {
 
-// Multiplies every gradient by the 0-d f32 inverse_scale, and sets the 0-d f32 found_inf to 1 where
-// an element was infinite or NaN; leaves it as it is otherwise. Gradients are floating, any strides
-// without overlap.
+// Multiplies every gradient by the 0-d f32 inverse_scale, and sets the 0-d f32 found_inf to 1 if an
+// element was infinite or NaN, and otherwise leaves it unchanged. Gradients are floating, any
+// strides without overlap.
 void amp_unscale(const Tensor& inverse_scale, std::span<const Tensor> gradients,
                  const Tensor& found_inf);
-// The new scale (0-d f32) and the number of steps in a row without an infinity (0-d i32): backed
-// off where found_inf is not 0, grown at the interval's end unless that is infinite.
+// The new scale (0-d f32) and the number of steps in a row without an infinity (0-d i32):
+// multiplied by the backoff factor if found_inf is not 0, and by the growth factor at the end of
+// each interval unless that gives infinity.
 void amp_update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& found_inf,
                       const ScaleUpdate& update);
 

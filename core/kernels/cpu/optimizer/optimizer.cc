@@ -30,7 +30,7 @@ void update_range(const OptimizerTensor& t, const Step& step, const Factors& giv
                   std::int64_t end) {
   using N = LanesOf<T>;
   const typename N::D d;
-  const Factors f = given;  // no store below can change this copy
+  const Factors f = given;  // a copy that the compiler knows no store below changes
   auto* const parameter = static_cast<T*>(t.parameter);
   const auto* const gradient = static_cast<const T*>(t.gradient);
   T* state[Step::kState];
@@ -66,8 +66,8 @@ void update_range(const OptimizerTensor& t, const Step& step, const Factors& giv
       });
 }
 
-// As update_range() for a parameter and a gradient of float16 or bfloat16: they travel as float,
-// block by block, and the parameter is rounded once.
+// As update_range() for a parameter and a gradient of float16 or bfloat16: they are converted to
+// float block by block, and the parameter is rounded once.
 template <typename Rule, typename Step, typename Factors>
 void update_half_range(DType dtype, const OptimizerTensor& t, const Step& step,
                        const Factors& factors, std::int64_t i, std::int64_t end) {
@@ -91,7 +91,7 @@ void update_half_range(DType dtype, const OptimizerTensor& t, const Step& step,
   }
 }
 
-// Elements from `begin` to `end` of the range that all tensors make.
+// Elements `begin` to `end` of the concatenation of all tensors.
 template <typename T, typename Step>
 void update_part(DType dtype, std::span<const OptimizerTensor> tensors, const Step& step,
                  std::int64_t begin, std::int64_t end) {

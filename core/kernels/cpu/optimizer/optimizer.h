@@ -1,5 +1,5 @@
-// Optimizer steps over many parameters in one call. All parameters are one range that the threads
-// share out, so that a model of many small ones costs one parallel region (or none).
+// Optimizer steps over many parameters in one call. The threads divide the concatenation of all
+// parameters, so that a model of many small ones costs one parallel region (or none).
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace dl::kernels::cpu {
 
-// `device` is where all of the tensors are; `dtype` is f32 or f64.
+// `device` is the device of all tensors; `dtype` is f32 or f64.
 void optimizer_step(Device device, DType dtype, std::span<const OptimizerTensor> tensors,
                     const OptimizerStep& step, const OptimizerScalars& scalars);
 

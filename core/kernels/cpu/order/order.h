@@ -1,4 +1,4 @@
-// Running sums and order along a dimension.
+// Cumulative sums and products, and sorting, along a dimension.
 #pragma once
 
 #include "core/tensor/tensor.h"
@@ -8,20 +8,20 @@ namespace dl::kernels::cpu {
 // out[i] = sum of input[0..i], or of input[i..] if `reverse`. Floating elements are summed in
 // float64 and rounded once each, integers in int64. out has input's shape and is dense.
 void cumsum(const Tensor& input, std::int64_t dim, bool reverse, const Tensor& out);
-// out[i] = product of input[0..i], as cumsum; and the gradient of the input from that of the
-// result, both of one shape.
+// out[i] = product of input[0..i], with cumsum()'s dtypes; and the gradient of the input from the
+// gradient of the result, both of one shape.
 void cumprod(const Tensor& input, std::int64_t dim, const Tensor& out);
 void cumprod_backward(const Tensor& grad, const Tensor& input, std::int64_t dim, const Tensor& out);
-// The lower median along a dimension and where it stands, with NaN the median of any elements
-// among which it is, or left out with `ignore_nan` unless there are only NaNs. The outputs have
-// size 1 in that dimension.
+// The lower median along a dimension and its index. If there is a NaN, the result is NaN;
+// `ignore_nan` ignores NaNs unless there is nothing else. The outputs have size 1 in that
+// dimension.
 void median(const Tensor& input, std::int64_t dim, bool ignore_nan, const Tensor& values,
             const Tensor& indices);
-// Values in order and where they stood; equal ones keep their order. NaN is the largest. The
+// Sorted values and their indices; equal values keep their order, and NaN is the largest. The
 // outputs have input's shape.
 void sort(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
           const Tensor& indices);
-// The first of sort() along the dimension, as many as the outputs hold.
+// The first elements of sort() along the dimension, as many as the outputs hold.
 void topk(const Tensor& input, std::int64_t dim, bool largest, const Tensor& values,
           const Tensor& indices);
 

@@ -41,7 +41,7 @@ class Window {
       }
     }
   }
-  // Empty where dilation steps over the whole image.
+  // Empty if dilation steps over the whole image.
   std::span<const Element> elements() const noexcept { return elements_; }
 
  private:
@@ -49,15 +49,15 @@ class Window {
   std::vector<Element> elements_;
 };
 
-// Marks an empty window, or one that a ReLU makes 0; no window has that many elements.
+// Marks a window without a winner: it is empty, or the ReLU makes it 0.
 constexpr std::uint16_t kNoWinner = 65535;
 
-// No input pixel lies in two windows.
+// True if no input pixel is in two windows.
 inline bool disjoint(const Pool2dShape& s) {
   return s.stride_h >= s.dilation_h * (s.kh - 1) + 1 && s.stride_w >= s.dilation_w * (s.kw - 1) + 1;
 }
 
-// Every input pixel lies in exactly one window, whole inside the image.
+// True if every input pixel is in exactly one window, and all windows are inside the image.
 inline bool tiles(const Pool2dShape& s) {
   return s.dilation_h == 1 && s.dilation_w == 1 && s.stride_h == s.kh && s.stride_w == s.kw &&
          s.pad_h == 0 && s.pad_w == 0 && s.h % s.kh == 0 && s.w % s.kw == 0;
@@ -82,7 +82,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Winners of one vector of channels. Their numbers are at least as wide as the elements in between.
+// Stores and loads the winners of one vector of channels. D: the tag of the values; DI: the tag of
+// as many indices.
 template <typename D, typename DI, typename I>
 void store_winner(D d, DI di, I index, std::uint16_t* to) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
@@ -107,7 +108,7 @@ auto load_winner(D d, DI di, const std::uint16_t* from) {
   }
 }
 
-// As many channels as fit a vector, then one at a time: a tag of one lane runs the same code.
+// Full vectors of channels, then one channel at a time: a tag of one lane runs the same code.
 template <typename D, typename T>
 void forward_channels(D d, bool relu, std::span<const Window::Element> window, const T* image, T* y,
                       std::uint16_t* winner) {
@@ -124,8 +125,7 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
                            index);
     sum = hn::Add(sum, x);
   }
-  // A NaN is never greater, so one more pass looks for the last NaN, if the sum shows that there is
-  // one.
+  // A NaN is never greater, so if the sum shows that there is one, another pass finds the last NaN.
   if (!hn::AllFalse(d, hn::IsNaN(sum))) [[unlikely]] {
     for (const Window::Element& element : window) {
       const auto x = hn::LoadU(d, image + element.offset);
@@ -135,7 +135,7 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
                              index);
     }
   }
-  // Not Max: a NaN must stay one.
+  // Not Max: NaN must stay NaN.
   if (relu) {
     const auto off = hn::Le(best, hn::Zero(d));
     best = hn::IfThenZeroElse(off, best);

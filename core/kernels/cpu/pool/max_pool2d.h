@@ -2,11 +2,11 @@
 //
 //   x       [n, c, h, w]           channels-last in memory: [n][h][w][c]
 //   y       [n, c, out_h, out_w]   channels-last in memory
-//   winner  as y: which element of its window (ky * kw + kx) each output came from, and so gets its
-//           gradient; 65535 if none does
+//   winner  shaped like y: the element of the window (ky * kw + kx) that is the output and gets its
+//           gradient; 65535: none
 //
-// As in PyTorch the first of equal elements wins, the last NaN wins over everything, padding never
-// wins, and a window that lies in the padding altogether gives minus infinity. Serves f32 and f64;
+// As in PyTorch, the first of equal elements wins, the last NaN wins over all numbers, padding
+// never wins, and a window entirely in the padding gives minus infinity. Supports f32 and f64, and
 // windows of up to 65,535 elements.
 #pragma once
 
@@ -23,8 +23,8 @@ struct Pool2dShape {
   std::int64_t pad_h = 0, pad_w = 0;  // at most half the window
   std::int64_t dilation_h = 1, dilation_w = 1;
   bool ceil_mode = false;
-  // The maximum over a ReLU's output: max(0, .), but where a window is empty. Four times cheaper.
-  // An output of 0 has no winner, as the ReLU passes no gradient on there.
+  // Fuses the preceding ReLU: max(0, maximum), except for empty windows. Four times cheaper than
+  // two passes. An output of 0 has no winner, because the ReLU's gradient is 0.
   bool relu = false;
 
   std::int64_t out_h() const noexcept {
@@ -38,7 +38,7 @@ struct Pool2dShape {
 void max_pool2d_forward(const Pool2dShape& s, const float* x, float* y, std::uint16_t* winner);
 void max_pool2d_forward(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner);
 
-// dx is written, not added to.
+// Writes dx; does not accumulate.
 void max_pool2d_backward(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
                          float* dx);
 void max_pool2d_backward(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,

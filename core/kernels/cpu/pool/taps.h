@@ -1,5 +1,5 @@
-// Sums along the rows and the columns of images: averages of windows, resampling, and the gradients
-// of both, which are such sums again.
+// Weighted sums along the rows and the columns of images: average pooling, resampling, and the
+// gradients of both, which have the same form.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -28,7 +28,7 @@ void for_each_block(std::int64_t elements, int width, const random::PhiloxSeed& 
   });
 }
 
-// draw(words, values) makes a block's values, which go to `out` rounded to its type.
+// draw(words, values) makes a block's values, which are rounded to the type of `out`.
 template <typename T, typename Draw>
 void fill(const Tensor& out, const random::PhiloxSeed& seed, const Draw& draw) {
   using M = OpMath<T>;
@@ -49,7 +49,7 @@ void philox_uniform(const Tensor& out, double low, double high, const random::Ph
     using M = OpMath<T>;
     fill<T>(out, seed, [&](const random::PhiloxWords& words, auto& values) {
       random::philox_uniform_block<M>(words, static_cast<M>(low), static_cast<M>(high), values);
-      // Fewer bits may round up to the end that is not in the range.
+      // Rounding to fewer bits may give `high`, which is outside the range.
       for (M& value : values) {
         if (static_cast<M>(static_cast<T>(value)) >= static_cast<M>(high)) {
           value = static_cast<M>(low);
@@ -154,8 +154,8 @@ void philox_randperm(const Tensor& out, const random::PhiloxSeed& seed) {
                  });
   const std::span<std::int64_t> order(out.data<std::int64_t>(), keys.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  // Equal keys keep their order, as on GPUs. (clang refuses libstdc++ 12's std::stable_sort, which
-  // uses what C++17 has deprecated.)
+  // Equal keys keep their order, as on GPUs. (clang rejects libstdc++ 12's std::stable_sort, which
+  // uses functions that C++17 has deprecated.)
   std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     const std::uint64_t of_a = keys[static_cast<std::size_t>(a)];
     const std::uint64_t of_b = keys[static_cast<std::size_t>(b)];

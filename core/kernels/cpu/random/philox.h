@@ -1,7 +1,6 @@
-// Random numbers by counter (core/random/philox.h): what CUDA draws, drawn on the CPU. The same
-// seed gives the same uniform numbers and the same dropout on both, bit by bit, and normal numbers
-// up to the rounding of logarithm, sine and cosine. All tensors are contiguous and floating; f16
-// and bf16 are drawn in f32 and rounded.
+// Philox random numbers (core/random/philox.h) on the CPU. A seed gives the same uniform numbers
+// and dropout as on CUDA, bit for bit, and the same normal numbers up to the rounding of log, sin
+// and cos. All tensors are contiguous and floating; f16 and bf16 are drawn in f32 and rounded.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +18,22 @@ void philox_uniform(const Tensor& out, double low, double high, const random::Ph
 // N(mean, std^2).
 void philox_normal(const Tensor& out, double mean, double std, const random::PhiloxSeed& seed);
 // out = input / (1 - p) with probability 1 - p, else 0; p < 1. With the same seed it maps the
-// gradient of the output to that of the input. Elements take words as f32 does, whatever the dtype.
+// gradient of the output to that of the input. Elements of all dtypes use the same words as f32.
 void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& seed,
                     const Tensor& out);
 
-// The three below take two words an element, whatever the dtype, and their tensors are of other
-// dtypes too.
+// The three below use two words for each element of any dtype, and also support integer tensors.
 //
-// Integers of [low, low + range); out is int64, int32, uint8, f32 or f64 and holds them.
+// Integers of [low, low + range); out is int64, int32, uint8, f32 or f64, and its dtype can
+// represent them.
 void philox_randint(const Tensor& out, std::int64_t low, std::uint64_t range,
                     const random::PhiloxSeed& seed);
-// out = 1 with the probability at the same place, else 0; f32 or f64. Throws kInvalidArgument
-// naming the first invalid probability; a device that computes later reports it when a thread waits
-// for it.
+// out[i] = 1 with probability probabilities[i], else 0; f32 or f64. Throws kInvalidArgument with
+// the first invalid probability; an asynchronous device reports it when a thread waits for it.
 void philox_bernoulli(const Tensor& probabilities, const random::PhiloxSeed& seed,
                       const Tensor& out);
-// The order in which 0 ... out.numel() - 1 lie when each is given 64 random bits and they are
-// sorted by these, equal ones by themselves; int64.
+// A permutation of 0 ... out.numel() - 1 (int64): each number gets 64 random bits as its key, and
+// they are sorted by key, then by number.
 void philox_randperm(const Tensor& out, const random::PhiloxSeed& seed);
 
 }  // namespace dl::kernels::cpu

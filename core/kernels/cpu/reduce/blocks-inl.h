@@ -1,5 +1,5 @@
-// A reduction's merge of a block of dense float32 elements, in vectors. Included once for each of
-// Highway's targets.
+// Reduces a block of dense float32 elements in vectors. Included once for each of Highway's
+// targets.
 #if defined(DL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DL_BLOCKS_INL_H_
 #undef DL_BLOCKS_INL_H_
@@ -29,7 +29,7 @@ HWY_INLINE Lanes load(const float* from) {
 HWY_INLINE Lanes load_first(const float* from, std::size_t count) {
   const Lanes::D d;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return Lanes(hn::MaskedLoad(hn::FirstN(d, count), d, from));  // reads no more than that
+  return Lanes(hn::MaskedLoad(hn::FirstN(d, count), d, from));  // does not read beyond them
 #else
   HWY_ALIGN float pad[hn::MaxLanes(d)] = {};
   std::memcpy(pad, from, count * sizeof(float));

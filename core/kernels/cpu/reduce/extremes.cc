@@ -1,5 +1,5 @@
-// Extremes with their places. Where a result's elements are dense, a block's extreme is found by
-// the reduction's row, and its place is looked for in the best block only.
+// Extremes with their indices. If a result's elements are dense, the reduction's row finds each
+// block's extreme, and the index is searched in the best block only.
 #include <array>
 #include <limits>
 #include <type_traits>
@@ -37,7 +37,7 @@ std::int64_t place_of(const T* in, std::int64_t count, T value) noexcept {
   }
 }
 
-// A run of one result: its extreme so far, and where.
+// The extreme of one result so far, and its index.
 template <typename T>
 struct Best {
   T value{};
@@ -97,7 +97,7 @@ class Finding {
   }
 
  private:
-  // Several threads read one long line: it is cut into chunks whose size depends on its length
+  // Several threads read one long line. It is cut into chunks whose size depends on its length
   // only.
   void one_result() const {
     constexpr std::int64_t kMostParts = 64;
@@ -127,7 +127,7 @@ class Finding {
                            look(static_cast<const T*>(in), count, i + first, best);
                          });
     }
-    // The place within the block that begins at best.place.
+    // The index within the block that begins at best.place.
     const std::int64_t length = std::min(kSearched, end - best.place);
     source_.for_blocks(from + best.place * step_, step_, length, pack,
                        [&](const void* in, std::int64_t count, std::int64_t) {
@@ -154,7 +154,7 @@ class Finding {
     if (best.place < 0 || beats(value, best.value, largest_)) best = {value, first};
   }
 
-  // The results whose values, indices and first elements begin at `at`, side by side.
+  // Adjacent results, whose values, indices and first elements begin at `at`.
   void go_down(const std::array<std::int64_t, 3>& at, std::int64_t columns) const {
     Source::Pack pack;
     std::array<T, kResults> best;

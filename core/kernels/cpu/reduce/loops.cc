@@ -1,6 +1,6 @@
-// The skeleton of reductions. Results are cut into tiles and, where there are few of them, their
-// elements into chunks; a task is a chunk of a tile. Sizes depend on shapes only, and chunks are
-// merged in their order, so that the number of threads changes no bit.
+// The outer loops of reductions. Results are divided into tiles and, if there are few results,
+// their elements into chunks; a task is a chunk of a tile. Sizes depend on shapes only, and chunks
+// are merged in order, so that the number of threads does not change the result.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +18,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kTaskElements = 16 * 1024;    // the least that a tile or chunk reads
+constexpr std::int64_t kTaskElements = 16 * 1024;  // the fewest elements that a tile or chunk reads
 constexpr std::int64_t kThreadElements = 48 * 1024;  // elements read, worth a thread
 constexpr std::int64_t kMostChunks = 64;
 constexpr std::int64_t kWideRow = 128;  // results, at most kResults
@@ -28,8 +28,8 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many rows of `results` are read as one wide row: a multiple that makes whole vectors where
-// one fits.
+// How many rows of `results` elements are read as one wide row: so many that it consists of whole
+// vectors, if possible.
 constexpr std::int64_t rows_at_once(std::int64_t results) {
   const std::int64_t most = kWideRow / results;
   const std::int64_t whole = kVector / std::gcd(kVector, results);
@@ -99,7 +99,7 @@ class Reducing {
     }
   }
 
-  // After run(): how many results float32 was too narrow for.
+  // After run(): the number of results for which float32 was too narrow.
   std::int64_t doubtful() const { return std::ranges::count(doubtful_, std::uint8_t{1}); }
   // visit(offset in the input, offset in the output) for each of them.
   template <typename Visit>
@@ -130,8 +130,7 @@ class Reducing {
     tiles_ = ceil_div(kept_.count, tile_);
     chunks_ =
         std::clamp<std::int64_t>(tile_ * length / kTaskElements, 1, ceil_div(kMostChunks, tiles_));
-    // A chunk is made of whole vectors, or of whole blocks of rows if the reduction goes down
-    // columns.
+    // A chunk consists of whole vectors, or of whole blocks of rows if results are adjacent.
     chunk_ = (ceil_div(length, chunks_) + 63) / 64 * 64;
     chunks_ = ceil_div(length, chunk_);
   }
@@ -180,7 +179,7 @@ class Reducing {
     });
   }
 
-  // Rows of few results that lie close are read as wide ones of several rows each.
+  // Contiguous rows of few results are read as wide rows.
   void down(ReduceRun run) const {
     const std::int64_t at_once = rows_at_once(run.results);
     const std::int64_t wide_rows = at_once < 2 ? 0 : run.count / at_once;
@@ -265,7 +264,7 @@ class Reducing {
     for (std::int64_t i = 0; i < results; ++i) a[i] += b[i];
   }
 
-  // Some elements of each result, spread over all of them without a period.
+  // Chooses some elements of each result, spread over all elements without a period.
   void choose_samples() {
     const std::int64_t count = reduced_.count;
     sample_count_ = std::min(count, std::clamp<std::int64_t>(count / 16, 4, kMostSamples));
@@ -283,7 +282,7 @@ class Reducing {
     }
   }
 
-  // Their means: all that distances need to be small.
+  // The means of the sampled elements, which are close enough to the means to keep distances small.
   void sample_pivots(std::int64_t first, std::int64_t results, double* pivots) const {
     visit_floating(dtype_, "var", [&]<typename T>() {
       walk(kept_, first, first + results, [&](const std::int64_t* at, std::int64_t length) {
@@ -332,7 +331,7 @@ class Reducing {
   }
 
   // Turns squared distances from the pivots into those from the means. Float32 was too narrow if
-  // they overflow, if some may have vanished, or if most of a result comes from its pivot.
+  // they overflow, if some may have underflowed, or if most of a result comes from its pivot.
   void center(std::int64_t first, std::int64_t results, double* totals, const double* sums) {
     const auto n = static_cast<double>(reduced_.count);
     constexpr double kMostFromPivot = 4;
@@ -373,7 +372,7 @@ class Reducing {
   Store store_;
   StridedLoop<3> kept_;     // out, in, pivots
   StridedLoop<1> reduced_;  // in
-  bool down_ = false;       // results lie side by side, and their elements do not
+  bool down_ = false;       // results are adjacent, their elements are not
   std::int64_t tile_ = 1;   // results
   std::int64_t tiles_ = 1;
   std::int64_t chunk_ = 1;  // elements of a result
@@ -384,7 +383,7 @@ class Reducing {
   std::vector<std::uint8_t> doubtful_;  // results
 };
 
-// What the reduction's terms are measured from, in float64.
+// The pivots that the reduction subtracts from elements, in float64.
 Tensor pivots_for(Pivot pivot, const Tensor& input, DType carrier, const Tensor& out) {
   if (pivot == Pivot::kNone || (pivot == Pivot::kMean && carrier == DType::kF32)) return {};
   const Tensor pivots = empty(out.sizes(), {.dtype = DType::kF64});
@@ -414,7 +413,7 @@ void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
   const Reducing done = run_in(carrier_of(input.dtype()), fn, input, p, out);
   const std::int64_t doubtful = done.doubtful();
   if (doubtful == 0) return;
-  // Once more, in float64.
+  // Repeat in float64.
   if (doubtful > out.numel() / 8) {
     run_in(DType::kF64, fn, input, p, out);
     return;

@@ -1,4 +1,5 @@
-// Mean and squared distances from it of numbers that come in blocks (Chan, Golub and LeVeque 1983).
+// The mean and the squared distances from it, for numbers that arrive in blocks (Chan, Golub and
+// LeVeque 1983).
 #pragma once
 
 #include <cmath>
@@ -6,14 +7,14 @@
 
 namespace dl::kernels::cpu {
 
-// Whether a sum of n squared distances that was computed in float32 may lack digits: squares
-// overflow, or some of them vanish. `eps` will be added to the mean square.
+// True if a float32 sum of n squared distances may be inaccurate because squares overflow or
+// underflow. `eps` will be added to the mean square.
 inline bool is_too_narrow(double squares, double n, double eps) {
-  constexpr double kLeast = 0x1p-100;  // underflow takes up to 2^-126 from each square
+  constexpr double kLeast = 0x1p-100;  // underflow loses up to 2^-126 of each square
   return !std::isfinite(squares) || (eps < kLeast && squares < n * kLeast);
 }
 
-// Whether a gradient has to be computed in float64, since it multiplies with this 1 / deviation
+// True if a gradient has to be computed in float64, because it multiplies by this 1 / deviation
 // three times.
 inline bool is_extreme_scale(float scale) {
   return std::isfinite(scale) && (scale < 0x1p-32F || scale > 0x1p32F);
@@ -34,7 +35,8 @@ struct Moments {
   void join(const Moments& other) {
     if (other.count == 0) return;
     const double both = count + other.count;
-    if (!std::isfinite(mean) || !std::isfinite(other.mean)) {  // no distance says where the mean is
+    // Distances between infinite means are undefined.
+    if (!std::isfinite(mean) || !std::isfinite(other.mean)) {
       *this = {both, mean + other.mean, kNaN};
       return;
     }

@@ -1,4 +1,4 @@
-// Reductions. Each result is merged in one order, whatever the number of threads.
+// Reductions. The order of merging does not depend on the number of threads.
 #pragma once
 
 #include "core/reductions/list.h"
@@ -6,16 +6,16 @@
 
 namespace dl::kernels::cpu {
 
-// out has input's shape with the size of every reduced dimension 1, and the dtype that the row
-// gives. Floating elements are merged in float32 (float64 for those) within blocks and in float64
-// beyond, integers in int64, which wraps around.
+// out has input's shape, with size 1 in reduced dimensions, and the row's result dtype. float16,
+// bfloat16 and float32 are merged in float32 within blocks and in float64 across blocks, float64 in
+// float64, and integers in int64, which wraps around.
 void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out);
-// The extreme along a dimension and the first index that has it; NaN wins. Both outputs have size 1
-// there; the dimension is not empty.
+// The extreme along a dimension and its first index; NaN counts as the extreme. Both outputs have
+// size 1 in the dimension, which is not empty.
 void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& values,
              const Tensor& indices);
-// out, filled with zeros, gets each element of grad where indices, of grad's shape, says along a
-// dimension. The indices of one line differ.
+// Fills `out` with zeros, then stores each element of grad at its index along `dim`. `indices` has
+// grad's shape; the indices of one line differ.
 void max_backward(const Tensor& grad, const Tensor& indices, std::int64_t dim, const Tensor& out);
 
 }  // namespace dl::kernels::cpu

@@ -1,6 +1,6 @@
-// Rows: what reductions do to dense elements. The loops (loops.cc) bring dimensions, strides,
-// threads and the narrower dtypes; a row sees float, double or int64 and adds to totals of double
-// or int64.
+// Rows: the inner loops of reductions, over dense elements. The outer loops (loops.cc) handle
+// dimensions, strides, threads and narrower dtypes. A row reads float, double or int64 and merges
+// into totals of double or int64.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace dl::kernels::cpu {
 
-inline constexpr std::int64_t kResults = 512;  // the most results that a row works on at once
+inline constexpr std::int64_t kResults = 512;  // the most results of one call of a row
 
-// `across`: each result's elements lie side by side, `count` of them, and the next result's begin
-// `step` elements further on. `down`: results lie side by side, and each has `count` elements
-// `step` apart.
+// `across`: each result has `count` adjacent elements, and the next result's begin `step` elements
+// later. `down`: results are adjacent, and each has `count` elements that are `step` apart.
 struct ReduceRun {
   const void* in;
   std::int64_t count;
   std::int64_t step;
   std::int64_t results;  // at most kResults
-  void* totals;          // what is there is merged with
+  void* totals;          // merged with the elements
   const double* pivots;  // one a result; read only if the reduction has a pivot
   double p;
-  double* distances = nullptr;  // of float32 elements from a pivot near their mean: added up
+  // Receives the sums of float32 elements' distances from a pivot near their mean.
+  double* distances = nullptr;
 };
 using ReduceRow = void (*)(const ReduceRun& run);
 
@@ -43,16 +43,17 @@ struct Reduction {
                  double p);
 };
 const Reduction& reduction_of(ReduceFn fn) noexcept;
-// float32 on the vectors of the processor at hand.
+// Vectorised rows for float32.
 ReduceRows vector_rows_of(ReduceFn fn) noexcept;
 
-// Finds the place of an extreme. `largest`: maximum, else minimum.
+// Finds the index of an extreme. `largest`: maximum, else minimum.
 //
-// Returns the first of `count` dense elements that equals `value`, or is NaN if `value` is. There
-// must be one.
+// Returns the first of `count` dense elements that equals `value`, or is NaN if `value` is NaN.
+// There must be one.
 std::int64_t find_first(const float* in, std::int64_t count, float value) noexcept;
-// Results side by side: row `first` + i of column c is in[i * step + c]. best[c] is replaced if a
-// row beats it, places[c] by that row's number; the first of equal rows stays, NaN beats numbers.
+// Adjacent results: row `first` + i of column c is in[i * step + c]. If a row beats best[c],
+// best[c] becomes its value and places[c] its row number. The first of equal rows stays, and NaN
+// beats numbers.
 struct ExtremeRun {
   const float* in;
   std::int64_t rows;

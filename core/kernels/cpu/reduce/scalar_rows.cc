@@ -1,4 +1,5 @@
-// The rows of reductions for float64 and int64, what is done to totals, and the table of all.
+// The rows of reductions for float64 and int64, the functions on totals, and the table of all
+// reductions.
 #include <algorithm>
 #include <array>
 

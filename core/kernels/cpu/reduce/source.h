@@ -1,5 +1,5 @@
-// The elements of a reduction's input, as rows see them: where they are dense and of the carrier's
-// type they are read in place, and otherwise through a packed block.
+// Reads a reduction's input for its rows: in place if elements are dense and in the compute type,
+// otherwise through a packed block.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Source {
   }
 
   // visit(elements, count, first) for the `count` elements that begin at `begin`, `step` apart, in
-  // dense blocks of the carrier's type.
+  // dense blocks of the compute type.
   template <typename Visit>
   void for_blocks(std::int64_t begin, std::int64_t step, std::int64_t count, Pack& pack,
                   const Visit& visit) const {

@@ -1,5 +1,5 @@
 // The rows of reductions for float32. A block's terms are merged in four vectors, and blocks in
-// double, so that a sum of many terms keeps its last digits.
+// double, so that sums of many terms stay accurate.
 #include <cstring>
 #include <type_traits>
 
@@ -36,8 +36,8 @@ void across(const ReduceRun& run) {
   }
 }
 
-// The merge of `rows` rows of one vector of columns. Pairs first, as a chain would wait for each
-// merge.
+// The merge of `rows` rows of one vector of columns. Merges pairs first, because a chain would wait
+// for each merge.
 template <typename F, typename LoadRow>
 HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const Beside<Lanes>& beside,
                             const LoadRow& load_row) {
@@ -51,8 +51,8 @@ HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const Beside<Lanes>& bes
   return F::merge(a, F::merge(low, high));
 }
 
-// Merges rows of `columns` columns, which are whole vectors, into `block`, or begins it with them.
-// Out of line: down() calls it for the last columns as well.
+// Merges rows of `columns` columns, which are whole vectors, into `block`, or initialises it. Not
+// inlined, because down() also calls it for the last columns.
 template <typename F, bool kPivot>
 HWY_NOINLINE void merge_columns(const float* in, std::int64_t step, std::int64_t rows,
                                 std::int64_t columns, const float* pivots, double p, bool begins,
@@ -153,7 +153,7 @@ void distances_across(const ReduceRun& run) {
 }
 
 // Rows of `columns` columns, which are whole vectors: adds their distances from the pivots, and the
-// distances' squares, to the two blocks, or begins these with them.
+// distances' squares, to the two blocks, or initialises these.
 HWY_NOINLINE void add_column_distances(const float* in, std::int64_t step, std::int64_t rows,
                                        std::int64_t columns, const float* pivots, bool begins,
                                        float* distances, float* squares) {
@@ -164,7 +164,7 @@ HWY_NOINLINE void add_column_distances(const float* in, std::int64_t step, std::
     Lanes first = begins ? Lanes(0) : load(distances + c);
     Lanes second = begins ? Lanes(0) : load(squares + c);
     const auto distance = [&](std::int64_t r) HWY_ATTR { return load(in + r * step + c) - pivot; };
-    if (rows == kRowsAtOnce) {  // two chains of squares, as one would wait for each sum
+    if (rows == kRowsAtOnce) {  // two chains of sums, because one would wait for each addition
       Lanes other(0);
       for (std::int64_t r = 0; r < kRowsAtOnce; r += 4) {
         const Lanes x[4] = {distance(r), distance(r + 1), distance(r + 2), distance(r + 3)};

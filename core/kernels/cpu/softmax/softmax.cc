@@ -12,7 +12,7 @@ namespace dl::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kSoftmaxGrain = 8 * 1024;  // elements worth a thread
-constexpr std::int64_t kCached = 32 * 1024;       // elements that are still near when read again
+constexpr std::int64_t kCached = 32 * 1024;  // elements that are still in the cache when read again
 
 // The lines along a dimension of a dense tensor.
 struct Lines {
@@ -27,8 +27,8 @@ struct Lines {
   std::int64_t count;
 };
 
-// behind(first element, lines) for lines that lie behind each other, or
-// side_by_side(first element, lines) for neighbours.
+// Calls behind(first element, lines) for consecutive lines with adjacent elements, or
+// side_by_side(first element, lines) for interleaved lines.
 template <typename Behind, typename SideBySide>
 void for_lines(const Lines& lines, const Behind& behind, const SideBySide& side_by_side) {
   const std::int64_t most =

@@ -1,6 +1,5 @@
-// Softmax and its logarithm along one dimension. Inputs are dense and of one layout [outer, size,
-// inner]: contiguous tensors. Computed in float32 for half types, with the largest element
-// subtracted first.
+// Softmax and log-softmax along one dimension of contiguous tensors. Computed in float32 for half
+// types, with the largest element subtracted first.
 #pragma once
 
 #include "core/tensor/tensor.h"
@@ -9,7 +8,7 @@ namespace dl::kernels::cpu {
 
 void softmax(const Tensor& input, std::int64_t dim, const Tensor& out);
 void log_softmax(const Tensor& input, std::int64_t dim, const Tensor& out);
-// From the gradient of the output and the output itself.
+// The gradient of the input, from the gradient of the output and the output.
 void softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                       const Tensor& out);
 void log_softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,

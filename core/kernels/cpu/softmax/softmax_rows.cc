@@ -16,9 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// e^x for x at most 0; 0 of NaN and where the result would be below the least normal number. A
-// line's largest element is NaN if one is; then all of its powers are 0, their sum is too, and all
-// results are NaN.
+// e^x for x <= 0; returns 0 for NaN and for results below the smallest normal number. If a line has
+// a NaN, its largest element is NaN; all powers and their sum are then 0, and all results are NaN.
 HWY_INLINE Lanes exp_below(Lanes x) {
   const Lanes::D d;
   return Lanes(hn::IfThenElseZero(hn::Ge(x.v, hn::Set(d, -87.3f)), exp_normal(x).v));
@@ -57,7 +56,7 @@ HWY_INLINE float map_lanes(const float* a, const float* b, float* out, std::int6
   return merge_lanes<Total>(total + other);
 }
 
-// The merge of a line, block by block, in double.
+// Merges a line block by block, in double.
 template <typename F>
 HWY_INLINE double merge_line(const float* in, std::int64_t size, const Beside<Lanes>& beside) {
   double total = 0;
@@ -83,7 +82,7 @@ void one_line(bool is_log, const float* in, float* out, std::int64_t size) {
   const Lanes largest(merge_block<Largest>(in, size, none));
   if (is_log) {
     const double total = merge_line<PowersBelow>(in, size, {largest, Lanes(0)});
-    // Two subtractions: a large maximum would round the logarithm away.
+    // Two subtractions, because adding a large maximum would round the logarithm away.
     const Lanes log_total(std::log(total));
     map_line(in, in, out, size, [&](Lanes x, Lanes) HWY_ATTR { return x - largest - log_total; });
     return;
@@ -118,7 +117,7 @@ void lines_backward(bool is_log, const float* g, const float* y, float* out, std
   }
 }
 
-// A number for each column, and room for a whole vector behind the last.
+// A number for each column, and space for a whole vector after the last.
 using Columns = float[kSoftmaxColumns + hn::MaxLanes(Lanes::D())];
 
 // out = f(a, b, fixed, state) for `size` rows of `columns` elements, `step` apart. `fixed` and
@@ -150,8 +149,8 @@ HWY_INLINE void map_rows(const float* a, const float* b, float* out, const Colum
   }
 }
 
-// The same, and the sums of the results in `sums`: of blocks of rows in float32, of these in
-// double. f adds its result to the state.
+// map_rows() that also writes the sums of the results to `sums`: within blocks of rows in float32,
+// across blocks in double. f adds its result to the state.
 template <typename F>
 HWY_INLINE void sum_rows(const float* a, const float* b, float* out, const Columns& fixed,
                          double* sums, std::int64_t size, std::int64_t step, std::int64_t columns,
@@ -187,7 +186,7 @@ void columns_forward(bool is_log, const float* in, float* out, std::int64_t size
     ends[c] = static_cast<float>(is_log ? std::log(sums[c]) : 1.0 / sums[c]);
   }
   if (is_log) {
-    // Two subtractions: a large maximum would round the logarithm away.
+    // Two subtractions, because adding a large maximum would round the logarithm away.
     map_rows(in, in, out, largest, ends, size, step, columns,
              [](Lanes x, Lanes, Lanes most, Lanes& log_total)
                  HWY_ATTR { return x - most - log_total; });

@@ -1,7 +1,7 @@
-// The exponential function, the logarithm and their kin for vectors of float: minimax polynomials
-// in as few steps as 1 to 1.5 units in the last place allow (erf: 2; the normal cdf: half a unit of
-// 1), as tests/core/ops/exactness_test.cc measures. They are defined for all numbers, as
-// lanes-inl.h says. Included once for each of Highway's targets.
+// exp, log, tanh, erf and similar functions for vectors of float: minimax polynomials with errors
+// of 1 to 1.5 ulp (erf: 2 ulp; the normal cdf: half an ulp of 1), as
+// tests/core/ops/exactness_test.cc measures. They are defined for all arguments, as lanes-inl.h
+// says. Included once for each of Highway's targets.
 #if defined(DL_EXPONENTIALS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DL_EXPONENTIALS_INL_H_
 #undef DL_EXPONENTIALS_INL_H_
@@ -20,11 +20,11 @@ namespace dl::kernels::cpu::HWY_NAMESPACE {
 
 using Floats = hn::Vec<Lanes::D>;
 
-// x, at most or at least the bound; NaN stays NaN.
+// min(x, bound) and max(x, bound); NaN stays NaN.
 HWY_INLINE Floats at_most(float bound, Floats x) {
   const Floats most = hn::Set(Lanes::D(), bound);
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return hn::Min(most, x);  // of NaN, the instruction gives its second operand
+  return hn::Min(most, x);  // for NaN the instruction returns its second operand
 #else
   return hn::IfThenElse(hn::Lt(most, x), most, x);
 #endif
@@ -47,7 +47,7 @@ HWY_INLINE Floats polynomial(Floats x, const float (&c)[kCount]) {
   return sum;
 }
 
-// 2^n for a whole n from -126 to 127; of NaN any number.
+// 2^n for a whole n from -126 to 127; any number for NaN.
 HWY_INLINE Floats normal_power(Floats n) {
   const Lanes::D d;
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
@@ -83,7 +83,7 @@ HWY_INLINE ReducedExponent reduce_exponent(Floats x) {
   return {n, hn::MulAdd(polynomial(r, kTail), hn::Mul(r, r), r)};
 }
 
-// e^x for x from -87.3 to 88: results that are normal numbers.
+// e^x for x from -87.3 to 88: all results are normal numbers.
 HWY_INLINE Lanes exp_normal(Lanes x) {
   const auto [n, above_one] = reduce_exponent(x.v);
   return Lanes(hn::Mul(hn::Add(above_one, hn::Set(Lanes::D(), 1.0F)), normal_power(n)));
@@ -91,7 +91,7 @@ HWY_INLINE Lanes exp_normal(Lanes x) {
 
 HWY_INLINE Lanes exp_of(Lanes x) {
   const Lanes::D d;
-  // Beyond the bounds, results are 0 and infinity.
+  // Beyond these bounds the results are 0 and infinity.
   const auto [n, above_one] = reduce_exponent(at_least(-104.0F, at_most(89.0F, x.v)));
   return Lanes(times_power(hn::Add(above_one, hn::Set(d, 1.0F)), n));
 }
@@ -109,7 +109,7 @@ HWY_INLINE Lanes tanh_of(Lanes x) {
   Floats h = hn::NegMulAdd(n, hn::Set(d, 0.3466796875F), t);
   h = hn::NegMulAdd(n, hn::Set(d, -1.06097220e-4F), h);
 #if HWY_TARGET == HWY_AVX3
-  // An estimate of 1 / divisor, and a step of Newton's: a division takes as long as ten steps.
+  // An estimate of 1 / divisor and one Newton step: a division takes as long as ten such steps.
   const Floats divisor = hn::Add(Floats{_mm512_scalef_ps(polynomial(h, kPower).raw, n.raw)}, one);
   const Floats about{_mm512_rcp14_ps(divisor.raw)};
   const Floats correction = hn::NegMulAdd(divisor, about, hn::Set(d, 2.0F));
@@ -124,7 +124,7 @@ HWY_INLINE Lanes tanh_of(Lanes x) {
   return Lanes(hn::CopySign(hn::IfThenElse(is_small, small, large), x.v));
 }
 
-// y, but for x = 0, infinity, below 0 and NaN what a logarithm gives.
+// y, replaced by the logarithm's special values if x is 0, infinite, negative or NaN.
 HWY_INLINE Lanes with_ends_of_log(Lanes x, Lanes y, Lanes pole) {
   const Lanes inf(std::numeric_limits<float>::infinity());
   y = select(x == inf, x, y);
@@ -139,8 +139,8 @@ HWY_INLINE Lanes log_of(Lanes x) {
                              -0.131611943F, 0.104630224F, -0.0450748056F};
   const Lanes::D d;
 #if HWY_TARGET == HWY_AVX3
-  // These instructions take any number: e of 0 and of infinity is infinite, and m of a number below
-  // 0 is NaN.
+  // These instructions are defined for all numbers: for 0 and infinity e is infinite, and for
+  // negative numbers m is NaN.
   const Floats m{_mm512_getmant_ps(x.v.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan)};
   const Floats e = hn::Sub(Floats{_mm512_getexp_ps(x.v.raw)}, Floats{_mm512_getexp_ps(m.raw)});
 #else
@@ -154,8 +154,8 @@ HWY_INLINE Lanes log_of(Lanes x) {
   const Floats e = hn::Sub(hn::ConvertTo(d, exponent), shift);
 #endif
   const Floats f = hn::Sub(m, hn::Set(d, 1.0F));
-  // e times the greater part of log(2) is exact, and so is the sum with f where it is below 1. Both
-  // parts are above 0, so that an infinite e stays what it is.
+  // e times the high part of log(2) is exact, and so is its sum with f if that is below 1. Both
+  // parts are positive, so that an infinite e stays infinite.
   const Floats most = hn::MulAdd(e, hn::Set(d, 0.693115234375F), f);
   const Floats rest = hn::Mul(e, hn::Set(d, 3.19461833e-5F));
   const Lanes y(hn::Add(most, hn::MulAdd(polynomial(f, kTail), hn::Mul(f, f), rest)));
@@ -190,8 +190,8 @@ HWY_INLINE Lanes erf_of(Lanes x) {
   return Lanes(hn::IfThenElse(hn::Gt(t, set(0.927734375f)), large, small));
 }
 
-// The normal distribution's cdf: 2^p(|x|) below 0, where p is a fit of log2(cdf(-|x|)), and 1 less
-// that above. The error is absolute: below x = -2 relative digits are lost, as they are in
+// The normal distribution's cdf: 2^p(|x|) below 0, p being a fit of log2(cdf(-|x|)), and 1 minus
+// that above 0. The error is absolute: below x = -2 relative digits are lost, as they are in
 // (1 + erf(x / sqrt(2))) / 2.
 HWY_INLINE Lanes normal_cdf_of(Lanes x) {
   constexpr float kLog[] = {-1.0F,          -1.15110791F,     -0.45917663F,     -0.0526153818F,
@@ -200,7 +200,7 @@ HWY_INLINE Lanes normal_cdf_of(Lanes x) {
   constexpr float kPower[] = {1.0F,           0.693147182F,   0.240226477F,   0.0555033237F,
                               0.00961843785F, 0.00133989519F, 0.000153532994F};
   const Lanes::D d;
-  // 2^-200 is 0.
+  // 2^-200 is 0 in float32.
   const Floats log = at_least(-200.0F, polynomial(hn::Abs(x.v), kLog));
   const Floats n = hn::Round(log);
   const Floats below = times_power(polynomial(hn::Sub(log, n), kPower), n);

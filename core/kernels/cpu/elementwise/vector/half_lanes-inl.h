@@ -18,9 +18,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 
-// A group is as many elements as a vector of memory holds: one vector of float, or two of what is
-// narrower. The two of bfloat16 are the even and the odd elements, which costs less to take apart
-// than halves.
+// A group is the elements in one vector register's width of memory: one vector of float, or two for
+// bfloat16. The two are the even and the odd elements, which are cheaper to separate than the lower
+// and upper half.
 template <typename E>
 inline constexpr std::size_t kVectorsOfGroup = std::is_same_v<E, float> ? 1 : 2;
 
@@ -47,7 +47,7 @@ HWY_INLINE Words rounded_to_upper_half(Lanes x) {
 #endif
 }
 
-// `rounded`, but where x is NaN its bits, as a quiet NaN.
+// `rounded`; if x is NaN, its bits as a quiet NaN.
 HWY_INLINE Words with_nan(Lanes x, Words rounded) {
   const hn::RebindToUnsigned<Lanes::D> words;
   const auto quiet = hn::Or(hn::BitCast(words, x.v), hn::Set(words, 0x400000));
@@ -74,8 +74,8 @@ HWY_INLINE void load_group(const BFloat16* from, Lanes* part) {
   part[1] = Lanes(hn::BitCast(d, odd));
 }
 
-// Rounded to nearest even; NaN stays NaN. Highway's own conversion cuts the lower bits, and the
-// processor's (AVX512-BF16) makes zeros of subnormal numbers.
+// Rounded to nearest even; NaN stays NaN. Highway's conversion truncates, and the CPU's
+// (AVX512-BF16) flushes subnormal numbers to zero.
 HWY_INLINE void store_group(const Lanes* part, BFloat16* to) {
   const hn::Repartition<std::uint16_t, Lanes::D> halves;
   auto even = rounded_to_upper_half(part[0]);

@@ -26,7 +26,7 @@ void widen_bf16(const BFloat16* from, float* to, std::int64_t count) {
   for (; i < count; ++i) to[i] = from[i];
 }
 
-// Highway's own conversion cuts the lower bits.
+// Not Highway's conversion, which truncates.
 void narrow_bf16(const float* from, BFloat16* to, std::int64_t count) {
   const D d;
   const hn::RebindToSigned<D> whole;

@@ -1,5 +1,5 @@
-// Dense runs of float16 and bfloat16 from and to float32, on the vectors of the processor at hand.
-// Rounded to nearest even, as Half and BFloat16 are; NaN stays NaN.
+// Vectorised conversions of dense runs between float16 or bfloat16 and float32. Rounds to nearest
+// even, as Half and BFloat16 do; NaN stays NaN.
 #pragma once
 
 #include <cstdint>

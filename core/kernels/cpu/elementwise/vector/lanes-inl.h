@@ -2,8 +2,8 @@
 // such vectors. Included once for each of Highway's targets.
 //
 // Highway's functions are defined for finite arguments in a range; the functions here are defined
-// for all and give what std:: gives for infinities, NaN and zeros, with errors of at most 4 units
-// in the last place (the normal cdf: half a unit of 1).
+// for all arguments, with the results of std:: for infinities, NaN and zeros and errors of at most
+// 4 ulp (the normal cdf: half an ulp of 1).
 #if defined(DL_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DL_LANES_INL_H_
 #undef DL_LANES_INL_H_
@@ -48,7 +48,7 @@ HWY_INLINE Lanes log10_of(Lanes x) {
   return with_ends_of_log(x, Lanes(hn::Log10(Lanes::D(), x.v)), Lanes(0));
 }
 
-// y, and function(x) in the lanes where x is NaN or too large for Highway's sine and cosine.
+// y, but function(x) in lanes in which x is NaN or too large for Highway's sine and cosine.
 template <typename F>
 HWY_INLINE Lanes with_large_angles(Lanes x, Lanes y, F function) {
   const Lanes::D d;
@@ -83,7 +83,7 @@ HWY_INLINE Lanes trunc_of(Lanes x) {
   return keep_nan(x, Lanes(hn::Trunc(x.v)));
 }
 
-// x86's instructions give their second operand if one is NaN, or if both are zeros.
+// x86's instructions return their second operand if one is NaN, or if both are zeros.
 HWY_INLINE Lanes larger_of(Lanes a, Lanes b) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
   return Lanes(hn::Max(a.v, b.v));
@@ -117,7 +117,7 @@ HWY_INLINE Lanes copysign_of(Lanes a, Lanes b) {
 HWY_INLINE Lanes floor_quotient_of(Lanes a, Lanes b) {
   return lane_by_lane([](float x, float y) { return kernels::floor_quotient_of(x, y); }, a, b);
 }
-// 1 - erf(x) would have no digit left of a small result.
+// 1 - erf(x) would lose all digits of a small result.
 HWY_INLINE Lanes erfc_of(Lanes x) {
   return lane_by_lane([](float a, float) { return std::erfc(a); }, x, x);
 }
@@ -128,8 +128,8 @@ HWY_INLINE Lanes tan_of(Lanes x) {
   return select(x == Lanes(0), x, with_large_angles(x, y, [](float a) { return std::tan(a); }));
 }
 
-// 2^n e^(f log(2)) for x = n + f with a whole n, in two factors, so that a result below the least
-// normal number is right too.
+// 2^n e^(f log(2)) for x = n + f with a whole n, in two factors, so that subnormal results are
+// right too.
 HWY_INLINE Lanes exp2_of(Lanes x) {
   const Lanes::D d;
   const hn::RebindToSigned<Lanes::D> whole;
@@ -144,7 +144,7 @@ HWY_INLINE Lanes exp2_of(Lanes x) {
   return keep_nan(x, Lanes(hn::Mul(hn::Mul(rest, power(half)), power(hn::Sub(exponent, half)))));
 }
 
-// y where |x| is at most 1, else NaN.
+// y if |x| <= 1, else NaN.
 HWY_INLINE Lanes inside_one(Lanes x, Lanes y) {
   return select(abs_of(x) <= Lanes(1), y, Lanes(std::numeric_limits<float>::quiet_NaN()));
 }
@@ -158,7 +158,7 @@ HWY_INLINE Lanes atan_of(Lanes x) {
   return select(x == Lanes(0), x, keep_nan(x, Lanes(hn::Atan(Lanes::D(), x.v))));
 }
 
-// e^(x / 2) is finite wherever a hyperbolic function of x is.
+// e^(x / 2) is finite if a hyperbolic function of x is.
 HWY_INLINE Lanes sinh_of(Lanes x) {
   const Lanes t = abs_of(x);
   const Lanes u = expm1_of(t);
@@ -192,14 +192,14 @@ HWY_INLINE Lanes atanh_of(Lanes x) {
   return select(x == Lanes(0), x, inside_one(x, y));
 }
 
-// Whether a row has a loop of its own for bfloat16.
+// True if an operation has a bfloat16 row.
 constexpr bool has_bf16_row(CudaKernel cuda) {
   return cuda == CudaKernel::kHot && HWY_TARGET != HWY_SCALAR;
 }
 
-// out = f(operands): f gets an array of vectors, one for each operand. Operands and `out` are of
-// type E, but one value that stands for all is a float. The tail of a run is computed in a padded
-// copy, by the same instructions.
+// out = f(operands): f gets an array of vectors, one for each operand. Operands and `out` have type
+// E, but a broadcast scalar is a float. The tail of a run is computed in a padded copy by the same
+// instructions.
 template <typename E, std::size_t kOperands, typename F>
 HWY_INLINE void for_each_vector(const RowArguments& run, const F& f) {
   constexpr bool kFloat = std::is_same_v<E, float>;

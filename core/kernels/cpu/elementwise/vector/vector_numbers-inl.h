@@ -1,5 +1,5 @@
-// LanesOf: a vector of numbers, as the formulas see a number. LanesOf<double> has the arithmetic
-// alone. Included once for each of Highway's targets.
+// LanesOf: a vector as a number type of the formulas. LanesOf<double> has basic arithmetic only.
+// Included once for each of Highway's targets.
 #if defined(DL_VECTOR_NUMBERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DL_VECTOR_NUMBERS_INL_H_
 #undef DL_VECTOR_NUMBERS_INL_H_
@@ -73,7 +73,7 @@ HWY_INLINE LaneMaskOf<T> operator==(LanesOf<T> a, LanesOf<T> b) {
 }
 template <typename T>
 HWY_INLINE LaneMaskOf<T> operator!=(LanesOf<T> a, LanesOf<T> b) {
-  return {hn::Not(hn::Eq(a.v, b.v))};  // true of NaN, which hn::Ne is not
+  return {hn::Not(hn::Eq(a.v, b.v))};  // true for NaN, unlike hn::Ne
 }
 template <typename T>
 HWY_INLINE LanesOf<T> select(LaneMaskOf<T> condition, LanesOf<T> yes, LanesOf<T> no) {
@@ -87,7 +87,7 @@ HWY_INLINE Lanes keep_nan(Lanes x, Lanes y) {
   return select(x != x, x, y);
 }
 
-// function(x[i], y[i]) one lane after the other, for what has no vector form.
+// Applies function(x[i], y[i]) lane by lane, for functions without a vector form.
 template <typename F>
 HWY_INLINE Lanes lane_by_lane(F function, Lanes x, Lanes y) {
   const Lanes::D d;
