@@ -8,6 +8,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/profiler/recorder.h"
 
 namespace dl::collectives {
 namespace {

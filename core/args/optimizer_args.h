@@ -72,4 +72,12 @@ struct AdagradStep {
 
 using OptimizerStep = std::variant<SgdStep, AdamStep, NAdamStep, RMSpropStep, AdagradStep>;
 
+// The next scale of gradient scaling: times growth_factor after growth_interval steps in a row
+// without an infinity, times backoff_factor after a step with one.
+struct ScaleUpdate {
+  double growth_factor = 2.0;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;
+};
+
 }  // namespace dl::kernels

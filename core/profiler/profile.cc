@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text/printable.h"
+#include "core/profiler/recorder.h"
 #include "core/profiler/report/text.h"
 #include "core/profiler/report/trace.h"
 

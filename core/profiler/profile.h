@@ -26,7 +26,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/profiler/recorder.h"
 #include "core/profiler/recording.h"
 #include "core/profiler/report/averages.h"
 #include "core/profiler/report/breakdown.h"

@@ -28,12 +28,6 @@ GradScaler::GradScaler(GradScalerOptions options)
   require_finite("GradScaler", "init_scale", options.init_scale);
 }
 
-kernels::ScaleUpdate GradScaler::update_of() const noexcept {
-  return {.growth_factor = options_.growth_factor,
-          .backoff_factor = options_.backoff_factor,
-          .growth_interval = options_.growth_interval};
-}
-
 void GradScaler::make_scale(Device device) {
   if (scale_.defined()) return;
   scale_ = full({}, first_scale_, {.dtype = DType::kF32, .device = device});
@@ -108,7 +102,10 @@ void GradScaler::update(std::optional<double> new_scale) {
         found_inf = stepped.found_inf;
       }
     }
-    call<Op::kAmpUpdateScale>(scale_.device(), scale_, growth_tracker_, found_inf, update_of());
+    call<Op::kAmpUpdateScale>(scale_.device(), scale_, growth_tracker_, found_inf,
+                              kernels::ScaleUpdate{.growth_factor = options_.growth_factor,
+                                                   .backoff_factor = options_.backoff_factor,
+                                                   .growth_interval = options_.growth_interval});
     scale_.bump_version();
     growth_tracker_.bump_version();
   }

@@ -29,7 +29,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/kernels/cpu/optimizer/amp.h"
 #include "core/tensor/tensor.h"
 #include "nn/optim/optimizer.h"
 #include "nn/serialize/state_dict.h"
@@ -95,7 +94,6 @@ class GradScaler {
   // What a capture left that an exception ended: nothing of it was ever run.
   void forget_broken_capture();
 
-  kernels::ScaleUpdate update_of() const noexcept;
   void make_scale(Device device);
 
   GradScalerOptions options_;

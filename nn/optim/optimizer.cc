@@ -16,6 +16,7 @@
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/state/state_names.h"
+#include "nn/optim/state/state_writer.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim {

@@ -32,7 +32,6 @@
 #include "core/args/optimizer_args.h"
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
-#include "nn/optim/state/state_writer.h"
 #include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
@@ -42,6 +41,8 @@ struct SkippedTensor;
 }  // namespace dl::nn
 
 namespace dl::optim {
+
+struct StateNames;
 
 template <typename Options>
 struct ParamGroup {

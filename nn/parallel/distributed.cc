@@ -10,6 +10,7 @@
 #include "core/profiler/span.h"
 #include "nn/parallel/broadcast.h"
 #include "nn/parallel/model_check.h"
+#include "nn/parallel/reducer/reducer.h"
 
 namespace dl::nn::parallel {
 namespace {
@@ -81,6 +82,14 @@ StateDict prepare(const Module& model, const Ref<collectives::ProcessGroup>& gro
 
 }  // namespace
 
+NoSync::NoSync(Reducer& reducer) noexcept : reducer_(&reducer) {
+  reducer_->pause();
+}
+
+NoSync::~NoSync() {
+  if (reducer_ != nullptr) reducer_->resume();
+}
+
 DistributedDataParallel::DistributedDataParallel(Module& model,
                                                  Ref<collectives::ProcessGroup> group,
                                                  DistributedDataParallelOptions options)
@@ -89,12 +98,28 @@ DistributedDataParallel::DistributedDataParallel(Module& model,
       options_(options),
       buffers_(model.buffers()),
       // Braces: from left to right. An option that is bad on one rank only is a mismatch on all.
-      reducer_{prepare(model, group_, options), group_, reducer_options(options)} {}
+      reducer_(new Reducer{prepare(model, group_, options), group_, reducer_options(options)}) {}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+const OverlapStats& DistributedDataParallel::last_overlap() {
+  return reducer_->last_step();
+}
+const OverlapStats& DistributedDataParallel::overlap() {
+  return reducer_->total();
+}
+void DistributedDataParallel::reset_overlap() {
+  reducer_->reset_total();
+}
+
+std::vector<BucketPlan> DistributedDataParallel::bucket_plan() const {
+  return reducer_->plan();
+}
 
 void DistributedDataParallel::begin_forward() {
-  reducer_.check();
+  reducer_->check();
   if (options_.broadcast_buffers && !buffers_.empty() && model_.is_training() &&
-      is_grad_enabled() && !reducer_.is_paused()) {
+      is_grad_enabled() && !reducer_->is_paused()) {
     broadcast_tensors(*group_, buffers_);
   }
 }

@@ -28,6 +28,7 @@
 // Thread-safety: none; one thread trains.
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,10 @@
 #include "nn/module/module.h"
 #include "nn/parallel/reducer/bucket_plan.h"
 #include "nn/parallel/reducer/overlap.h"
-#include "nn/parallel/reducer/reducer.h"
 
 namespace dl::nn::parallel {
+
+class Reducer;
 
 struct DistributedDataParallelOptions {
   double first_bucket_mb = 1;  // MiB of gradients in the first bucket of a dtype
@@ -53,15 +55,13 @@ struct DistributedDataParallelOptions {
 // holds nothing.
 class [[nodiscard]] NoSync {
  public:
-  explicit NoSync(Reducer& reducer) noexcept : reducer_(&reducer) { reducer_->pause(); }
+  explicit NoSync(Reducer& reducer) noexcept;
   NoSync(NoSync&& other) noexcept : reducer_(std::exchange(other.reducer_, nullptr)) {}
   NoSync& operator=(NoSync&& other) noexcept {
     std::swap(reducer_, other.reducer_);
     return *this;
   }
-  ~NoSync() {
-    if (reducer_ != nullptr) reducer_->resume();
-  }
+  ~NoSync();
 
  private:
   Reducer* reducer_;
@@ -74,13 +74,16 @@ class DistributedDataParallel {
   // option or parameters on several devices; the group's error.
   DistributedDataParallel(Module& model, Ref<collectives::ProcessGroup> group,
                           DistributedDataParallelOptions options = {});
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   Tensor forward(const Tensor& input);
   Tensor operator()(const Tensor& input) { return forward(input); }
   // For a model whose forward() takes other arguments: call this, then the model, in every pass.
   void begin_forward();
 
-  NoSync no_sync() noexcept { return NoSync(reducer_); }
+  NoSync no_sync() noexcept { return NoSync(*reducer_); }
 
   // The model's own, under its own names.
   Module& module() const noexcept { return model_; }
@@ -90,19 +93,19 @@ class DistributedDataParallel {
 
   // How much communication was hidden: of the last pass that synchronised, and of all since
   // construction or reset_overlap().
-  const OverlapStats& last_overlap() { return reducer_.last_step(); }
-  const OverlapStats& overlap() { return reducer_.total(); }
-  void reset_overlap() { reducer_.reset_total(); }
+  const OverlapStats& last_overlap();
+  const OverlapStats& overlap();
+  void reset_overlap();
 
   // The buckets in use; places refer to the parameters that require gradients, in order.
-  std::vector<BucketPlan> bucket_plan() const { return reducer_.plan(); }
+  std::vector<BucketPlan> bucket_plan() const;
 
  private:
   Module& model_;
   Ref<collectives::ProcessGroup> group_;
   DistributedDataParallelOptions options_;
   std::vector<Tensor> buffers_;
-  Reducer reducer_;
+  std::unique_ptr<Reducer> reducer_;
 };
 
 }  // namespace dl::nn::parallel

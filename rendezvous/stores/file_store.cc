@@ -18,6 +18,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/wire.h"
 #include "rendezvous/stores/store_checks.h"

@@ -22,9 +22,12 @@
 #include <optional>
 #include <string>
 
-#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
+
+namespace dl {
+class UniqueFd;
+}
 
 namespace dl::rendezvous {
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/stores/key_table.h"
 #include "rendezvous/stores/store_checks.h"
 
 namespace dl::rendezvous {
@@ -56,10 +57,15 @@ class Sleeper {
 
 }  // namespace
 
+MemoryStore::MemoryStore(std::chrono::nanoseconds speak_after)
+    : table_(std::make_unique<KeyTable>()), speak_after_(speak_after) {}
+
+MemoryStore::~MemoryStore() = default;
+
 void MemoryStore::set(std::string_view key, std::string_view value, Deadline) {
   check_key("set", key);
   check_value("set", key, value);
-  table_.set(key, value);
+  table_->set(key, value);
 }
 
 std::string MemoryStore::get(std::string_view key, Deadline deadline) {
@@ -67,16 +73,16 @@ std::string MemoryStore::get(std::string_view key, Deadline deadline) {
   Sleeper sleeper;
   const auto start = Deadline::Clock::now();
   const std::vector<std::string> keys{std::string(key)};
-  const KeyTable::Ticket ticket = table_.when_value(keys.front(), sleeper.done());
+  const KeyTable::Ticket ticket = table_->when_value(keys.front(), sleeper.done());
   return sleeper
-      .sleep(table_, ticket, deadline, Patience(speak_after_),
+      .sleep(*table_, ticket, deadline, Patience(speak_after_),
              [&] { return missing_text("get", keys, 1, start); })
       .value;
 }
 
 std::optional<std::string> MemoryStore::try_get(std::string_view key, Deadline) {
   check_key("try_get", key);
-  return table_.find(key);
+  return table_->find(key);
 }
 
 void MemoryStore::wait(std::span<const std::string> keys, Deadline deadline) {
@@ -84,14 +90,15 @@ void MemoryStore::wait(std::span<const std::string> keys, Deadline deadline) {
   Sleeper sleeper;
   const auto start = Deadline::Clock::now();
   const std::vector<std::string> wanted(keys.begin(), keys.end());
-  const KeyTable::Ticket ticket = table_.when_present(wanted, sleeper.done());
-  sleeper.sleep(table_, ticket, deadline, Patience(speak_after_),
-                [&] { return missing_text("wait", table_.missing(wanted), wanted.size(), start); });
+  const KeyTable::Ticket ticket = table_->when_present(wanted, sleeper.done());
+  sleeper.sleep(*table_, ticket, deadline, Patience(speak_after_), [&] {
+    return missing_text("wait", table_->missing(wanted), wanted.size(), start);
+  });
 }
 
 std::int64_t MemoryStore::add(std::string_view key, std::int64_t delta, Deadline) {
   check_key("add", key);
-  return table_.add(key, delta);
+  return table_->add(key, delta);
 }
 
 Store::Swap MemoryStore::compare_and_set(std::string_view key,
@@ -99,27 +106,27 @@ Store::Swap MemoryStore::compare_and_set(std::string_view key,
                                          std::string_view desired, Deadline) {
   check_key("compare_and_set", key);
   check_value("compare_and_set", key, desired);
-  return table_.compare_and_set(key, expected, desired);
+  return table_->compare_and_set(key, expected, desired);
 }
 
 bool MemoryStore::erase(std::string_view key, Deadline) {
   check_key("erase", key);
-  return table_.erase(key);
+  return table_->erase(key);
 }
 
 std::vector<Store::Change> MemoryStore::watch(std::string_view prefix, std::uint64_t since,
                                               Deadline deadline) {
   Sleeper sleeper;
   const auto start = Deadline::Clock::now();
-  const KeyTable::Ticket ticket = table_.when_changed(std::string(prefix), since, sleeper.done());
+  const KeyTable::Ticket ticket = table_->when_changed(std::string(prefix), since, sleeper.done());
   return sleeper
-      .sleep(table_, ticket, deadline, Patience(speak_after_),
+      .sleep(*table_, ticket, deadline, Patience(speak_after_),
              [&] { return no_change_text(prefix, start); })
       .changes;
 }
 
 void MemoryStore::close(std::string_view reason) noexcept {
-  table_.close(reason);
+  table_->close(reason);
 }
 
 }  // namespace dl::rendezvous

@@ -4,17 +4,19 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
-#include "rendezvous/stores/key_table.h"
 
 namespace dl::rendezvous {
 
+class KeyTable;
+
 class MemoryStore final : public Store {
  public:
-  explicit MemoryStore(std::chrono::nanoseconds speak_after = kSpeakAfter) noexcept
-      : speak_after_(speak_after) {}
+  explicit MemoryStore(std::chrono::nanoseconds speak_after = kSpeakAfter);
+  ~MemoryStore() override;
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;
@@ -29,10 +31,10 @@ class MemoryStore final : public Store {
   void close(std::string_view reason) noexcept override;
 
   // The table of keys, for a service that shares it.
-  KeyTable& table() noexcept { return table_; }
+  KeyTable& table() noexcept { return *table_; }
 
  private:
-  KeyTable table_;
+  std::unique_ptr<KeyTable> table_;
   std::chrono::nanoseconds speak_after_;
 };
 

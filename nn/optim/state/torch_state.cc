@@ -11,6 +11,7 @@
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/state/state_names.h"
+#include "nn/optim/state/state_writer.h"
 #include "nn/serialize/value.h"
 
 namespace dl::optim {

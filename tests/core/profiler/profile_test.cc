@@ -16,6 +16,7 @@
 #include "core/ops/order/order.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/profiler/profile.h"
+#include "core/profiler/recorder.h"
 #include "core/tensor/factories.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/read_file.h"

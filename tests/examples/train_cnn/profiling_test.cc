@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/profiler/recorder.h"
 #include "core/profiler/report/trace.h"
 #include "core/tensor/factories.h"
 #include "tests/nn/data/bytes.h"

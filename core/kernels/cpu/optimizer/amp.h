@@ -1,18 +1,12 @@
 // The two kernels of gradient scaling (nn/amp/grad_scaler.h).
 #pragma once
 
-#include <cstdint>
 #include <span>
 
+#include "core/args/optimizer_args.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels {
-
-struct ScaleUpdate {
-  double growth_factor = 2.0;
-  double backoff_factor = 0.5;
-  std::int64_t growth_interval = 2000;
-};
 
 namespace cpu {
 

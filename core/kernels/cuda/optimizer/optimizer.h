@@ -5,7 +5,6 @@
 #include <span>
 
 #include "core/args/optimizer_args.h"
-#include "core/kernels/cpu/optimizer/amp.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cuda {
