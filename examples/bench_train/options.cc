@@ -15,8 +15,7 @@
 #include "nn/layers/linear.h"
 #include "nn/layers/pool/pool.h"
 #include "nn/layers/shape/shape.h"
-#include "nn/models/book_cnn.h"
-#include "nn/models/mlp.h"
+#include "nn/models/book.h"
 
 namespace bench_train {
 namespace {

@@ -19,7 +19,7 @@
 #include "examples/train_cnn/reporter.h"
 #include "examples/train_cnn/task.h"
 #include "examples/train_cnn/train.h"
-#include "nn/models/book_cnn.h"
+#include "nn/models/book.h"
 #include "nn/serialize/safetensors.h"
 
 namespace dl::examples {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "nn/data/dataset.h"
-#include "nn/models/book_cnn.h"
+#include "nn/models/book.h"
 
 namespace dl::examples {
 

@@ -27,7 +27,7 @@
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
-#include "nn/models/book_cnn.h"
+#include "nn/models/book.h"
 #include "nn/optim/algorithms/sgd.h"
 #include "nn/parallel/distributed.h"
 

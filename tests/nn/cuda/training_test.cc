@@ -13,7 +13,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
-#include "nn/models/book_cnn.h"
+#include "nn/models/book.h"
 #include "nn/optim/algorithms/adagrad.h"
 #include "nn/optim/algorithms/adam.h"
 #include "nn/optim/algorithms/nadam.h"

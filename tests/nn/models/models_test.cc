@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "core/random/generator.h"
-#include "nn/models/book_cnn.h"
-#include "nn/models/mlp.h"
+#include "nn/models/book.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn::models {

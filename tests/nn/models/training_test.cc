@@ -6,8 +6,7 @@
 
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
-#include "nn/models/book_cnn.h"
-#include "nn/models/mlp.h"
+#include "nn/models/book.h"
 #include "nn/optim/algorithms/adam.h"
 #include "nn/optim/algorithms/sgd.h"
 #include "tests/nn/support.h"

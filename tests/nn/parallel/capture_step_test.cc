@@ -20,7 +20,7 @@
 #include "core/tensor/factories.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
-#include "nn/models/mlp.h"
+#include "nn/models/book.h"
 #include "nn/optim/algorithms/sgd.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"

@@ -20,7 +20,7 @@
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
-#include "nn/models/mlp.h"
+#include "nn/models/book.h"
 #include "nn/optim/algorithms/sgd.h"
 #include "tests/collectives/ranks.h"
 

@@ -1,4 +1,4 @@
-#include "nn/models/book_cnn.h"
+#include "nn/models/book.h"
 
 #include "nn/layers/activation/activation.h"
 #include "nn/layers/conv/conv.h"
@@ -22,6 +22,10 @@ Sequential book_cnn(BookCNNOptions options) {
           Linear(64 * pooled * pooled, 512),
           ReLU(),
           Linear(512, options.classes)};
+}
+
+Sequential mlp() {
+  return {Linear(50, 30), ReLU(), Linear(30, 20), ReLU(), Linear(20, 3)};
 }
 
 }  // namespace dl::nn::models
