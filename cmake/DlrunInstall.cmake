@@ -7,11 +7,15 @@ install(TARGETS ${libraries} EXPORT dlrunTargets ARCHIVE DESTINATION ${CMAKE_INS
 if(programs)
   install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-foreach(room core nn rendezvous collectives)
-  if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${room}")
-    install(DIRECTORY ${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlrun FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+file(STRINGS "${PROJECT_SOURCE_DIR}/cmake/public_headers.txt" headers REGEX "^[^#]")
+foreach(header IN LISTS headers)
+  cmake_path(GET header PARENT_PATH folder)
+  if(header STREQUAL dlrun.h)
+    set(header nn/include/dlrun.h)
   endif()
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dlrun/${folder})
 endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/public_headers.txt")
 install(EXPORT dlrunTargets NAMESPACE dlrun:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/dlrunConfig.cmake.in "${PROJECT_BINARY_DIR}/dlrunConfig.cmake" INSTALL_DESTINATION ${package_dir}
