@@ -1,7 +1,6 @@
-// Division by a number that is known before the loop: a multiplication and a shift, by Granlund and
-// Montgomery ("Division by invariant integers using multiplication", 1994). A GPU divides in some
-// twenty instructions otherwise, which is what turning an element's number into offsets consists
-// of.
+// Division by a loop-invariant number with a multiplication and a shift (Granlund and Montgomery,
+// "Division by invariant integers using multiplication", 1994). A GPU's division takes some twenty
+// instructions, and computing offsets from an element's number consists of divisions.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 namespace dl::kernels::detail {
 namespace {
 
-// True where dimension `outer` continues dimension `inner` for every operand.
+// True if dimension `outer` continues dimension `inner` in memory for every operand.
 bool joins(const Dims& shape, const Dims* strides, std::size_t count, std::size_t outer,
            std::size_t inner) {
   for (std::size_t k = 0; k < count; ++k) {
@@ -14,7 +14,7 @@ bool joins(const Dims& shape, const Dims* strides, std::size_t count, std::size_
   return true;
 }
 
-// True where `a` should stand outside of `b`: by the first operand that tells them apart.
+// True if `a` should be outside of `b`: the first operand with different strides decides.
 bool outside(const Dims* strides, std::size_t count, std::size_t a, std::size_t b) {
   for (std::size_t k = 0; k < count; ++k) {
     if (strides[k][a] == 0 || strides[k][b] == 0) continue;
@@ -38,7 +38,7 @@ void plan(Dims& shape, Dims* strides, std::size_t count) {
     for (std::size_t k = 0; k < count; ++k) strides[k][kept] = strides[k][d];
     ++kept;
   }
-  // Insertion sort: stable, and the order is right already in nearly every case.
+  // Insertion sort: stable, and the dimensions are nearly always sorted already.
   for (std::size_t i = 1; i < kept; ++i) {
     for (std::size_t j = i; j > 0 && !outside(strides, count, j - 1, j); --j) {
       swap_dims(shape, strides, count, j - 1, j);

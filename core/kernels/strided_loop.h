@@ -1,8 +1,7 @@
-// StridedLoop: one walk over several tensors of one shape, whatever their strides.
+// StridedLoop: iterates over several tensors of one shape and any strides.
 //
-// Dimensions are ordered by the first operand's strides (the output's) and joined where all
-// operands allow it, so that dense operands of one layout become a single run, channels-last ones
-// too.
+// Dimensions are sorted by the strides of the first operand (the output) and merged if all operands
+// allow it, so that dense operands of one layout, also channels-last, become a single run.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@ struct StridedLoop {
 
 namespace detail {
 inline constexpr std::size_t kMaxOperands = 4;
-// Orders and joins the dimensions of `count` operands in place.
+// Sorts and merges the dimensions of `count` operands in place.
 void plan(Dims& shape, Dims* strides, std::size_t count);
 using RunBody = void (*)(const void* body, const std::int64_t* offsets, std::int64_t length);
 void walk(const Dims& shape, const Dims* strides, std::size_t count, std::int64_t begin,
@@ -40,7 +39,7 @@ StridedLoop<N> make_loop(const Shape& shape, const std::array<Strides, N>& strid
   return loop;
 }
 
-// The walks of a reduction: over the results, and over the elements of one result.
+// The two loops of a reduction: over the results, and over the elements of one result.
 template <std::size_t N>
 struct ReductionLoops {
   StridedLoop<N> kept;
@@ -48,7 +47,7 @@ struct ReductionLoops {
 };
 
 // `result` has size 1 in each dimension over which an input of `shape` is reduced. `input` and
-// `kept` are strides of as many dimensions; those of kept[0] order the results.
+// `kept` have strides for the same dimensions; those of kept[0] determine the order of results.
 template <std::size_t N>
 ReductionLoops<N> make_reduction_loops(const Shape& shape, const Strides& input,
                                        const Shape& result, const std::array<Strides, N>& kept) {
@@ -68,7 +67,7 @@ ReductionLoops<N> make_reduction_loops(const Shape& shape, const Strides& input,
   return {make_loop<N>(kept_shape, kept_strides), make_loop<1>(reduced_shape, reduced_strides)};
 }
 
-// True if a walk over the memory in order meets the same element of both.
+// True if both have one shape and one memory order, so that a flat loop pairs their elements.
 inline bool lie_alike(const Tensor& a, const Tensor& b) noexcept {
   if (a.sizes() != b.sizes()) return false;
   if (a.is_contiguous() && b.is_contiguous()) return true;
@@ -76,9 +75,9 @@ inline bool lie_alike(const Tensor& a, const Tensor& b) noexcept {
   return a.strides() == b.strides() && is_dense(a.sizes(), a.strides());
 }
 
-// run(offsets, length): for the elements [begin, end) of the walk, in runs along the innermost
-// dimension; offsets are in elements, one for each operand. Compiled once; a run is called through
-// a pointer.
+// Calls run(offsets, length) for the elements [begin, end) of the loop, in runs along the innermost
+// dimension; offsets are in elements, one for each operand. The loop is compiled once and calls
+// `run` through a pointer.
 template <std::size_t N, typename Run>
 void walk(const StridedLoop<N>& loop, std::int64_t begin, std::int64_t end, const Run& run) {
   static_assert(N <= detail::kMaxOperands);

@@ -80,7 +80,7 @@ void GradScaler::step(optim::Optimizer& optimizer) {
   DL_CHECK(!stepped.stepped, kInvalidArgument,
            "GradScaler::step: called a second time for this optimizer since the last update()");
   optimizer.step_unless(stepped.found_inf);
-  stepped.stepped = true;  // a step that threw can be taken again
+  stepped.stepped = true;  // a step that threw can be repeated
 }
 
 void GradScaler::update(std::optional<double> new_scale) {

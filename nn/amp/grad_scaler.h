@@ -1,5 +1,5 @@
-// GradScaler: keeps small gradients of half-width training from vanishing, torch.amp.GradScaler's
-// way.
+// GradScaler: scales the loss so that small float16 gradients do not underflow, like
+// torch.amp.GradScaler.
 //
 //     amp::GradScaler scaler;
 //     for (const data::Batch& batch : loader) {
@@ -14,11 +14,11 @@
 //       scaler.update();
 //     }
 //
-// The loss is multiplied by a scale, and the gradients are divided by it before the step. A step
-// with an infinity or a NaN among its gradients changes nothing, and the scale is backed off; after
-// growth_interval steps without one it grows. Scale, counter and the mark of an infinity are 0-d
-// tensors on the device of the loss: on CUDA neither scale(), unscale_(), step() nor update() waits
-// for the device, get_scale() and state_dict() do. bfloat16 has float32's range and needs none.
+// The loss is multiplied by a scale, and the gradients are divided by it before the step. If a
+// gradient is infinite or NaN, the step is skipped and the scale is multiplied by backoff_factor;
+// after growth_interval steps without one it is multiplied by growth_factor. Scale, counter and
+// found_inf are 0-d tensors on the device of the loss: on CUDA only get_scale() and state_dict()
+// wait for the device. bfloat16 has float32's range and needs no scaler.
 //
 // All parameters must be on the device of the loss. Thread-safety: none; it belongs on the thread
 // that trains.
@@ -42,7 +42,7 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;  // less than 1
   std::int64_t growth_interval = 2000;
   bool enabled =
-      true;  // false: scale() gives what it got, step() only steps, update() does nothing
+      true;  // false: scale() returns its argument, step() only steps, update() does nothing
 };
 
 class GradScaler {
@@ -57,25 +57,25 @@ class GradScaler {
   // otherwise.
   void unscale_(const optim::Optimizer& optimizer);
   // unscale_() unless that was called, and the optimizer's step unless a gradient is infinite or
-  // NaN. Throws kInvalidArgument for a second time before update(), and where no parameter has a
+  // NaN. Throws kInvalidArgument if called twice before update(), or if no parameter has a
   // gradient.
   void step(optim::Optimizer& optimizer);
-  // The next scale, after the steps of all optimizers; `new_scale` sets it. Throws kInvalidArgument
-  // where nothing was stepped or unscaled since the last.
+  // Computes the next scale, after the steps of all optimizers; `new_scale` sets it instead. Throws
+  // kInvalidArgument if nothing was stepped or unscaled since the last update().
   void update(std::optional<double> new_scale = {});
 
   bool is_enabled() const noexcept { return options_.enabled; }
-  double get_scale() const;  // waits for the device; 1 where disabled
+  double get_scale() const;  // waits for the device; 1 if disabled
   double get_growth_factor() const noexcept { return options_.growth_factor; }
   double get_backoff_factor() const noexcept { return options_.backoff_factor; }
   std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
 
   // PyTorch's names: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; all
-  // 0-d tensors on the CPU. Empty where disabled. load_state_dict throws kMismatch where a name is
-  // missing, and changes nothing then.
+  // 0-d tensors on the CPU. Empty if disabled. load_state_dict() throws kMismatch if a name is
+  // missing, and then changes nothing.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
-  // Takes a dict of numbers or tensors, as nn::load_pth() reads PyTorch's state. Throws kMismatch
+  // Loads a dict of numbers or tensors, as nn::load_pth() returns PyTorch's state. Throws kMismatch
   // also for another value.
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {
@@ -84,21 +84,21 @@ class GradScaler {
 
  private:
   struct Stepped {
-    Tensor found_inf;  // 0-d float32, not 0 where a gradient was infinite or NaN
+    Tensor found_inf;  // 0-d float32, nonzero if a gradient was infinite or NaN
     bool stepped = false;
-    bool captured = false;  // within a CUDA graph's capture
+    bool captured = false;  // inside a CUDA graph's capture
   };
 
   void load_value(const nn::Value& state);
 
-  // What a capture left that an exception ended: nothing of it was ever run.
+  // Resets state that an aborted capture left: its work never ran.
   void forget_broken_capture();
 
   void make_scale(Device device);
 
   GradScalerOptions options_;
-  double first_scale_;              // what scale_ will begin with
-  std::int32_t first_tracker_ = 0;  // and growth_tracker_
+  double first_scale_;              // initial value of scale_
+  std::int32_t first_tracker_ = 0;  // and of growth_tracker_
   Tensor scale_;                    // 0-d float32; undefined before the first scale()
   Tensor growth_tracker_;           // 0-d int32
   std::unordered_map<const optim::Optimizer*, Stepped> optimizers_;  // since the last update()

@@ -84,7 +84,7 @@ void check_leads_somewhere(const fs::path& path) {
            "{} is a link, and what it names is not there", path.string());
 }
 
-// The names in a folder; none where there is no folder.
+// The names in a folder; empty if there is no folder.
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
@@ -118,7 +118,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, none);
 }
 
-// Makes the folder and those above it, and brings their names to the disk.
+// Makes the folder and its parents, and syncs their names to disk.
 void make_folder(const fs::path& path) {
   if (path.empty() || is_folder(path)) return;
   make_folder(path.parent_path());
@@ -141,7 +141,7 @@ void remove_folder(const std::string& path) {
   if (error) throw_errno(error.value(), fmt::format("remove {}", path));
 }
 
-// For old folders that are in the way of nothing: what has been saved is saved.
+// Removes an old folder; a failure is only logged, because the new checkpoint is saved already.
 template <typename Remove>
 void warn_if_it_fails(const Remove& remove) {
   try {
@@ -170,7 +170,7 @@ std::string file_of(const std::string& part) {
   return part + ".safetensors";
 }
 
-// The description's text is protected by its own sum, which is taken over all else in it.
+// Adds a checksum over the rest of the description's text.
 std::string sealed(Json description) {
   description["sha256"] = sha256_of(description.dump());
   return description.dump(2) + "\n";
@@ -247,7 +247,7 @@ void CheckpointDir::save(const Checkpoint& checkpoint) const {
   if (lock.is_held()) {
     remove_leftovers();
   } else {
-    // Another process may be saving now: its folders stay, and this one has a name of its own.
+    // Another process may be saving too: use a unique folder name and leave other folders alone.
     aside += fmt::format(".{}.{:x}", ::getpid(), std::random_device()());
   }
   remove_folder(aside);
@@ -256,14 +256,14 @@ void CheckpointDir::save(const Checkpoint& checkpoint) const {
     write_aside(checkpoint, aside);
     rename_folder(aside, target);
   } catch (...) {
-    fs::remove_all(aside, none);  // half of a checkpoint would only fill the disk
+    fs::remove_all(aside, none);  // an incomplete checkpoint would only fill the disk
     throw;
   }
   sync_folder(path_);
   remove_old();
 }
 
-// What an earlier process left that was killed.
+// Removes what a killed process left.
 void CheckpointDir::remove_leftovers() const {
   for (const std::string& name : names_in(path_)) {
     if (numbered(name, kSaving) || numbered(name, kRemoving)) {
@@ -291,7 +291,7 @@ void CheckpointDir::write_aside(const Checkpoint& checkpoint, const std::string&
     throw_error(ErrorKind::kInvalidArgument, "save {}: a name or a text is not UTF-8",
                 folder_of(checkpoint.step));
   }
-  // The last file: it brings the names of all of them to the disk.
+  // The last file; committing it syncs the names of all files to disk.
   AtomicFile file(fmt::format("{}/{}", aside, kDescription));
   file.write(std::as_bytes(std::span(description)));
   file.commit();
@@ -302,7 +302,7 @@ void CheckpointDir::remove_old() const {
   const auto keep = static_cast<std::size_t>(options_.keep);
   for (std::size_t i = 0; i + keep < all.size(); ++i) {
     warn_if_it_fails([&] {
-      // Under its name it is whole as long as it is there.
+      // Rename before removing: under its own name a checkpoint is always complete.
       const std::string going = fmt::format("{}/{}{}", path_, kRemoving, all[i]);
       rename_folder(folder_of(all[i]), going);
       remove_folder(going);

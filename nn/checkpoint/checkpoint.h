@@ -1,4 +1,4 @@
-// Checkpoints: all that a run needs to go on, as one folder that is there whole or not at all.
+// Checkpoints: the state that a run needs to continue, as one folder that is always complete.
 //
 //     nn::CheckpointDir checkpoints("run7", {.keep = 3});
 //     checkpoints.save({.step = step,
@@ -14,10 +14,10 @@
 //     }
 //
 // The folder holds a safetensors file for each part, and checkpoint.json with numbers, texts, and
-// each file's length and SHA-256; Python reads both. A save writes them to a folder aside, brings
-// that to the disk, and renames it: a process that is killed, or a machine that loses its power,
-// leaves the checkpoints before it as they were. One process should save into a folder; any may
-// read. If several save, they do so one after another, and the log names the other one.
+// each file's length and SHA-256; Python reads both. A save writes them to a temporary folder,
+// syncs it to disk, and renames it: a killed process or a power loss never damages earlier
+// checkpoints. One process should save into a folder; any may read. If several save, they take
+// turns, and the log names the other process.
 #pragma once
 
 #include <chrono>
@@ -33,38 +33,38 @@
 namespace dl::nn {
 
 struct Checkpoint {
-  std::int64_t step = 0;  // of the run; names the folder, as step-000000001200
+  std::int64_t step = 0;  // of the run; part of the folder's name, as step-000000001200
   // A name consists of a-z, 0-9, '_', '-' and '.'.
   std::map<std::string, StateDict> parts{};
   std::map<std::string, std::int64_t> numbers{};
   std::map<std::string, std::string> texts{};
 
-  // Throw kNotFound, naming the step.
+  // Throw kNotFound with the step.
   const StateDict& part(const std::string& name) const;
   std::int64_t number(const std::string& name) const;
 };
 
 struct CheckpointOptions {
-  int keep = 3;  // the newest so many stay; older ones are removed after a save
+  int keep = 3;  // how many checkpoints to keep; a save removes older ones
   // How long a save waits for another process that saves into the folder.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };
 
 class CheckpointDir {
  public:
-  // Touches nothing. Throws kInvalidArgument unless options.keep is at least 1.
+  // Does not access the disk. Throws kInvalidArgument unless options.keep is at least 1.
   explicit CheckpointDir(std::string path, CheckpointOptions options = {});
 
-  // The steps that are there, the oldest first.
+  // The saved steps in ascending order.
   std::vector<std::int64_t> steps() const;
-  // Makes the folder if it is not there. Where an old checkpoint cannot be removed, a warning in
-  // the log says so. Throws kInvalidArgument for a step that is there already or less than 0 and
-  // for names that are not allowed; kTimeout, naming another process that saves; kNotFound or kIo.
+  // Makes the folder if it does not exist. Logs a warning if an old checkpoint cannot be removed.
+  // Throws kInvalidArgument for a step that exists already or is negative and for invalid names;
+  // kTimeout with the other process that saves; kNotFound or kIo.
   void save(const Checkpoint& checkpoint) const;
-  // Throws kNotFound if there is no such step, kIo, and kParse if a file is damaged or missing: the
-  // text names it.
+  // Throws kNotFound if there is no such step, kIo, and kParse with the file's name if one is
+  // damaged or missing.
   Checkpoint load(std::int64_t step) const;
-  // Returns nullopt if there is no checkpoint. A damaged one is an error and not skipped.
+  // Returns nullopt if there is no checkpoint. Throws for a damaged one instead of skipping it.
   std::optional<Checkpoint> load_latest() const;
 
  private:
@@ -77,7 +77,7 @@ class CheckpointDir {
   CheckpointOptions options_;
 };
 
-// A generator's place in both of its streams, and the way back. Throws kNotFound or kParse.
+// Save and restore a generator's position in both of its streams. Throws kNotFound or kParse.
 StateDict random_state(const Generator& generator);
 void load_random_state(Generator& generator, const StateDict& state);
 

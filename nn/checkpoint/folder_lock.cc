@@ -21,11 +21,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The kernel tells nobody when a lock is free.
+// The kernel does not notify when a lock is free, so poll.
 constexpr auto kLookAgain = 10ms;
 
-// The process that holds a lock on the folder, by /proc/locks; one on another host, or in a
-// container that this process cannot see into, stays unknown.
+// The process that holds a lock on the folder, by /proc/locks; empty if it is on another host or in
+// a container that this process cannot see.
 std::string holder_of(int folder) {
   struct stat about{};
   if (::fstat(folder, &about) != 0) return "another process";
@@ -58,7 +58,7 @@ FolderLock::FolderLock(const std::string& path, const std::string& what,
   const dl::detail::Deadline deadline = dl::detail::Deadline::after(timeout);
   while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return;  // this file system has no such locks
+    if (errno != EWOULDBLOCK) return;  // this file system has no flock()
     const bool is_first = other_.empty();
     if (is_first) other_ = holder_of(folder_.get());
     DL_CHECK(

@@ -16,7 +16,7 @@
 namespace dl::nn::functional {
 namespace {
 
-// 0 or 1 / (1 - p) for each element of `input`, laid out as it is and drawn in the order of memory.
+// 0 or 1 / (1 - p) for each element of `input`, in its memory layout and drawn in memory order.
 template <typename T>
 Tensor dropout_mask(const Tensor& input, double p, Generator& generator) {
   Tensor mask = empty_for(input.sizes(), {&input}, kDTypeOf<T>, input.device());
@@ -85,7 +85,7 @@ Tensor channel_dropout(const Tensor& input, double p, DropoutOptions options, st
            "[N, C, ...]",
            op, input.defined() ? input.sizes().str() : "none");
   if (!options.training || p == 0 || input.numel() == 0) return input;
-  // One number a channel, as PyTorch draws them.
+  // One number for each channel, as PyTorch draws them.
   Shape channels = input.sizes();
   for (std::size_t d = 2; d < channels.size(); ++d) channels[d] = 1;
   return mul(input, dropout(ones(channels, {.dtype = input.dtype(), .device = input.device()}), p,
@@ -98,7 +98,7 @@ Tensor alpha_dropout(const Tensor& input, double p, DropoutOptions options, Gene
   DL_CHECK(input.defined(), kInvalidArgument, "alpha_dropout: the input is undefined");
   if (!options.training || p == 0 || input.numel() == 0) return input;
   if (p == 1) return mul(input, 0.0);
-  constexpr double kAlpha = 1.7580993408473766;  // what selu tends to, far below 0
+  constexpr double kAlpha = 1.7580993408473766;  // minus the limit of selu(x) for x -> -infinity
   const double scale = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   const Tensor kept = ne(dropout(ones_like(input), p, {}, generator), 0.0).to(input.dtype());
   const Tensor shift = (kept - 1) * (kAlpha * scale) + kAlpha * scale * p;
@@ -119,7 +119,7 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Te
            "bilinear: the inputs have shapes {} and {}, the weight {}; wanted [..., in1], "
            "[..., in2] and [out, in1, in2]",
            a.sizes().str(), b.sizes().str(), weight.sizes().str());
-  // Each row of a with each matrix of the weight, then with its row of b.
+  // Multiplies each row of a by each matrix of the weight, then by its row of b.
   const std::int64_t out = weight.size(0);
   const std::int64_t in1 = weight.size(1);
   const std::int64_t in2 = weight.size(2);

@@ -1,5 +1,5 @@
-// nn::functional: what layers compute, as functions, with PyTorch's names and defaults. All of them
-// are recorded by autograd.
+// nn::functional: layers as functions, with PyTorch's names and defaults. Autograd records all of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace dl::nn::functional {
 struct ActivationOptions {
   bool inplace = false;  // overwrite the input, which must not be a leaf that requires gradients
 };
-// relu(x, options) and the other functions of activations.def; docs/reference/operations.md says
-// what they compute.
+// relu(x, options) and the other functions of activations.def; docs/reference/operations.md has
+// their formulas.
 #define DL_ACTIVATION(Layer, function, enumerator) \
   Tensor function(const Tensor& input, ActivationOptions options = {});
 #define DL_PLAIN_ACTIVATION(Layer, function) using dl::function;
@@ -33,20 +33,21 @@ struct ActivationOptions {
 struct GELUOptions {
   std::string approximate = "none";  // or "tanh", as in PyTorch
 };
-// x times the normal distribution's share below x. Throws kInvalidArgument for other names.
+// x times the normal distribution's cumulative probability. Throws kInvalidArgument unless
+// options.approximate is "none" or "tanh".
 Tensor gelu(const Tensor& input, const GELUOptions& options = {});
-// The form that a name stands for.
+// The form for the name "none" or "tanh".
 GeluForm gelu_form(std::string_view approximate);
 
 struct NormalizeOptions {
   double p = 2;
   std::int64_t dim = 1;
-  double eps = 1e-12;  // the least divisor
+  double eps = 1e-12;  // lower bound of the divisor
 };
 // The input divided by its norm along a dimension (core/ops/reduce/reduce.h).
 Tensor normalize(const Tensor& input, NormalizeOptions options = {});
 
-// core/ops/linear/linear.h and core/ops/conv/conv.h have their arguments.
+// core/ops/linear/linear.h and core/ops/conv/conv.h document their arguments.
 using dl::conv2d;
 using dl::linear;
 
@@ -54,7 +55,7 @@ struct MaxPool2dOptions {
   std::optional<IntPair> stride{};  // default: the window's size
   IntPair padding = 0;              // minus infinity on each side, at most half the window
   IntPair dilation = 1;
-  bool ceil_mode = false;  // windows may reach over the end
+  bool ceil_mode = false;  // windows may reach beyond the end
 };
 // input [N, C, H, W] or [C, H, W] -> [.., C, H', W']
 Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options = {});
@@ -63,16 +64,16 @@ struct DropoutOptions {
   bool training = true;
 };
 // While training, zeroes each element with probability p and multiplies the others by 1 / (1 - p).
-// The mask is drawn in row-major order whatever the input's layout, so that the bits do not depend
-// on it. Throws kInvalidArgument unless p is in [0, 1].
+// The mask is drawn in row-major order for every layout, so that the result does not depend on the
+// layout. Throws kInvalidArgument unless p is in [0, 1].
 Tensor dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
                Generator& generator = default_generator());
 
-// As dropout, but of whole channels [n, c, ...], [N, C, ...]: dropout1d, dropout2d and dropout3d.
-// `op` is what texts say.
+// Dropout of whole channels [n, c, ...] of [N, C, ...]: dropout1d, dropout2d and dropout3d. `op` is
+// the name for error texts.
 Tensor channel_dropout(const Tensor& input, double p, DropoutOptions options, std::string_view op,
                        Generator& generator = default_generator());
-// Dropout that keeps mean and variance of what selu gives (Klambauer et al. 2017).
+// Dropout that keeps the mean and variance of selu()'s output (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
                      Generator& generator = default_generator());
 
@@ -80,13 +81,13 @@ Tensor alpha_dropout(const Tensor& input, double p = 0.5, DropoutOptions options
 //   weight  [out, in1, in2]; bias [out], or undefined
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias = {});
 
-// Rows of `weight` by their numbers: core/ops/index/embedding.h, with PyTorch's order of arguments.
+// The rows of `weight` that `input` names: core/ops/index/embedding.h, with PyTorch's order of
+// arguments.
 //   input   int64 of any shape, in [0, rows)
 //   weight  [rows, width], floating
 Tensor embedding(const Tensor& input, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
-// Classes as rows of 0 and a 1, and elements around a tensor: core/ops/index/indexing.h and
-// core/ops/shape/shape.h.
+// core/ops/index/indexing.h and core/ops/shape/shape.h.
 using dl::one_hot;
 using dl::pad;
 using dl::PadMode;
@@ -110,7 +111,7 @@ using dl::softmax;
 using dl::softplus;
 using dl::softshrink;
 using dl::threshold;
-// Losses: core/ops/loss/loss.h says what they take and throw.
+// Losses: core/ops/loss/loss.h documents arguments and errors.
 using dl::ctc_loss;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;

@@ -1,14 +1,14 @@
-// All that a training program uses, in one header: #include <dlrun.h>
+// Everything for a training program in one header: #include <dlrun.h>
 //
 //     dl::init_process_group();
 //     const dl::Tensor x = dl::ones({4});
 //     dl::collectives::all_reduce(*dl::default_group(), x)->wait();
 //     std::cout << x << "\n";  // tensor([2., 2., 2., 2.]) on two ranks
 //
-// A program that wants less includes the headers below one by one; their paths are the same in the
-// source tree and where dlrun is installed. dlrun::nn is what they need; a program that calls
-// init_process_group() links dlrun::init, one that trains with several ranks dlrun::parallel, and
-// one that calls collectives on its own tensors dlrun::tensor_collectives.
+// A program may include single headers below instead; their paths are the same in the source tree
+// and in an installation. Link with dlrun::nn. Also link with dlrun::init to call
+// init_process_group(), with dlrun::parallel to train with several ranks, and with
+// dlrun::tensor_collectives to call collectives on tensors.
 #pragma once
 
 #include "collectives/checkpoint.h"

@@ -17,7 +17,7 @@
 namespace dl::nn {
 namespace {
 
-// Numbers to add for a bool mask: 0 where it is `seen`, else minus infinity.
+// Converts a bool mask to an additive mask: 0 if an element equals `seen`, else minus infinity.
 Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
   const Tensor here = mask.cpu().contiguous();
   Tensor numbers = empty(here.sizes());
@@ -28,7 +28,7 @@ Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
   return numbers.to(like.dtype()).to(like.device());
 }
 
-// The mask as numbers to add, or undefined.
+// The mask as an additive mask, or undefined.
 Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_view op,
                std::string_view what) {
   if (!mask.defined()) return mask;
@@ -62,14 +62,13 @@ void check_vectors(const Tensor& query, const Tensor& key, const Tensor& value,
            dl::name_of(query.dtype()), dl::name_of(key.dtype()), dl::name_of(value.dtype()));
 }
 
-// Scores of queries and keys; a mask is numbers to add, of the scores' shape or broadcast to it, or
-// undefined.
+// Scores of queries and keys; `mask` is additive and broadcast to the scores' shape, or undefined.
 Tensor scores_of(const Tensor& query, const Tensor& key, double scale, const Tensor& mask) {
   const Tensor scores = mul(matmul(query, key.transpose(-2, -1)), scale);
   return mask.defined() ? add(scores, mask) : scores;
 }
 
-// Throws kShape unless the mask is broadcast to the scores.
+// Throws kShape unless the mask can be broadcast to the scores.
 void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std::string_view op) {
   if (!mask.defined()) return;
   const auto batch_of = [](const Tensor& x) {
@@ -90,7 +89,7 @@ void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std:
            op, given.str(), scores.str());
 }
 
-// Whether PyTorch computes this with its fused kernel of the CPU, whose result lies as the query.
+// True if PyTorch uses its fused CPU kernel, whose result has the query's memory order.
 bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
                    const AttentionOptions& options) {
   const auto fits = [&](const Tensor& x) {
@@ -100,7 +99,7 @@ bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
          !(options.attn_mask.defined() && options.attn_mask.requires_grad());
 }
 
-// The result of a query's shape in the query's order of memory.
+// The result in the query's memory order; it has the query's shape.
 Tensor laid_as(const Tensor& result, const Tensor& query) {
   Tensor placed = empty_as_torch(query, result.sizes(), result.dtype());
   return are_same_places(result.sizes(), placed.strides(), result.strides())
@@ -109,7 +108,7 @@ Tensor laid_as(const Tensor& result, const Tensor& query) {
                                     "ScaledDotProductFlashAttentionForCpuBackward0");
 }
 
-// PyTorch's name of the projection behind the heads.
+// PyTorch's name of the output projection.
 class NonDynamicallyQuantizableLinear final : public Linear {
  public:
   using Linear::Linear;
@@ -137,7 +136,8 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
   const Tensor mask = options.is_causal ? causal(query.size(-2), key.size(-2), query)
                                         : mask_of(options.attn_mask, true, query, kOp, "attn_mask");
   const Tensor scores = scores_of(query, key, scale, mask);
-  // On a device only a given mask is worth the price of looking for rows that it hides.
+  // On a device, search for fully masked rows only if there is a mask, because the search is
+  // expensive.
   const bool may_hide_rows = !query.is_cuda() || options.attn_mask.defined();
   const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
   const Tensor result = matmul(dropout(shares, options.dropout_p), value);
@@ -197,7 +197,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     return options.batch_first ? x : x.transpose(0, 1);
   };
   const std::int64_t width = embed_dim / num_heads;
-  // [N, places, E] -> [N, heads, places, width], by part 0, 1 or 2 of the projection.
+  // [N, positions, E] -> [N, heads, positions, width], by part 0, 1 or 2 of the projection.
   const auto heads_of = [&](const Tensor& x, std::int64_t part) {
     const Tensor projected = linear(
         batch_first(x), in_proj_weight.narrow(0, part * embed_dim, embed_dim),
@@ -230,12 +230,12 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     mask = mask.defined() ? add(mask, padding) : padding;
   }
   const Tensor scores = scores_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
-  // As in PyTorch: who asks for the weights sees NaN for a query without keys.
+  // As in PyTorch, with need_weights a query without keys gives NaN.
   const bool may_hide_rows = mask.defined() && !masks.need_weights;
   const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
   const Tensor kept = functional::dropout(shares, options.dropout, {.training = is_training()});
-  // [L, N, E] in memory, also behind a result of shape [N, L, E]: a dropout behind it draws in this
-  // order, as behind PyTorch's layer.
+  // [L, N, E] in memory also for a result of shape [N, L, E]: a dropout after it draws in this
+  // order, as after PyTorch's layer.
   const Tensor joined =
       matmul(kept, v).permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), embed_dim});
   const Tensor output = out_proj(joined);

@@ -1,4 +1,4 @@
-// Attention (Vaswani et al. 2017), made of products and softmax.
+// Attention (Vaswani et al. 2017), composed of matrix products and softmax.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@
 namespace dl::nn {
 
 struct AttentionOptions {
-  Tensor
-      attn_mask{};  // broadcast to [..., L, S]: bool, true where a key is seen; or numbers to add
-  double dropout_p = 0;           // of the shares
-  bool is_causal = false;         // query i sees the keys 0 to i
+  Tensor attn_mask{};    // broadcast to [..., L, S]: bool, true: the key is used; or numbers to add
+  double dropout_p = 0;  // dropout of the attention weights
+  bool is_causal = false;         // query i uses the keys 0 to i
   std::optional<double> scale{};  // default: 1 / sqrt(E)
 };
 
@@ -23,8 +22,8 @@ namespace functional {
 //   query  [..., L, E]
 //   key    [..., S, E]
 //   value  [..., S, V]
-// Returns [..., L, V]. A query whose scores are all -infinity, as one that sees no key, gives 0 and
-// takes no gradient. Throws kShape, kDType, kInvalidArgument.
+// Returns [..., L, V]. A query whose scores are all -infinity (all keys masked) gives 0 and has no
+// gradient. Throws kShape, kDType, kInvalidArgument.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 }  // namespace functional
@@ -37,13 +36,13 @@ struct MultiheadAttentionOptions {
 };
 
 struct MultiheadAttentionMasks {
-  Tensor key_padding_mask{};  // [N, S] or [S] bool, true where a key is not seen
-  Tensor attn_mask{};  // [L, S] or [N heads, L, S]: bool, true where not seen; or numbers to add
+  Tensor key_padding_mask{};  // [N, S] or [S] bool, true: ignore the key
+  Tensor attn_mask{};         // [L, S] or [N heads, L, S]: bool, true: ignore; or numbers to add
   bool need_weights = true;
   bool average_attn_weights = true;
 };
 
-// Queries, keys and values of one width. Names and initial values are PyTorch's.
+// Queries, keys and values have the same width. Names and initial values are PyTorch's.
 class MultiheadAttention : public Module {
  public:
   // Throws kInvalidArgument unless num_heads divides embed_dim.
@@ -51,10 +50,11 @@ class MultiheadAttention : public Module {
                      MultiheadAttentionOptions options = {});
 
   using Module::forward;
-  // The output, of query's shape, and with need_weights the shares [N, L, S] ([N, heads, L, S] if
-  // they are not averaged), else an undefined tensor. Without a batch, query is [L, E], key and
-  // value are [S, E], key_padding_mask is [S], and nothing has N. A query that sees no key gives
-  // NaN with need_weights, as in PyTorch, and without it the bias of out_proj.
+  // Returns the output, of query's shape, and with need_weights the attention weights [N, L, S]
+  // ([N, heads, L, S] if they are not averaged), else an undefined tensor. Without a batch, query
+  // is [L, E], key and value are [S, E], key_padding_mask is [S], and nothing has N. A query with
+  // all keys masked gives NaN with need_weights, as in PyTorch, and without it the bias of
+  // out_proj.
   std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const MultiheadAttentionMasks& masks = {});
   std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -1,5 +1,5 @@
-// What layers check of an input before an operation does: the operation knows only tensors, the
-// layer the number that the user gave.
+// Checks of layers before they call an operation: the operation sees only tensors, while the layer
+// knows the size that the user gave.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace dl::nn {
 
 // "Linear: in_features is 4, but the input of shape [2, 3] has 3 features". Dimension `dim` must
-// have `wanted` entries. An undefined input and one without that dimension are left to the
-// operation. Throws kShape.
+// have `wanted` entries. The operation checks an undefined input and one without that dimension.
+// Throws kShape.
 inline void check_size(std::string_view layer, std::string_view option, std::int64_t wanted,
                        const Tensor& input, std::int64_t dim, std::string_view what) {
   if (!input.defined() || input.dim() <= (dim < 0 ? -dim - 1 : dim)) return;

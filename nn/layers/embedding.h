@@ -1,4 +1,4 @@
-// Embedding: a learned vector for each of a number of things.
+// Embedding: a table of learned vectors, selected by index.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace dl::nn {
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx{};  // a row of zeros at first, which gets no gradient
+  std::optional<std::int64_t> padding_idx{};  // a row that is initially 0 and gets no gradient
   DType dtype = DType::kF32;
 };
 
 class Embedding : public Module {
  public:
-  // Throws kInvalidArgument for sizes that are not positive and a padding_idx that is no row.
+  // Throws kInvalidArgument unless sizes are positive and padding_idx is a row.
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingOptions options = {});
 
   // input, int64 of any shape -> [input..., embedding_dim]. Throws kIndex.

@@ -21,7 +21,7 @@ class Linear : public Module {
 
   // input [..., in_features] -> [..., out_features]
   Tensor forward(const Tensor& input) override;
-  // Takes every activation after it; core/ops/linear/linear.h says when that is one pass.
+  // Accepts every activation after it; core/ops/linear/linear.h says when it is really fused.
   bool can_fuse(const Fusion& fusion) const override;
   Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   // Draws new initial values, as PyTorch draws them.

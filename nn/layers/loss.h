@@ -1,7 +1,7 @@
 // Losses as modules: nn::CrossEntropyLoss({.label_smoothing = 0.1})(logits, target).
 //
-// core/ops/loss/loss.h says what they compute, and has the options' defaults. Weights among the
-// options are buffers, as in PyTorch: they stand in the state_dict, and to() moves them.
+// core/ops/loss/loss.h has their formulas and the options' defaults. Weights among the options are
+// buffers, as in PyTorch: they are in state_dict(), and to() moves them.
 #pragma once
 
 #include "core/ops/loss/loss.h"
@@ -9,7 +9,7 @@
 
 namespace dl::nn {
 
-// What the modules share: weights among the options, which are buffers.
+// The base of all losses: registers weights among the options as buffers.
 class Loss : public Module {
  protected:
   template <typename Options>
@@ -21,7 +21,7 @@ class Loss : public Module {
       pos_weight_ = &register_buffer("pos_weight", options.pos_weight);
     }
   }
-  // The options with the buffers as they are now.
+  // The options with the current buffers.
   template <typename Options>
   Options with_weights(Options options) const {
     if constexpr (requires { options.weight; }) options.weight = *weight_;

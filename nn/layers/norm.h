@@ -1,5 +1,5 @@
-// Normalisation: LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d. core/ops/norm/norm.h says
-// what they compute. Names in the state_dict are PyTorch's.
+// Normalisation: LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d. core/ops/norm/norm.h has
+// their formulas. Names in the state_dict are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace dl::nn {
 
 struct LayerNormOptions {
   double eps = 1e-5;
-  bool elementwise_affine = true;  // has a weight, ones at first, and a bias, zeros
+  bool elementwise_affine = true;  // has a weight, initially 1, and a bias, initially 0
   bool bias = true;
   DType dtype = DType::kF32;
 };
@@ -27,7 +27,7 @@ class LayerNorm : public Module {
   explicit LayerNorm(Shape normalized_shape, LayerNormOptions options = {});
   explicit LayerNorm(std::int64_t width, LayerNormOptions given = {})
       : LayerNorm(Shape{width}, given) {}
-  // So that {512} is a list, and no number.
+  // Makes {512} a list of one size, not a number.
   explicit LayerNorm(std::initializer_list<std::int64_t> shape, LayerNormOptions given = {})
       : LayerNorm(Shape(shape), given) {}
 
@@ -42,8 +42,8 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  // Default: the distance from 1 to the next number of the input's dtype, or of float32 for float16
-  // and bfloat16, which are computed in float32.
+  // Default: the machine epsilon of the input's dtype, or of float32 for float16 and bfloat16,
+  // which are computed in float32.
   std::optional<double> eps{};
   bool elementwise_affine = true;
   DType dtype = DType::kF32;
@@ -67,7 +67,7 @@ class RMSNorm : public Module {
 
 struct GroupNormOptions {
   double eps = 1e-5;
-  bool affine = true;  // has a weight and a bias, one number a channel
+  bool affine = true;  // has a weight and a bias, one number for each channel
   bool bias = true;
   DType dtype = DType::kF32;
 };
@@ -91,21 +91,22 @@ class GroupNorm : public Module {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // nullopt: the running statistics are those of all batches
+  std::optional<double> momentum = 0.1;  // nullopt: running statistics are means over all batches
   bool affine = true;
   bool bias = true;
-  bool track_running_stats = true;  // false: every input is normalised by itself, after eval() too
+  bool track_running_stats = true;  // false: always uses the input's statistics, also after eval()
   DType dtype = DType::kF32;
 };
 
-// What BatchNorm1d and BatchNorm2d share. While it trains, a batch is normalised by itself and
-// moves the running statistics; after eval() those are used.
+// The base of BatchNorm1d and BatchNorm2d. In training, a batch is normalised by its own statistics
+// and updates the running statistics; after eval() the running statistics are used.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
   void reset_running_stats();
-  // Makes training use the samples of all these ranks as one batch (nn/parallel/sync_batch_norm.h).
+  // Makes training use the statistics of the samples of all these ranks
+  // (nn/parallel/sync_batch_norm.h).
   void share_batch(const Ref<BatchRanks>& ranks);
   std::string type_name() const override;  // "SyncBatchNorm" after share_batch()
   std::string extra_repr() const override;

@@ -1,4 +1,4 @@
-// How Python writes the arguments of modules.
+// Module arguments in Python's notation.
 #pragma once
 
 #include <fmt/format.h>

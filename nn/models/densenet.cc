@@ -36,7 +36,7 @@ Sequential dense_layer(std::int64_t channels, const DenseNetOptions& o) {
   return layer;
 }
 
-// Each layer sees the channels of the block's input and of all layers before it.
+// The input of each layer is the block's input concatenated with the outputs of all earlier layers.
 class DenseBlock : public Module {
  public:
   DenseBlock(std::int64_t layers, std::int64_t channels, const DenseNetOptions& o) {

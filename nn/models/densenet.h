@@ -25,7 +25,7 @@ struct DenseNetOptions {
 // times. 7,978,856 parameters.
 class DenseNet : public Module {
  public:
-  // Throws kInvalidArgument for sizes that are not positive and a drop_rate outside of 0 to 1.
+  // Throws kInvalidArgument unless sizes are positive and drop_rate is in [0, 1].
   explicit DenseNet(DenseNetOptions options = {});
   Tensor forward(const Tensor& input) override;
 

@@ -22,10 +22,10 @@
 namespace dl::nn::models {
 namespace {
 
-// How a size differs from B0.
+// The scaling of a size relative to B0.
 struct Scaling {
-  double width;  // times as many channels
-  double depth;  // times as many blocks a stage
+  double width;  // factor of the channels
+  double depth;  // factor of the blocks of a stage
   double dropout;
   BatchNormOptions norm{};
 };
@@ -53,7 +53,7 @@ constexpr Stage kStages[] = {{1, 3, 1, 32, 16, 1},  {6, 3, 2, 16, 24, 2},  {6, 5
                              {6, 3, 2, 40, 80, 3},  {6, 5, 1, 80, 112, 3}, {6, 5, 2, 112, 192, 4},
                              {6, 3, 1, 192, 320, 1}};
 
-// The nearest multiple of 8 that is not more than 10 % less.
+// The nearest multiple of 8 that is at least 90 % of the scaled number.
 std::int64_t channels(std::int64_t of_b0, double factor) {
   constexpr std::int64_t kDivisor = 8;
   const double wanted = static_cast<double>(of_b0) * factor;
@@ -71,7 +71,7 @@ struct ConvNorm {
   std::int64_t groups = 1;
 };
 
-// A convolution that keeps the image's size (but for the stride), and its normalisation.
+// A convolution that keeps the image's size (except for the stride), with its normalisation.
 Sequential conv_norm(const ConvNorm& c, const BatchNormOptions& norm) {
   return {
       Conv2d(

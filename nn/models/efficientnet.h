@@ -11,18 +11,18 @@ namespace dl::nn::models {
 
 struct EfficientNetOptions {
   int size = 0;  // 0 to 7: B0 (5,288,548 parameters) to B7 (66,347,960)
-  // The last block is left out with this probability while training, those before it with less
+  // In training, the last block is skipped with this probability, earlier blocks with a smaller one
   // (Huang et al. 2016).
   double stochastic_depth_prob = 0.2;
   std::int64_t num_classes = 1000;
 };
 
-// Input [N, 3, H, W] -> logits [N, num_classes]. Training wants more than one value a channel at
-// the end: a batch of one image has more than 32 pixels a side.
+// Input [N, 3, H, W] -> logits [N, num_classes]. Training needs more than one value for each
+// channel at the end: a single image must have more than 32 pixels a side.
 class EfficientNet : public Module {
  public:
-  // Throws kInvalidArgument for a size that there is not, a num_classes below 1, and a
-  // stochastic_depth_prob outside of 0 to 1.
+  // Throws kInvalidArgument unless size is 0 to 7, num_classes is at least 1, and
+  // stochastic_depth_prob is in [0, 1].
   explicit EfficientNet(EfficientNetOptions options = {});
   Tensor forward(const Tensor& input) override;
 

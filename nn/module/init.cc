@@ -18,7 +18,7 @@
 namespace dl::nn::init {
 namespace {
 
-// Runs fill(span) on `memory`, which has the tensor's shape, and brings it into the tensor.
+// Calls fill(span) on `memory`, which has the tensor's shape, and copies it into the tensor.
 template <typename Fill>
 Tensor& fill_through(Tensor& tensor, const Tensor& memory, std::string_view op, const Fill& fill) {
   const auto count = static_cast<std::size_t>(memory.numel());
@@ -36,8 +36,7 @@ void check_filled(const Tensor& tensor, std::string_view op) {
   DL_CHECK(tensor.defined(), kInvalidArgument, "{}: the tensor is undefined", op);
 }
 
-// Runs fill(span) on the tensor's elements in the order in which PyTorch draws them: that of
-// memory.
+// Calls fill(span) on the tensor's elements in memory order, in which PyTorch draws them.
 template <typename Fill>
 Tensor& fill_random(Tensor& tensor, std::string_view op, const Fill& fill) {
   check_filled(tensor, op);
@@ -56,8 +55,8 @@ std::string shape_text(const Tensor& tensor) {
   return tensor.defined() ? tensor.sizes().str() : "none";
 }
 
-// Draws all numbers, then again as often as some are outside, and keeps those that are inside. The
-// numbers of the first time are the tensor's own, the others those of a tensor without gaps.
+// Draws all numbers, and draws again until every element has had one inside the bounds. The first
+// time it draws in the tensor's layout, later in that of a dense tensor.
 struct ByBlocks {
   bool first = true;
   bool others = true;
@@ -79,8 +78,8 @@ void draw_until_inside(std::span<T> out, double mean, double std, double low, do
   }
 }
 
-// Draws evenly between the bounds, and keeps a number with the share that the density at it has of
-// the largest.
+// Rejection sampling: draws uniformly between the bounds, and accepts a number with probability
+// density / largest density.
 template <typename T>
 void draw_below_density(std::span<T> out, double mean, double std, double low, double high,
                         Generator& generator) {
@@ -88,7 +87,7 @@ void draw_below_density(std::span<T> out, double mean, double std, double low, d
   const double from_mean = (mode - mean) / std;
   using Math = OpMath<T>;
   const auto log_peak = static_cast<Math>(-0.5 * from_mean * from_mean);
-  // PyTorch computes with tensors of this dtype, which round each result.
+  // PyTorch computes with tensors of this dtype, so each intermediate result is rounded.
   const auto rounded = [](Math x) { return Math{T(x)}; };
   std::vector<T> candidates(out.size());
   std::vector<T> levels(out.size());
@@ -108,7 +107,7 @@ void draw_below_density(std::span<T> out, double mean, double std, double low, d
 }
 
 // Makes the rows of a row-major matrix orthonormal, or its columns if they are fewer, and
-// multiplies by gain. Gram and Schmidt's method twice, in float64: the Q of a QR decomposition
+// multiplies by gain. Uses the Gram-Schmidt process twice, in float64: the Q of a QR decomposition
 // whose R has a positive diagonal.
 template <typename T>
 void make_orthogonal(std::span<T> matrix, std::size_t rows, double gain) {
@@ -191,7 +190,7 @@ Tensor& xavier_normal_(Tensor& weight, XavierOptions options, Generator& generat
 
 Tensor& kaiming_uniform_(Tensor& weight, KaimingOptions options, Generator& generator) {
   if (weight.defined() && weight.numel() == 0) return weight;
-  // The order of these operations decides the bound's last bit, and so the weights' bits.
+  // The order of these operations determines the bound's last bit, and so the weights' bits.
   const double bound = std::numbers::sqrt3 * kaiming_std(weight, options);
   return uniform_(weight, -bound, bound, generator);
 }

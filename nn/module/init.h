@@ -1,8 +1,8 @@
 // nn::init: initial values of parameters, drawn as torch.nn.init draws them.
 //
 // Every function writes its tensor in place without recording it, returns it, and draws from
-// default_generator() where no generator is given: the same seed and the same calls give PyTorch's
-// bits. Tensors are floating; others throw kDType.
+// default_generator() unless another generator is given. The same seed and the same calls give
+// PyTorch's bits. Tensors are floating; others throw kDType.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ Tensor& zeros_(Tensor& tensor);
 Tensor& ones_(Tensor& tensor);
 
 enum class Nonlinearity : std::uint8_t { kLinear, kSigmoid, kTanh, kRelu, kLeakyRelu, kSelu };
-// The gain that keeps a layer's variance through this function after it; `negative_slope` is that
-// of kLeakyRelu. Convolutions count as kLinear.
+// The gain that keeps the variance of a layer followed by this function; `negative_slope` is for
+// kLeakyRelu. Convolutions count as kLinear.
 double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
 struct XavierOptions {
@@ -48,34 +48,34 @@ Tensor& xavier_normal_(Tensor& weight, XavierOptions options = {},
 struct KaimingOptions {
   double a = 0;  // negative slope of the leaky ReLU that follows; 0 is ReLU
   FanMode mode = FanMode::kFanIn;
-  Nonlinearity nonlinearity = Nonlinearity::kLeakyRelu;  // what follows
+  Nonlinearity nonlinearity = Nonlinearity::kLeakyRelu;  // the function after the layer
 };
-// U(-b, b), b = gain sqrt(3 / fan); N(0, gain^2 / fan), with the gain of the function that follows:
-// sqrt(2 / (1 + a^2)) for the default (He et al. 2015). An empty weight stays as it is.
+// U(-b, b), b = gain sqrt(3 / fan); N(0, gain^2 / fan), with the gain of the function after the
+// layer: sqrt(2 / (1 + a^2)) for the default (He et al. 2015). An empty weight is allowed.
 Tensor& kaiming_uniform_(Tensor& weight, KaimingOptions options = {},
                          Generator& generator = default_generator());
 Tensor& kaiming_normal_(Tensor& weight, KaimingOptions options = {},
                         Generator& generator = default_generator());
 
-// N(mean, std^2) of the numbers in [low, high]; as PyTorch 2.15 draws them.
+// The normal distribution truncated to [low, high], drawn as in PyTorch 2.15.
 Tensor& trunc_normal_(Tensor& tensor, double mean = 0, double std = 1, double low = -2,
                       double high = 2, Generator& generator = default_generator());
-// The unit matrix; [rows, columns]. Throws kShape.
+// The identity matrix; [rows, columns]. Throws kShape.
 Tensor& eye_(Tensor& tensor);
-// A convolution that passes its input on: [out, in, kernel...] of three to five dimensions, with 1
-// in the kernels' middles. Throws kShape.
+// The identity convolution: [out, in, kernel...] of three to five dimensions, with 1 in the
+// kernels' centres. Throws kShape.
 Tensor& dirac_(Tensor& tensor, std::int64_t groups = 1);
-// Orthogonal rows or columns, whichever are fewer, times gain (Saxe et al. 2013). Dimensions behind
-// the first count as one. Agrees with PyTorch up to rounding. Throws kShape, and kDType for float16
-// and bfloat16, as PyTorch's does.
+// Orthogonal rows or columns, whichever are fewer, times gain (Saxe et al. 2013). Dimensions after
+// the first count as one. Agrees with PyTorch up to rounding. Throws kShape, and like PyTorch
+// kDType for float16 and bfloat16.
 Tensor& orthogonal_(Tensor& tensor, double gain = 1, Generator& generator = default_generator());
-// N(0, std^2), and zeros for a share of each column; [rows, columns]. The rows of the zeros come
-// from default_generator() also if another generator is given, as in PyTorch. Throws kShape.
+// N(0, std^2), with the fraction `sparsity` of each column set to 0; [rows, columns]. As in
+// PyTorch, default_generator() chooses the zeros even if another generator is given. Throws kShape.
 Tensor& sparse_(Tensor& tensor, double sparsity, double std = 0.01,
                 Generator& generator = default_generator());
 
-// What nn.Linear and nn.Conv2d start with: the weight kaiming_uniform_ with a = sqrt(5), then the
-// bias, if it is defined, U(-b, b) with b = 1 / sqrt(fan_in).
+// The initial values of nn.Linear and nn.Conv2d: the weight is kaiming_uniform_ with a = sqrt(5);
+// the bias, if defined, is U(-b, b) with b = 1 / sqrt(fan_in).
 void reset_weight_and_bias(Tensor& weight, Tensor& bias);
 
 }  // namespace dl::nn::init

@@ -76,7 +76,7 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
   for (const SkippedTensor& entry : skipped) {
     if (unreadable.contains(entry.name)) keys.unexpected.push_back(entry.name);
   }
-  // PyTorch's text and order; a shape that does not fit is an error with strict = false as well.
+  // PyTorch's text and order; a wrong shape is an error also with strict = false.
   std::string problems;
   if (options.strict && !keys.missing.empty()) {
     problems += fmt::format("\n\tMissing key(s) in state_dict: {}.", list_of(keys.missing));
@@ -89,7 +89,7 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
            path.empty() ? "" : " from ", path, problems);
   NoGradGuard no_grad;
   for (auto& [own, value] : copies) own.copy_(*value);
-  // What an error of DDP's group may have spoilt is good again.
+  // Values that an error of DDP's group may have made garbage are now overwritten.
   for (const NamedTensor& p : named_parameters()) {
     const FirstError* const error = grad_error(p.tensor);
     if (!p.tensor.is_cuda() || error == nullptr || !error->get()) continue;

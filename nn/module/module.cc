@@ -14,7 +14,7 @@
 namespace dl::nn {
 namespace {
 
-// Keeps the first of several handles to one array.
+// Skips further handles to an array that was seen before.
 class Unseen {
  public:
   bool operator()(const Tensor& tensor) {
@@ -32,12 +32,12 @@ std::vector<Tensor> tensors_of(StateDict named) {
   return tensors;
 }
 
-// A leaf made by bring(tensor), gradient included.
+// A leaf made by bring(tensor), with the gradient moved likewise.
 template <typename Bring>
 Tensor brought(const Tensor& tensor, const Bring& bring) {
   const Tensor grad = tensor.grad();
   Tensor result = bring(tensor.detach());
-  // A parameter that is frozen by now may still hold a gradient.
+  // A frozen parameter may still hold a gradient.
   if (grad.defined()) result.requires_grad_().set_grad(bring(grad.detach()));
   if (is_floating(result.dtype())) result.requires_grad_(tensor.requires_grad());
   return result;
@@ -294,7 +294,7 @@ Module& Module::apply(const std::function<void(Module&)>& visit) {
 template <typename Bring>
 void Module::replace_all(const Bring& bring) {
   NoGradGuard no_grad;
-  // Parameters that are one tensor stay one.
+  // Parameters that share one tensor keep sharing it.
   std::vector<std::pair<Tensor, Tensor>> done;
   const auto replace_once = [&](Tensor& tensor) {
     if (!tensor.defined()) return;

@@ -1,5 +1,5 @@
-// Containers: ModuleList, ModuleDict, ParameterList. They own what they hold and compute nothing;
-// Sequential (sequential.h) is a ModuleList that is called.
+// Containers: ModuleList, ModuleDict, ParameterList. They own their entries and compute nothing;
+// Sequential (sequential.h) is a ModuleList that can be called.
 //
 //     class Net : public nn::Module {
 //      public:
@@ -28,7 +28,7 @@
 
 namespace dl::nn {
 
-// A module on its way into a container.
+// A module, optionally with a name, as an argument of a container's constructor.
 class ModuleEntry {
  public:
   template <std::derived_from<Module> M>
@@ -42,7 +42,7 @@ class ModuleEntry {
   friend class ModuleDict;
   friend class ModuleList;
   std::string name_;
-  // An initializer_list gives its elements as const; this one is taken out of it once.
+  // Mutable, because an initializer_list has const elements and the module is moved out.
   mutable std::unique_ptr<Module> module_;
 };
 
@@ -53,16 +53,16 @@ namespace detail {
 class ModuleList : public Module {
  public:
   ModuleList() = default;
-  // The modules are named "0", "1", ..., or as their entries say.
+  // The modules are named "0", "1", ..., or by their entries' names.
   ModuleList(std::initializer_list<ModuleEntry> modules);
 
-  // Appends a module under the next number; returns it where it now is.
+  // Appends a module under the next number, and returns a reference to it.
   template <std::derived_from<Module> M>
   M& add(M module) {
     return register_module(std::to_string(size()), std::move(module));
   }
-  // PyTorch's and libtorch's names for it. append() returns the list, so that calls can follow one
-  // another; an entry with a name, {"fc", nn::Linear(2, 2)}, keeps that.
+  // Aliases of add(), as in PyTorch and libtorch. append() returns the list, so that calls can be
+  // chained; an entry with a name, {"fc", nn::Linear(2, 2)}, keeps it.
   ModuleList& append(ModuleEntry module);
   void push_back(ModuleEntry module) { append(std::move(module)); }
 
@@ -72,7 +72,7 @@ class ModuleList : public Module {
   }
   // Throws kIndex.
   Module& operator[](std::size_t index) const;
-  // The module by its type: model.at<nn::Linear>(0). Throws kInvalidArgument if it has another
+  // The module with its type: model.at<nn::Linear>(0). Throws kInvalidArgument if it has another
   // type.
   template <std::derived_from<Module> M>
   M& at(std::size_t index) const {
@@ -103,7 +103,7 @@ class ModuleDict : public Module {
   bool contains(std::string_view name) const;
   // In the order in which they were added.
   std::vector<std::string> keys() const;
-  // Throws kNotFound, naming what is there.
+  // Throws kNotFound with the existing names.
   Module& operator[](std::string_view name) const;
   template <std::derived_from<Module> M>
   M& at(std::string_view name) const {
@@ -119,7 +119,7 @@ class ParameterList : public Module {
   ParameterList() = default;
   ParameterList(std::initializer_list<Tensor> parameters);
 
-  // Appends a parameter under the next number, as register_parameter().
+  // Appends a parameter under the next number, like register_parameter().
   Tensor& add(Tensor parameter);
   ParameterList& append(Tensor parameter);
   void push_back(Tensor parameter) { append(std::move(parameter)); }

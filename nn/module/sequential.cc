@@ -5,7 +5,7 @@
 namespace dl::nn {
 
 Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
-  // A module with hooks is called by itself, so that they see its input and output.
+  // A module with hooks is not fused, so that the hooks see its input and output.
   const auto activation = [&](std::size_t i) {
     return i < modules.size() && !modules[i]->has_forward_hooks() ? modules[i]->activation()
                                                                   : Activation::kNone;
@@ -13,7 +13,7 @@ Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
   const auto can_fuse = [&](std::size_t i, const Fusion& fusion) {
     return !modules[i]->has_forward_hooks() && modules[i]->can_fuse(fusion);
   };
-  // Whether module i + 1 takes module i, an activation, before it.
+  // True if module i is an activation and module i + 1 can fuse it.
   const auto goes_before = [&](std::size_t i) {
     return i + 1 < modules.size() && activation(i) != Activation::kNone &&
            can_fuse(i + 1, {.before = activation(i)});

@@ -2,12 +2,12 @@
 //
 //     nn::Sequential model{nn::Linear(50, 30), nn::ReLU(), nn::Linear(30, 3)};
 //
-// The list stands in braces, because C++ evaluates a braced list from left to right and the layers
-// so draw their initial weights in that order; arguments in parentheses have no order, and do not
-// compile. The modules are named "0", "1", ..., or as given: {{"fc", nn::Linear(50, 30)}, ...}.
+// Use braces: C++ evaluates a braced list from left to right, so the layers draw their initial
+// weights in order. Arguments in parentheses have no defined order and do not compile. The modules
+// are named "0", "1", ..., or as given: {{"fc", nn::Linear(50, 30)}, ...}.
 //
-// A braced list of a single Sequential means a Sequential that contains it for GCC, and this
-// Sequential itself for clang (C++ core issues 2137 and 2311 disagree): use add() instead.
+// A braced list of a single Sequential is a Sequential that contains it for GCC, but the inner
+// Sequential itself for clang (C++ core issues 2137 and 2311): use add() instead.
 #pragma once
 
 #include <concepts>
@@ -21,11 +21,10 @@
 
 namespace dl::nn {
 
-// Calls the modules one after another; the input itself if there are none. A module and the
-// activation after or before it are computed in one pass if the module can (Module::can_fuse): the
-// bits are the same, and the data is read and written once less, forward and backward. An
-// activation between two modules goes to the one after it if both could take it. For containers of
-// your own.
+// Calls the modules in order; returns the input if there are none. A module is fused with the
+// activation after or before it if possible (Module::can_fuse): the bits are the same, and the data
+// is read and written once less, forward and backward. If both neighbours could fuse an activation,
+// the one after it does. For containers of your own.
 Tensor forward_chain(std::span<Module* const> modules, const Tensor& input);
 
 class Sequential : public ModuleList {
@@ -36,13 +35,13 @@ class Sequential : public ModuleList {
   Sequential(std::initializer_list<ModuleEntry> modules) : ModuleList(modules) {}
 
   using ModuleList::add;
-  // Appends a module under a name of its own; returns it where it now is.
+  // Appends a module under a name, and returns a reference to it.
   template <std::derived_from<Module> M>
   M& add(std::string name, M module) {
     return register_module(std::move(name), std::move(module));
   }
 
-  // As forward_chain().
+  // See forward_chain().
   Tensor forward(const Tensor& input) override;
 
  protected:

@@ -35,7 +35,7 @@ StateNames names_of(const nn::StateDict& state) {
   return names;
 }
 
-// The first entry that is none of `known`, for an error; empty if there is none.
+// The first entry that is not in `known`, for an error text; empty if there is none.
 std::string first_beyond(const nn::StateDict& state, const std::unordered_set<std::string>& known) {
   for (const nn::NamedTensor& entry : state) {
     if (!known.contains(entry.name)) return quoted_name(entry.name);
@@ -93,7 +93,7 @@ void Optimizer::zero_grad(bool set_to_none) const {
 }
 
 void Optimizer::step_unless(const Tensor& found_inf) {
-  if (stepped_) stepped_ = true;  // also if it is skipped: the caller's order is right
+  if (stepped_) stepped_ = true;  // also if the step is skipped: the caller's order is right
   if (found_inf.device().type == DeviceType::kCPU || !can_be_skipped()) {
     if (found_inf.item<float>() == 0) step();
     return;
@@ -142,7 +142,7 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
 
 const std::vector<Tensor>& Optimizer::take_gradients() {
   if (stepped_) stepped_ = true;
-  gradients_.clear();  // what an exception left behind
+  gradients_.clear();  // left by an exception
   gradients_.reserve(parameters_.size());
   for (const Tensor& parameter : parameters_) {
     if (const FirstError* const error = grad_error(parameter)) error->check();
@@ -190,7 +190,7 @@ nn::StateDict Optimizer::state_dict() const {
 void Optimizer::load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
                      std::string_view path) {
   try {
-    // All of a state is wanted.
+    // A skipped tensor is an error: the whole state is needed.
     DL_CHECK(skipped.empty(), kMismatch, "{}: load_state_dict: cannot load {}: {}", name_,
              nn::shown_name(skipped.front().name), skipped.front().reason);
     load_state_dict(state);
@@ -224,7 +224,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
   if (const std::string text = told_apart(name_, own_names(), names_of(state)); !text.empty()) {
     throw_error(ErrorKind::kMismatch, "{}: load_state_dict: {}", name_, text);
   }
-  // Everything is checked, and copied, before the first change.
+  // Checks and copies everything before the first change.
   std::vector<std::pair<Tensor*, Tensor>> tensors;
   std::vector<std::pair<std::variant<double*, bool*>, double>> options;
   std::vector<SchedulerOptions> scheduler_options = scheduler_options_;
@@ -255,7 +255,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
       tensors.emplace_back(ref.tensor,
                            value.to(parameters_[p].device())
                                .to(ref.like_parameter ? state_dtype(parameters_[p]) : DType::kF32)
-                               .clone(MemoryFormat::kContiguous));  // as the kernels read it
+                               .clone(MemoryFormat::kContiguous));  // the layout that kernels read
     }
     DL_CHECK(present == required || (present == 0 && optional == 0), kMismatch,
              "{}: load_state_dict: parameter {} has {} state tensors, wanted none or {}", name_, p,
@@ -299,7 +299,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
 
   const NoGradGuard no_grad;
   for (auto& [place, value] : tensors) {
-    // Into the memory that is there: a captured step goes on with it.
+    // Overwrite the existing memory, which captured steps use.
     if (place->defined() && value.defined()) {
       place->copy_(value);
     } else {

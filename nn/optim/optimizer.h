@@ -1,21 +1,20 @@
-// Optimizer: changes parameters by their gradients.
+// Optimizer: the base class of optimizers, which update parameters by their gradients.
 //
 //     optim::SGD opt(model.parameters(), {.lr = 0.01, .momentum = 0.9});
 //     opt.zero_grad();
 //     nn::functional::cross_entropy(model(x), y).backward();
 //     opt.step();
 //
-// Parameters stand in groups, each with options of its own. An optimizer holds handles to its
-// parameters and owns its state (momentum buffers and the like), which begins with a parameter's
-// first step. Parameters without a gradient are left alone, frozen ones among them: they have an
-// index in state_dict(), and no state. Make the optimizer after Module::to(): a parameter of
-// another dtype is another tensor.
+// Parameters are in groups, each with its own options. An optimizer holds handles to its parameters
+// and owns its state (momentum buffers etc.), which a parameter's first step creates. Parameters
+// without a gradient, such as frozen ones, are not changed; they have an index in state_dict() but
+// no state. Make the optimizer after Module::to(), which replaces the parameters.
 //
-// Parameters are floating leaves, row-major, each in one group only; others throw kDType or
-// kInvalidArgument. The state of float16 and bfloat16 parameters is float32 and so is the
-// arithmetic of a step: the parameter alone is rounded, once. A change below half of its last bit
-// is lost all the same; float32 parameters under autocast (docs/guides/amp.md) lose none.
-// Thread-safety: none; step() belongs on the thread that trains.
+// Parameters are floating, row-major leaves, each in one group only; others throw kDType or
+// kInvalidArgument. For float16 and bfloat16 parameters, state and arithmetic are float32, and only
+// the new parameter is rounded, once. A change below half of its last bit is still lost; float32
+// parameters under autocast (docs/guides/amp.md) do not have this problem. Thread-safety: none;
+// step() belongs on the thread that trains.
 #pragma once
 
 #include <algorithm>
@@ -54,13 +53,13 @@ struct ParamGroup {
 struct OptionRef {
   std::string_view name;
   std::variant<double*, bool*> value;
-  // What a state without the option gives it: PyTorch's default, if earlier versions of PyTorch did
-  // not write the option. nullopt: such a state is refused.
+  // The value for a state without this option: PyTorch's default, if earlier versions of PyTorch
+  // did not save the option. nullopt: such a state throws.
   std::optional<double> if_missing{};
 };
 
-// What schedulers keep in a parameter group, by PyTorch's names: initial_lr, which schedules count
-// from; what OneCycleLR leads to; CyclicLR's momenta; what SWALR leads to.
+// Values that schedulers store in a parameter group, with PyTorch's names: initial_lr, the base of
+// schedules; OneCycleLR's end rates and momenta; CyclicLR's momenta; SWALR's end rate.
 enum class SchedulerOption : std::uint8_t {
   kInitialLr,
   kMaxLr,
@@ -77,64 +76,63 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // Changes every parameter that has a gradient; not recorded by autograd. Throws the first cause
-  // where DDP could not average these gradients, or those of an earlier step. A step that throws
-  // has changed no parameter of any group and no state, and has counted nothing.
+  // Updates every parameter that has a gradient; not recorded by autograd. Throws the first cause
+  // if DDP could not average these gradients or those of an earlier step. If step() throws, it has
+  // not changed any parameter, state or count.
   virtual void step() = 0;
-  // A step that changes nothing where found_inf, a 0-d float32 on the parameters' device, is not 0:
-  // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
+  // A step that is skipped if found_inf, a 0-d float32 on the parameters' device, is not 0; used by
+  // GradScaler. On CUDA the kernels read it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
   // Copies changed learning rates to the CUDA device, where kernels read them. step() does this
-  // itself, but a captured step cannot: call this before each replay.
+  // itself, but a captured step cannot: call it before each replay.
   void sync_learning_rates();
   void zero_grad(bool set_to_none = true) const;
 
   // All parameters, group after group.
   const std::vector<Tensor>& parameters() const noexcept { return parameters_; }
   std::size_t group_count() const noexcept { return groups_.size(); }
-  // A group's learning rate, to read or to set. Throws kIndex.
+  // A reference to a group's learning rate. Throws kIndex.
   virtual double& lr(std::size_t group = 0) = 0;
-  // The rate that schedules count from: lr() when it is first asked for, as the first LRScheduler
-  // does. In state_dict() from then on. Throws kIndex.
+  // The base rate of schedules: lr() at the first call of this function (by the first LRScheduler).
+  // It is in state_dict() from then on. Throws kIndex.
   double& initial_lr(std::size_t group = 0);
-  // An option that schedulers own, unset until one sets it. The scheduler that was made last sets
-  // it for all schedulers of the optimizer, as in PyTorch. In state_dict() if set. Throws kIndex.
+  // An option that schedulers own, unset until one sets it. As in PyTorch, the newest scheduler
+  // sets it for all schedulers of the optimizer. It is in state_dict() if set. Throws kIndex.
   std::optional<double>& scheduler_option(SchedulerOption option, std::size_t group = 0) {
     return scheduler_options_[checked_group(group)][static_cast<std::size_t>(option)];
   }
-  // For schedulers, which warn if they step first: steps are noticed from watch_steps() on.
+  // For schedulers, which warn if they step first: has_stepped() counts steps after watch_steps().
   void watch_steps() noexcept {
     if (!stepped_) stepped_ = false;
   }
   bool stepped_while_watched() const noexcept { return stepped_.value_or(false); }
   // A group's option by its name in state_dict(), as "momentum" or "betas.0"; null if this
-  // optimizer has no such number. Throws kIndex.
+  // optimizer has no such option. Throws kIndex.
   double* find_option(std::string_view name, std::size_t group = 0);
 
-  // All that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
-  // "param_groups.<group>.<option>", where a parameter is counted as in parameters(). Options are
-  // 0-d float64 or bool tensors. State tensors share the optimizer's memory.
+  // The state that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
+  // "param_groups.<group>.<option>", <parameter> being an index into parameters(). Options are 0-d
+  // float64 or bool tensors. State tensors share the optimizer's memory.
   nn::StateDict state_dict() const;
-  // Throws kMismatch where the state belongs to other parameters, groups or another optimizer;
-  // nothing is changed then. State that is there is overwritten where it lies, and captured steps
-  // go on with it. State that `state` lacks is dropped: capture such steps anew. Options that
-  // earlier versions of PyTorch did not write get PyTorch's defaults. initial_lr() is forgotten if
-  // `state` lacks it; other options of schedulers stay.
+  // Throws kMismatch if the state belongs to other parameters, groups or another optimizer, and
+  // then changes nothing. Existing state is overwritten in place, so captured steps continue with
+  // it. State that is missing in `state` is dropped: capture such steps again. Options that earlier
+  // versions of PyTorch did not save get PyTorch's defaults. initial_lr() is cleared if `state`
+  // lacks it; other options of schedulers stay.
   void load_state_dict(const nn::StateDict& state);
-  // Takes a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped;
-  // every text names the file.
+  // Loads a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped;
+  // every error text has the file's name.
   template <std::same_as<nn::Safetensors> File>
   void load_state_dict(const File& file) {
     load(file.tensors, file.skipped, file.path);
   }
 
-  // The state as PyTorch lays it out, {"state": {0: {...}}, "param_groups": [{...}]}: what
-  // nn::save_pth() writes for torch.optim's optimizer of the same name.
+  // The state in PyTorch's format, {"state": {0: {...}}, "param_groups": [{...}]}: save it with
+  // nn::save_pth() to load it into torch.optim's optimizer of the same name.
   nn::Value torch_state_dict() const;
-  // Takes what torch_state_dict() gave, or an optimizer of PyTorch in a file that nn::load_pth()
-  // has read; options that change no result (foreach, fused, capturable) are left out. Throws
-  // kMismatch also for an option that is on and that this optimizer does not have; the text names
-  // it.
+  // Loads the result of torch_state_dict(), or a PyTorch optimizer's state from nn::load_pth().
+  // Options that do not affect the result (foreach, fused, capturable) are ignored. Throws
+  // kMismatch also if an option is on that this optimizer does not have; the text names it.
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {
     load_value(state);
@@ -147,14 +145,14 @@ class Optimizer {
     std::string_view name;
     Tensor* tensor;
     bool like_parameter;  // its shape, and state_dtype(); else a 0-d float32
-    bool optional;        // some options do without it
+    bool optional;        // unused with some options
   };
   struct Range {
     std::size_t begin;
     std::size_t end;
   };
 
-  // What one call of a kernel works on: parameters of one device and dtype.
+  // The arguments of one kernel call: parameters of one device and dtype.
   template <typename Item>
   struct Gathered {
     struct List {
@@ -188,30 +186,30 @@ class Optimizer {
   }
   // Checks the tensors of a new group and appends them.
   void append(const std::vector<Tensor>& params);
-  // The gradients of all parameters() as kernels read them, row-major; undefined where there is
-  // none. A step takes them before it changes anything: throws what spoils one of them
-  // (grad_error()). The optimizer holds them until drop_gradients().
+  // The gradients of all parameters(), row-major; undefined if there is none. A step takes them
+  // before it changes anything: throws grad_error() if one has an error. The optimizer holds them
+  // until drop_gradients().
   const std::vector<Tensor>& take_gradients();
   void drop_gradients() noexcept { gradients_.clear(); }
-  // `group`, where there is such a group. Throws kIndex.
+  // Returns `group`. Throws kIndex if there is no such group.
   std::size_t checked_group(std::size_t group) const {
     DL_CHECK(group < groups_.size(), kIndex, "{}: there is no parameter group {} among {}", name_,
              group, groups_.size());
     return group;
   }
-  // The group's parameters in parameters().
+  // The range of the group's parameters in parameters().
   Range range_of(std::size_t group) const noexcept { return groups_[group]; }
-  // A parameter's first step makes state on its device, which a captured step would make again in
-  // every launch: throws kInvalidArgument in a capture.
+  // Throws kInvalidArgument in a capture: a parameter's first step creates state on its device, and
+  // a captured step would create it in every launch.
   void check_may_begin(const Tensor& parameter) const;
-  // What a kernel on `device` reads there; nothing on the CPU.
+  // The scalars that a kernel reads on `device`; null on the CPU.
   kernels::OptimizerScalars scalars_for(Device device, std::size_t group);
-  // Whether this step is one that the device may yet skip.
+  // True in step_unless() on CUDA: the device decides whether to apply the step.
   bool may_be_skipped() const noexcept { return found_inf_.defined(); }
-  // Whether a step that the device skips leaves no trace on the host either.
+  // True if a step that the device skips leaves the host's state unchanged, too.
   virtual bool can_be_skipped() const { return true; }
 
-  // What an option of PyTorch's is here, where it cannot be set: whether it is on.
+  // The fixed value of a PyTorch option that this class does not offer; nullopt: no such option.
   virtual std::optional<bool> fixed_option(std::string_view) const { return std::nullopt; }
 
   virtual std::vector<OptionRef> options_of(std::size_t group) = 0;
@@ -221,7 +219,7 @@ class Optimizer {
   void load_value(const nn::Value& state);
   // The names of this optimizer's own state.
   StateNames own_names();
-  // The options of a group of PyTorch's, by our names, appended to `flat`.
+  // Appends the options of a PyTorch group to `flat`, under dlrun's names.
   void flatten_group(const nn::Value& group, std::size_t g, nn::StateDict& flat);
   void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
             std::string_view path);
@@ -233,11 +231,11 @@ class Optimizer {
   std::vector<SchedulerOptions> scheduler_options_;  // of each group
   std::vector<Tensor> gradients_;                    // while a step works on them
   std::optional<bool> stepped_;                      // if a scheduler watches
-  Tensor found_inf_;                                 // of step_unless(), while it steps on a device
+  Tensor found_inf_;                                 // of step_unless() on a device
   struct Rate {
     std::size_t group;
     Tensor on_device;  // 0-d float64
-    double value;      // what it holds
+    double value;      // its current value
   };
   std::vector<Rate> rates_;
 };

@@ -1,14 +1,14 @@
 // The members of OptimizerOf<Options>, for the file that instantiates it. That file specialises
 // OptimizerFacts<Options>:
-//   using Step                what the kernel is told; step(options) makes it
-//   kName, kSlots             the optimizer's name; its state, counts first, as Step orders it
-//   refs(options)             the options by their names in state_dict()
-//   check(options)            throws for a bad one
-// and, where it differs from OptimizerDefaults:
-//   uses(options, slot)       whether a step with these options needs the slot
-//   start(options, slot)      the number that fills a slot before the first step
-//   begins_otherwise(options) whether a first step has a formula of its own
-//   fixed_option(name)        an option of PyTorch's that cannot be set here: whether it is on
+//   using Step                the kernel's arguments; step(options) makes it
+//   kName, kSlots             the optimizer's name; its state, counts first, in Step's order
+//                             refs(options) the options by their names in state_dict()
+//   check(options)            throws for a bad option
+// and, if they differ from OptimizerDefaults:
+//   uses(options, slot)       true if a step with these options needs the slot
+//   start(options, slot)      the initial value of a slot begins_otherwise(options) true if the
+//                             first step has a different formula
+//   fixed_option(name)        the fixed value of a PyTorch option that this class does not offer
 #pragma once
 
 #include <string_view>
@@ -26,7 +26,7 @@ namespace dl::optim {
 struct StateSlot {
   std::string_view name;
   bool is_count = false;  // a 0-d float32; else of the parameter's shape and state_dtype()
-  bool optional = false;  // some options do without it
+  bool optional = false;  // unused with some options
 };
 
 template <typename Options>
@@ -81,7 +81,7 @@ void OptimizerOf<Options>::step() {
   static_assert(std::size(Facts::kSlots) == Step::kCounts + Step::kState);
   const profiler::Span span({"Optimizer.step#", name(), ".step"}, profiler::Category::kOptimizer);
   const std::vector<Tensor>& gradients = take_gradients();
-  // Made before the first change, as making it may throw.
+  // Created before the first change, because it may throw.
   std::vector<std::pair<Tensor*, Tensor>> begun;
   for (std::size_t g = 0; g < group_count(); ++g) {
     for (std::size_t i = range_of(g).begin; i < range_of(g).end; ++i) {
@@ -101,7 +101,7 @@ void OptimizerOf<Options>::step() {
   auto next_begun = begun.begin();
   for (std::size_t g = 0; g < group_count(); ++g) {
     const Options& options = options_[g];
-    gathered_.clear();  // of the group before, or what an exception left behind
+    gathered_.clear();  // of the previous group, or left by an exception
     for (std::size_t i = range_of(g).begin; i < range_of(g).end; ++i) {
       if (!gradients[i].defined()) continue;
       const Tensor& p = parameters()[i];
@@ -111,7 +111,7 @@ void OptimizerOf<Options>::step() {
         Tensor& state = state_at(i)[slot];
         if (next_begun != begun.end() && next_begun->first == &state) {
           state = std::move((next_begun++)->second);
-          // What a step that may be skipped leaves has to be right for a next one.
+          // If the step may be skipped, the state must be valid for the next step.
           item.first_step = !may_be_skipped();
         }
         if (!Facts::uses(options, slot)) continue;
@@ -134,7 +134,7 @@ void OptimizerOf<Options>::step() {
   drop_gradients();
 }
 
-// If a first step differs from later ones, the host has to know whether it was taken.
+// If the first step differs from later ones, the host has to know whether it was skipped.
 template <typename Options>
 bool OptimizerOf<Options>::can_be_skipped() const {
   using Facts = OptimizerFacts<Options>;

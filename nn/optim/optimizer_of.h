@@ -1,6 +1,6 @@
-// The optimizers whose step is a rule for one element
-// (core/kernels/formulas/optimizer_rules-inl.h). They differ in their Options, which
-// optimizer_of-inl.h asks for the rest.
+// OptimizerOf: optimizers whose step is an element-wise rule
+// (core/kernels/formulas/optimizer_rules-inl.h). They differ in their Options; optimizer_of-inl.h
+// has the rest.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class OptimizerOf final : public Optimizer {
   explicit OptimizerOf(const std::vector<ParamGroup<Options>>& groups);
 
   void add_param_group(const std::vector<Tensor>& params, Options options);
-  // A group's options, to read or to set. Throws kIndex.
+  // A reference to a group's options. Throws kIndex.
   Options& options(std::size_t group = 0) { return options_[checked_group(group)]; }
   double& lr(std::size_t group = 0) override { return options(group).lr; }
 
   void step() override;
 
  private:
-  // A parameter's state, in the order of the optimizer's slots; undefined where it has none.
+  // A parameter's state, in the order of the optimizer's slots; undefined if it has none.
   Tensor* state_at(std::size_t parameter);
   bool can_be_skipped() const override;
   std::optional<bool> fixed_option(std::string_view name) const override;
@@ -37,7 +37,7 @@ class OptimizerOf final : public Optimizer {
 
   std::vector<Options> options_;  // of each group
   std::vector<Tensor> state_;     // of each parameter, slot after slot
-  // What one call of the kernel works on; kept, so that a step allocates nothing.
+  // The arguments of one kernel call; a member, so that a step does not allocate.
   Gathered<kernels::OptimizerTensor> gathered_;
 };
 

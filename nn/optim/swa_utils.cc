@@ -109,7 +109,7 @@ void AveragedModel::load_state_dict(const nn::StateDict& state) {
 void AveragedModel::load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
                          std::string_view path) {
   try {
-    // All of a state is wanted.
+    // A skipped tensor is an error: the whole state is needed.
     DL_CHECK(skipped.empty(), kMismatch, "AveragedModel: load_state_dict: cannot load {}: {}",
              nn::shown_name(skipped.front().name), skipped.front().reason);
     load_state_dict(state);
@@ -123,7 +123,8 @@ void update_bn(std::span<const Tensor> inputs, nn::Module& module) {
   struct Restore {
     ~Restore() {
       for (const auto& [norm, momentum] : momenta) norm->options.momentum = momentum;
-      // A mode reaches all modules below; they come after, and get their own.
+      // Setting a mode also sets it in all submodules; these come later and get their own mode
+      // back.
       for (const auto& [each, training] : modes) {
         if (training) {
           each->train();

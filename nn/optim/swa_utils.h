@@ -34,7 +34,7 @@ struct AveragedModelOptions {
   // Exponential moving average: average = ema_decay * average + (1 - ema_decay) * model; 0 to 1.
   // nullopt: the mean of all updates.
   std::optional<double> ema_decay{};
-  // true: average buffers, too; averages of integers are computed in float32 and cut off, as in
+  // true: average buffers, too; averages of integers are computed in float32 and truncated, as in
   // PyTorch. false: copy all buffers.
   bool use_buffers = false;
 };
@@ -56,18 +56,18 @@ class AveragedModel {
   // The number of updates so far.
   std::int64_t n_averaged() const noexcept { return n_averaged_; }
 
-  // What torch.optim.swa_utils.AveragedModel's has: "n_averaged", 0-d int64, and the state of the
-  // average with "module." before each name, which shares its memory.
+  // The same entries as torch.optim.swa_utils.AveragedModel's: "n_averaged", 0-d int64, and the
+  // state of the average with "module." before each name, which shares its memory.
   nn::StateDict state_dict() const;
-  // Takes what state_dict() gave, PyTorch's too. Throws kMismatch if it is not the state of such a
-  // module, and changes nothing then.
+  // Loads a state_dict(), also PyTorch's. Throws kMismatch if it is not the state of such a module,
+  // and then changes nothing.
   void load_state_dict(const nn::StateDict& state);
-  // Takes a dict of tensors from a file, as nn::load_pth() returns it.
+  // Loads a dict of tensors, as nn::load_pth() returns it.
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {
     load_state_dict(state.as_state_dict());
   }
-  // Takes a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped.
+  // Loads a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped.
   template <std::same_as<nn::Safetensors> File>
   void load_state_dict(const File& file) {
     load(file.tensors, file.skipped, file.path);

@@ -11,20 +11,20 @@
 namespace dl::nn::parallel {
 namespace {
 
-// From here on one more message is cheaper than copying twice.
+// From this size on, a separate message is cheaper than copying twice.
 constexpr std::size_t kAloneBytes = std::size_t{256} * 1024;
 
 bool travels_alone(const Tensor& tensor) noexcept {
   return tensor.is_contiguous() && tensor.nbytes() >= kAloneBytes;
 }
 
-// Room of a tensor among those that travel together: each begins aligned for any dtype.
+// Bytes of a tensor in a packed message: each begins aligned for any dtype.
 std::size_t room_of(const Tensor& tensor) noexcept {
   constexpr std::size_t kUnit = 16;
   return (tensor.nbytes() + kUnit - 1) / kUnit * kUnit;
 }
 
-// A row-major tensor like `like` in the bytes of `packed` from `at` on.
+// A row-major tensor with the form of `like` in the bytes of `packed`, beginning at `at`.
 Tensor place_in(const Tensor& packed, std::size_t at, const Tensor& like) {
   return Tensor(
       make_ref<TensorImpl>(packed.storage(), like.sizes(), contiguous_strides(like.sizes()),
@@ -37,7 +37,7 @@ void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor>
                        int root) {
   if (group.size() == 1 || tensors.empty()) return;
   std::vector<std::pair<Ref<collectives::Work>, Stream>> works;
-  // Bytes, whatever the dtypes: nothing is computed with them.
+  // Sends bytes for every dtype, because nothing is computed with them.
   const auto start = [&](const Tensor& tensor) {
     const Stream stream = stream_of(tensor);
     works.emplace_back(group.broadcast({.buffer = tensor.data_ptr(),

@@ -15,7 +15,7 @@
 namespace dl::cuda {
 namespace {
 
-// While it lives, what is allocated on a stream comes from a pool of the graph's own.
+// While it lives, allocations on a stream come from the graph's private pool.
 class PoolGuard {
  public:
   PoolGuard(int device, const Stream& stream)
@@ -118,15 +118,14 @@ std::string CapturedStep::capture(const std::vector<Tensor>& inputs) {
                                                             : input.to(options_.device));
       }
     }
-    // A rate that is brought over within the capture would be brought again by every launch.
+    // Copy learning rates before the capture: a copy inside it would be repeated by every launch.
     bring_learning_rates();
-    // Not on the current stream, which may be all threads': what another one gave it meanwhile
-    // would be recorded in place of being run. Nothing runs here, so that no stream waits for
-    // another.
+    // Not on the current stream, which other threads may share: their work would be captured
+    // instead of run. Nothing runs here, so no stream has to wait for another.
     const OwnedStream own(options_.device.index);
     const PoolGuard pool(options_.device.index, own.get());
     pool_ = pool.id();
-    auto graph = std::make_unique<Graph>(runtime());  // gone, and its capture over, before the pool
+    auto graph = std::make_unique<Graph>(runtime());  // destroyed before the pool
     const StreamGuard on_own(own.get());
     graph->begin(own.get());
     for (const Tensor& output : step_(inputs_)) outputs_.push_back(output.detach());
@@ -140,7 +139,7 @@ std::string CapturedStep::capture(const std::vector<Tensor>& inputs) {
   }
 }
 
-// The graph goes before the memory that it uses.
+// Destroys the graph before the memory that it uses.
 void CapturedStep::forget() noexcept {
   graph_ = nullptr;
   outputs_.clear();

@@ -1,5 +1,5 @@
-// capture_step: a training step that is captured into a CUDA graph once and launched as a whole
-// from then on, so that the host gives the device one piece of work where it gave hundreds.
+// capture_step: captures a training step into a CUDA graph once, and from then on launches the
+// whole graph, so that the host submits one launch instead of hundreds of kernels.
 //
 //     cuda::CapturedStep step = cuda::capture_step(
 //         [&](std::span<const Tensor> batch) -> std::vector<Tensor> {
@@ -12,24 +12,24 @@
 //         {.device = device, .group = group, .optimizers = {&optimizer}});
 //     for (const data::Batch& batch : loader) show(step({batch[0], batch[1]})[0]);
 //
-// The first call runs the function as it is: optimizers make their state, DDP its buckets,
-// libraries choose their algorithms and NCCL connects. The next call captures it, all ranks of the
-// group say whether they could, and either all launch graphs from then on or all go on as before;
-// rank 0 says once why. A launch copies the call's inputs into those that were captured, and runs
-// nothing of the function on the host: no counter counts, no hook is called, nothing is printed.
+// The first call runs the function normally: optimizers create their state, DDP its buckets,
+// libraries choose their algorithms and NCCL connects. The next call captures it, and all ranks of
+// the group exchange whether they succeeded. Then either all ranks launch graphs, or all run the
+// function as before, and rank 0 logs the reason once. A launch copies the call's inputs into the
+// captured inputs. It runs none of the function's host code: no counters, hooks or prints.
 //
-// The whole step belongs into the function, zero_grad() included. What cannot be captured: waiting
-// for the device (item(), cpu(), copies from or to the host), copies between devices, random
-// numbers (dropout), DDP with find_unused_parameters, and collectives that go through the host. A
-// call whose inputs have other shapes or dtypes than those captured (a smaller last batch) runs the
-// function; the same holds for all ranks, as they must call alike.
+// Put the whole step into the function, zero_grad() included. It cannot capture: waits for the
+// device (item(), cpu(), copies from or to the host), copies between devices, random numbers
+// (dropout), DDP with find_unused_parameters, and collectives that go through the host. A call
+// whose inputs have other shapes or dtypes than the captured ones (a smaller last batch) runs the
+// function; this must happen on all ranks in the same call.
 //
-// The capture is on a stream of its own, launches are on the current one: other threads may go on
-// with the device meanwhile.
+// The capture uses its own stream, launches use the current one: other threads may use the device
+// meanwhile.
 //
-// Memory of the graph is its own, as long as it lives: the outputs are the same tensors after every
-// launch, and the next overwrites them. An error of the group ends its graphs, and the next call
-// throws it. A launch has the longest deadline of its collectives; see docs/guides/collectives.md.
+// The graph owns its memory: every launch writes to the same output tensors. An error of the group
+// destroys its graphs, and the next call throws the error. A launch has the longest deadline of its
+// collectives; see docs/guides/collectives.md.
 //
 // Ownership: holds the function, the group and the graph; the optimizers must outlive it. Destroy
 // it before the group. Thread-safety: none; it belongs on the thread that trains.
@@ -53,9 +53,9 @@ namespace dl::cuda {
 using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
 struct CaptureStepOptions {
-  Device device{};                              // to which inputs are brought
-  Ref<collectives::ProcessGroup> group{};       // ranks that decide together; null: this one alone
-  std::vector<optim::Optimizer*> optimizers{};  // in the step: launches follow their learning rates
+  Device device{};                         // to which inputs are copied
+  Ref<collectives::ProcessGroup> group{};  // ranks that must agree to capture; null: this rank only
+  std::vector<optim::Optimizer*> optimizers{};  // in the step; launches read their learning rates
   int warmup_steps = 1;                         // calls before the capture; at least 1
   bool enabled = true;                          // false: every call runs the function
 };
@@ -71,7 +71,7 @@ class CapturedStep {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
 
   bool is_captured() const noexcept { return graph_ != nullptr; }
-  // Why calls run the function; empty where they do not, and before it is decided.
+  // Why calls run the function; empty if they launch graphs, and before the capture.
   const std::string& why_not() const noexcept { return why_not_; }
   std::int64_t launches() const noexcept { return launches_; }
 
@@ -80,7 +80,7 @@ class CapturedStep {
   std::vector<Tensor> launch(const std::vector<Tensor>& inputs);
   // Collective.
   void decide(const std::vector<Tensor>& inputs);
-  // Why it could not; empty where it could.
+  // Returns the reason of a failure; empty on success.
   std::string capture(const std::vector<Tensor>& inputs);
   void forget() noexcept;
   bool fits(const std::vector<Tensor>& inputs);
@@ -96,7 +96,7 @@ class CapturedStep {
   std::int64_t launches_ = 0;
 
   PoolId pool_ = 0;
-  std::vector<Tensor> inputs_;  // which the graph reads
+  std::vector<Tensor> inputs_;  // read by the graph
   std::vector<Tensor> outputs_;
   std::unique_ptr<Graph> graph_;
 };

@@ -37,7 +37,7 @@ std::string entry_of(std::string_view kind, const NamedTensor& entry) {
                      tensor.sizes().str(), tensor.requires_grad() ? "" : ", not trained");
 }
 
-// All that has to be the same on every rank.
+// Describes everything that must be the same on every rank.
 std::vector<std::string> description(const Module& model,
                                      const DistributedDataParallelOptions& options) {
   std::vector<std::string> entries;
@@ -54,8 +54,8 @@ std::vector<std::string> description(const Module& model,
   return entries;
 }
 
-// Checks the model here and against the other ranks, makes it rank 0's everywhere, and returns what
-// is trained.
+// Checks the model here and against the other ranks, copies rank 0's tensors to all ranks, and
+// returns the trained parameters.
 StateDict prepare(const Module& model, const Ref<collectives::ProcessGroup>& group,
                   const DistributedDataParallelOptions& options) {
   DL_CHECK(group, kInvalidArgument, "{}: the process group is null; make one first", kName);
@@ -97,7 +97,8 @@ DistributedDataParallel::DistributedDataParallel(Module& model,
       group_(std::move(group)),
       options_(options),
       buffers_(model.buffers()),
-      // Braces: from left to right. An option that is bad on one rank only is a mismatch on all.
+      // Braces evaluate from left to right: an option that is bad on one rank only is then a
+      // mismatch on all.
       reducer_(new Reducer{prepare(model, group_, options), group_, reducer_options(options)}) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;

@@ -1,4 +1,4 @@
-// DistributedDataParallel: one model on every rank, one gradient for all.
+// DistributedDataParallel: replicates a model on all ranks and averages its gradients.
 //
 //     nn::Sequential model = nn::models::mlp();
 //     nn::parallel::DistributedDataParallel ddp(model, group);
@@ -9,18 +9,18 @@
 //       opt.step();
 //     }
 //
-// Every rank builds the same model; construction checks that (names, shapes, dtypes, order,
-// options) and copies rank 0's parameters and buffers to all. After backward() every gradient is
-// the mean over the ranks, bitwise the same on all of them, so that equal optimizers keep the
-// parameters equal. Communication runs while backward goes on; see reducer.h.
+// Every rank builds the same model. The constructor checks this (names, shapes, dtypes, order,
+// options) and copies rank 0's parameters and buffers to all ranks. After backward() every gradient
+// is the mean over the ranks, bitwise the same on all of them, so that equal optimizers keep the
+// parameters equal. Communication overlaps with backward; see reducer.h.
 //
-// Differences from PyTorch: it refers to the model instead of being one, so that names in
-// state_dict() have no "module." in front and a checkpoint fits with and without DDP. Gradients
-// always are views into the buckets (gradient_as_bucket_view): their addresses stay from the second
-// step on, and detach_() or replacing them is pointless. A parameter without gradient is an error
-// of the backward pass in which it happened, on every rank, and so is an exception that leaves
-// backward(), though the program catches it. Buffers are copied from rank 0 in
-// training only, so that one rank may evaluate alone.
+// Differences from PyTorch: it refers to the model instead of being a module, so names in
+// state_dict() have no "module." prefix, and a checkpoint can be loaded with and without DDP.
+// Gradients are always views into the buckets (gradient_as_bucket_view): their addresses do not
+// change after the second step, and detach_() or replacing them has no effect. A parameter without
+// a gradient is an error of that backward pass on every rank. So is an exception that leaves
+// backward(), even if the program catches it. Buffers are copied from rank 0 in training only, so a
+// single rank may evaluate.
 //
 // Ownership: the model must outlive this object, which holds the group, hooks in the model's
 // parameters and the gradients' memory. Wrap the model after to(), load_state_dict() and
@@ -44,15 +44,16 @@ class Reducer;
 struct DistributedDataParallelOptions {
   double first_bucket_mb = 1;  // MiB of gradients in the first bucket of a dtype
   double bucket_cap_mb = 25;   // and in the others
-  // Passes may leave parameters out, on each rank others: those count as zeros where any rank used
-  // them, and keep their gradient where none did. Costs one small all-reduce a step.
+  // Allows passes that do not use all parameters, with different ones on each rank. An unused
+  // parameter's gradient counts as 0 if another rank used the parameter, and is unchanged if no
+  // rank did. Costs one small all-reduce for each step.
   bool find_unused_parameters = false;
   bool broadcast_buffers = true;  // rank 0's buffers, before each forward in training
 };
 
-// While it lives, backward passes only accumulate. What counts is where backward() runs; the next
-// pass outside sends the sum. It can be moved, as into a std::optional: a guard that was moved from
-// holds nothing.
+// While it lives, backward passes only accumulate, without communication; it must live during
+// backward(). The next pass outside averages the sum. It can be moved, for example into a
+// std::optional; a moved-from guard has no effect.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(Reducer& reducer) noexcept;
@@ -69,9 +70,9 @@ class [[nodiscard]] NoSync {
 
 class DistributedDataParallel {
  public:
-  // Collective: every rank calls it. Throws kMismatch on every rank, naming the first parameter
-  // that differs; kInvalidArgument for a model without parameters that require gradients, or a bad
-  // option or parameters on several devices; the group's error.
+  // Collective: every rank calls it. Throws kMismatch on every rank with the first parameter that
+  // differs; kInvalidArgument for a model without parameters that require gradients, a bad option,
+  // or parameters on several devices; the group's error.
   DistributedDataParallel(Module& model, Ref<collectives::ProcessGroup> group,
                           DistributedDataParallelOptions options = {});
   ~DistributedDataParallel();
@@ -85,19 +86,19 @@ class DistributedDataParallel {
 
   NoSync no_sync() noexcept { return NoSync(*reducer_); }
 
-  // The model's own, under its own names.
+  // The wrapped model, with its own names.
   Module& module() const noexcept { return model_; }
   StateDict state_dict() const { return model_.state_dict(); }
   StateDict named_parameters() const { return model_.named_parameters(); }
   std::vector<Tensor> parameters() const { return model_.parameters(); }
 
-  // How much communication was hidden: of the last pass that synchronised, and of all since
-  // construction or reset_overlap().
+  // How much communication overlapped with backward: in the last pass that synchronised, and in all
+  // since construction or reset_overlap().
   const OverlapStats& last_overlap();
   const OverlapStats& overlap();
   void reset_overlap();
 
-  // The buckets in use; places refer to the parameters that require gradients, in order.
+  // The current buckets; places are indices into the parameters that require gradients.
   std::vector<BucketPlan> bucket_plan() const;
 
  private:

@@ -10,10 +10,10 @@
 namespace dl::nn::parallel {
 namespace {
 
-// Entries are short; a name that is longer is quoted up to here.
+// Longer entries are quoted up to this length.
 constexpr std::size_t kQuotedBytes = 512;
 
-// FNV-1a over the texts with their ends (Fowler, Noll, Vo).
+// FNV-1a over the texts and their terminators (Fowler, Noll, Vo).
 std::int64_t hash_of(std::span<const std::string> entries) noexcept {
   std::uint64_t h = 14695981039346656037u;
   const auto mix = [&h](unsigned char byte) { h = (h ^ byte) * 1099511628211u; };
@@ -67,7 +67,8 @@ void check_same(collectives::ProcessGroup& group, std::span<const std::string> e
   const auto all = gather<2>(group, {hash_of(entries), static_cast<std::int64_t>(text.size())});
   if (std::ranges::all_of(all, [&](const auto& other) { return other == all[0]; })) return;
 
-  // Each rank finds where it differs from rank 0 first; the least such place is everybody's error.
+  // Each rank finds its first difference from rank 0; all ranks report the smallest of these
+  // indices.
   if (group.rank() != 0) text.resize(static_cast<std::size_t>(all[0][1]));
   broadcast_text(group, text, 0);
   const std::vector<std::string> first = split(text);

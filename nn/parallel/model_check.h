@@ -1,7 +1,8 @@
-// check_same: all ranks hold the same list of texts, or every rank throws the same error.
+// check_same: checks that all ranks have the same list of texts; otherwise every rank throws the
+// same error.
 //
-// DDP describes its model and options in such a list. What travels is a hash; the texts follow only
-// where the hashes differ.
+// DDP describes its model and options in such a list. Ranks exchange a hash; they send the texts
+// only if the hashes differ.
 #pragma once
 
 #include <span>
@@ -12,8 +13,8 @@
 
 namespace dl::nn::parallel {
 
-// Collective: every rank calls it. Throws kMismatch on every rank, naming the first entry in which
-// a rank differs from rank 0 and quoting both: "{what}: ... ; {advice}".
+// Collective: every rank calls it. Throws kMismatch on every rank and quotes the first entry in
+// which a rank differs from rank 0: "{what}: ... ; {advice}".
 void check_same(collectives::ProcessGroup& group, std::span<const std::string> entries,
                 std::string_view what, std::string_view advice);
 

@@ -3,13 +3,13 @@
 //     nn::parallel::convert_sync_batchnorm(model, group);  // then DistributedDataParallel
 //
 // In training, each forward pass gathers counts, means and variances, and each backward pass sums
-// two numbers per channel, also within no_sync(). After eval() the layer sends nothing. Ranks may
-// have batches of different sizes. Results, gradients and running statistics are those of one
-// process with the whole batch, and running statistics have the same bits on all ranks. Every rank
-// must run its forward and backward passes in the same order.
+// two numbers per channel, also within no_sync(). After eval() there is no communication. Ranks may
+// have batches of different sizes. Results, gradients and running statistics are the same as for
+// one process with the whole batch, and running statistics have the same bits on all ranks. Every
+// rank must run its forward and backward passes in the same order.
 //
-// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm. Works
-// only on the CPU so far; forward() throws kInvalidArgument for other inputs.
+// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm. It
+// supports only the CPU; forward() throws kInvalidArgument for other inputs.
 #pragma once
 
 #include "collectives/process_group.h"

@@ -36,7 +36,7 @@ Tensor total_norm(const std::vector<Tensor>& gradients, double norm_type) {
   if (gradients.empty()) return zeros({});
   Tensor total;
   for (const Tensor& given : gradients) {
-    // In float32 if it is narrower: squares of float16 numbers leave its range.
+    // In float32 if it is narrower, because squares of float16 numbers overflow.
     const Tensor gradient = given.dtype() == DType::kF64 ? given : given.to(DType::kF32);
     Tensor part;
     if (std::isinf(norm_type)) {

@@ -1,13 +1,13 @@
-// Clipping of gradients, between backward() and the optimizer's step(). torch.nn.utils' functions.
+// Gradient clipping between backward() and the optimizer's step(), as in torch.nn.utils.
 //
 //     loss.backward();
 //     nn::utils::clip_grad_norm_(model.parameters(), 1.0);
 //     opt.step();
 //
-// Parameters without a gradient are left out. With a GradScaler, call unscale_() before. All
-// gradients are on one device; on CUDA nothing here waits for it unless error_if_nonfinite is set.
-// Throw kInvalidArgument for a bad number or several devices, and the first cause if DDP could not
-// average these gradients.
+// Parameters without a gradient are ignored. With a GradScaler, call unscale_() first. All
+// gradients must be on one device; on CUDA these wait for the device only if error_if_nonfinite is
+// set. They throw kInvalidArgument for a bad number or several devices, and the first cause if DDP
+// could not average these gradients.
 #pragma once
 
 #include <vector>
@@ -18,15 +18,15 @@ namespace dl::nn::utils {
 
 struct ClipGradNormOptions {
   double norm_type = 2;             // more than 0; infinity: the largest absolute value
-  bool error_if_nonfinite = false;  // else gradients become NaN if one is
+  bool error_if_nonfinite = false;  // false: all gradients become NaN if one is NaN
 };
 
 // Multiplies all gradients by max_norm / (norm + 1e-6) if that is less than 1, norm being that of
-// all gradients as one vector. Returns the norm before, 0-d; a zero without gradients.
+// all gradients as one vector. Returns the norm before clipping, 0-d; 0 if there are no gradients.
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
                        ClipGradNormOptions options = {});
 
-// Cuts every element to [-clip_value, clip_value]; NaN stays NaN.
+// Clamps every element to [-clip_value, clip_value]; NaN stays NaN.
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value);
 
 }  // namespace dl::nn::utils

@@ -1,4 +1,4 @@
-// Every kernel of CUDA, by family: what op_list.def names stands in one of these.
+// All CUDA kernels that op_list.def names, by family.
 #pragma once
 
 #include "core/kernels/cuda/conv/conv2d.h"

@@ -1,4 +1,4 @@
-// Activations: element by element, without parameters.
+// Element-wise activations without parameters.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ namespace dl::nn {
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/activations.def"
 
-// x times the normal distribution's share below x (Hendrycks and Gimpel 2016).
+// x times the normal distribution's cumulative probability (Hendrycks and Gimpel 2016).
 class GELU : public Module {
  public:
   // Throws kInvalidArgument unless options.approximate is "none" or "tanh".

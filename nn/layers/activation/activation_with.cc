@@ -11,7 +11,7 @@
 namespace dl::nn {
 namespace {
 
-// The row's function of the input, in its place if asked.
+// Applies the row's function to the input, optionally in place.
 Tensor run_row(kernels::UnaryFn fn, const Tensor& input, const kernels::Parameters& parameters,
                bool inplace) {
   if (!inplace) return unary(fn, input, parameters);

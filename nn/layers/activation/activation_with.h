@@ -1,5 +1,5 @@
-// Activations with numbers, and softmax. core/ops/elementwise/activation.h and
-// core/ops/softmax/softmax.h say what they compute.
+// Activations with arguments, and softmax. core/ops/elementwise/activation.h and
+// core/ops/softmax/softmax.h have their formulas.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ class Hardshrink : public Module {
 struct ThresholdOptions {
   bool inplace = false;
 };
-// x, or `value` where x <= `threshold`.
+// x if x > `threshold`, else `value`.
 class Threshold : public Module {
  public:
   Threshold(double from, double otherwise, ThresholdOptions given = {})
@@ -84,7 +84,7 @@ struct PReLUOptions {
 // LeakyReLU with learned slopes (He et al. 2015).
 class PReLU : public Module {
  public:
-  // Throws kInvalidArgument for fewer parameters than one.
+  // Throws kInvalidArgument if num_parameters < 1.
   explicit PReLU(PReLUOptions given = {});
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
@@ -92,7 +92,7 @@ class PReLU : public Module {
   Tensor& weight;  // [num_parameters]
 };
 
-// The first half along `dim` times the sigmoid of the second.
+// The first half of `dim` times the sigmoid of the second half.
 class GLU : public Module {
  public:
   explicit GLU(std::int64_t along = -1) : dim(along) {}
@@ -103,7 +103,7 @@ class GLU : public Module {
 
 struct SoftplusOptions {
   double beta = 1;
-  double threshold = 20;  // beta x above it gives x
+  double threshold = 20;  // returns x if beta x > threshold
 };
 class Softplus : public Module {
  public:
@@ -127,7 +127,7 @@ class Hardtanh : public Module {
   HardtanhOptions options;
 };
 
-// Along one dimension, which PyTorch's default would guess: nn::Softmax(-1).
+// Softmax along one dimension, which has no default, unlike PyTorch's: nn::Softmax(-1).
 class Softmax : public Module {
  public:
   explicit Softmax(std::int64_t along) : dim(along) {}

@@ -6,7 +6,7 @@
 namespace dl::nn {
 namespace {
 
-// Channels of one sample, which has `alone` dimensions, are those of a batch of one.
+// An input of `alone` dimensions is one sample, treated as a batch of one.
 Tensor drop_channels(const Module& layer, const Tensor& input, double p, std::int64_t alone,
                      std::string_view op) {
   if (input.defined() && input.dim() == alone) {

@@ -1,5 +1,5 @@
-// Dropout and its kin: while training, zero elements at random and scale the others up (Srivastava
-// et al. 2014). All draw from default_generator(), give the input itself after eval(), and throw
+// Dropout layers: while training, they zero random elements and scale the others up (Srivastava et
+// al. 2014). All draw from default_generator(), return the input unchanged after eval(), and throw
 // kInvalidArgument unless p is in [0, 1].
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace dl::nn {
 
-// The layers, one row each:
+// The layers:
 //   Dropout       each element is zeroed with probability p, others are multiplied by 1 / (1 - p)
 //   Dropout1d     whole channels [n, c] of [N, C, L] or [C, L] (Tompson et al. 2015)
 //   Dropout2d     of images [N, C, H, W], or of [N, C, L]
 //   Dropout3d     of volumes [N, C, D, H, W], or of [C, D, H, W]
-//   AlphaDropout  keeps mean and variance of what SELU gives (Klambauer et al. 2017)
+//   AlphaDropout  keeps the mean and variance of SELU's output (Klambauer et al. 2017)
 #define DL_DROPOUTS(row) row(Dropout) row(Dropout1d) row(Dropout2d) row(Dropout3d) row(AlphaDropout)
 
 // NOLINTBEGIN(bugprone-macro-parentheses): names of classes

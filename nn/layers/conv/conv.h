@@ -20,15 +20,14 @@ struct Conv2dOptions {
 
 class Conv2d : public Module {
  public:
-  // Throws kInvalidArgument for sizes that are not positive, and channels that groups does not
-  // divide.
+  // Throws kInvalidArgument unless sizes are positive and groups divides both channels.
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, IntPair kernel_size,
          Conv2dOptions options = {});
 
   // input [N, in_channels, H, W] -> [N, out_channels, H', W'], or both without N, with
   // H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
   Tensor forward(const Tensor& input) override;
-  // Takes a ReLU after it.
+  // Fuses a ReLU after it.
   bool can_fuse(const Fusion& fusion) const override;
   Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   // Draws new initial values, as PyTorch draws them.

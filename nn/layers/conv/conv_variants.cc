@@ -61,7 +61,7 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                    .padding = {0, options.padding},
                                    .dilation = {1, options.dilation},
                                    .groups = options.groups});
-  // PyTorch's is row-major, however the input lies.
+  // PyTorch's result is row-major for every input layout.
   const Tensor rows = image.is_contiguous() ? image : image.contiguous();
   return dl::detail::shown_as(rows.squeeze(2), input, "ConvolutionBackward0");
 }

@@ -20,8 +20,7 @@ struct Conv1dOptions {
 
 class Conv1d : public Module {
  public:
-  // Throws kInvalidArgument for sizes that are not positive, and channels that groups does not
-  // divide.
+  // Throws kInvalidArgument unless sizes are positive and groups divides both channels.
   Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
          Conv1dOptions options = {});
 
@@ -40,7 +39,7 @@ class Conv1d : public Module {
 
 struct ConvTranspose2dOptions {
   IntPair stride = 1;
-  IntPair padding = 0;         // taken off each side of the result
+  IntPair padding = 0;         // removed from each side of the result
   IntPair output_padding = 0;  // added at the end of the result; less than the stride
   std::int64_t groups = 1;
   bool bias = true;

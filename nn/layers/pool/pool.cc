@@ -50,7 +50,7 @@ std::string MaxPool2d::extra_repr() const {
 namespace functional {
 namespace {
 
-// f of the lines as images one pixel high.
+// Applies f to the lines as images of height 1.
 template <typename F>
 Tensor of_lines(const Tensor& input, std::string_view op, const F& f) {
   DL_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), kShape,
@@ -63,7 +63,7 @@ Tensor of_lines(const Tensor& input, std::string_view op, const F& f) {
   return f(input.unsqueeze(2)).squeeze(2);
 }
 
-// The largest elements of each [n, c] of a part of the image; of equal ones the first wins.
+// The largest element of each [n, c] of a part of the image; the first of equal elements.
 Tensor largest_of_part(const Tensor& part) {
   return max(part.flatten(2), 2).first;
 }

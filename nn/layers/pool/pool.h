@@ -1,5 +1,5 @@
-// The largest elements or the means of windows: MaxPool2d, MaxPool1d, AvgPool1d,
-// AdaptiveMaxPool2d; resample.h has AvgPool2d.
+// Max and average pooling: MaxPool2d, MaxPool1d, AvgPool1d, AdaptiveMaxPool2d; resample.h has
+// AvgPool2d.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class MaxPool2d : public Module {
 
   // input [N, C, H, W] or [C, H, W] -> [.., C, H', W']
   Tensor forward(const Tensor& input) override;
-  // Takes a ReLU before it.
+  // Fuses a ReLU before it.
   bool can_fuse(const Fusion& fusion) const override;
   Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   std::string extra_repr() const override;
@@ -65,11 +65,11 @@ class AvgPool1d : public Module {
   AvgPool1dOptions options;
 };
 
-// The largest elements of windows that divide the image, [N, C, H, W] or [C, H, W], into `size`; an
-// element may be in two.
+// The maxima of windows that divide the image, [N, C, H, W] or [C, H, W], into `size` cells; an
+// element may be in two windows.
 class AdaptiveMaxPool2d : public Module {
  public:
-  // A size of 0 leaves the input's, as None does in PyTorch.
+  // A size of 0 means the input's size, like None in PyTorch.
   explicit AdaptiveMaxPool2d(IntPair size) : output_size(size) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
@@ -80,7 +80,7 @@ class AdaptiveMaxPool2d : public Module {
 namespace functional {
 Tensor max_pool1d(const Tensor& input, std::int64_t kernel_size, MaxPool1dOptions options = {});
 Tensor avg_pool1d(const Tensor& input, std::int64_t kernel_size, AvgPool1dOptions options = {});
-// A few operations for each element of the result, unless its sizes divide the input's.
+// Runs a few operations for each element of the result, unless its sizes divide the input's.
 Tensor adaptive_max_pool2d(const Tensor& input, IntPair output_size);
 }  // namespace functional
 

@@ -1,6 +1,5 @@
-// Averages of windows and images of other sizes: AvgPool2d, AdaptiveAvgPool2d, Upsample.
-// core/ops/pool/resample.h says what they compute. Images are [N, C, H, W], for averages also [C,
-// H, W].
+// Average pooling and resizing: AvgPool2d, AdaptiveAvgPool2d, Upsample. core/ops/pool/resample.h
+// has their formulas. Images are [N, C, H, W], for average pooling also [C, H, W].
 #pragma once
 
 #include <optional>
@@ -14,7 +13,7 @@ namespace dl::nn {
 struct AvgPool2dOptions {
   std::optional<IntPair> stride{};  // default: the window's size
   IntPair padding = 0;              // zeros on each side, at most half the window
-  bool ceil_mode = false;           // windows may reach over the end
+  bool ceil_mode = false;           // windows may reach beyond the end
   bool count_include_pad = true;    // padding counts in the mean
   std::optional<std::int64_t> divisor_override{};
 };
@@ -32,7 +31,7 @@ class AvgPool2d : public Module {
 
 class AdaptiveAvgPool2d : public Module {
  public:
-  // A size of 0 leaves the input's, as None does in PyTorch.
+  // A size of 0 means the input's size, like None in PyTorch.
   explicit AdaptiveAvgPool2d(IntPair size) : output_size(size) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
@@ -60,7 +59,7 @@ class Upsample : public Module {
 namespace functional {
 Tensor avg_pool2d(const Tensor& input, IntPair kernel_size, const AvgPool2dOptions& options = {});
 Tensor adaptive_avg_pool2d(const Tensor& input, IntPair output_size);
-// As nn::Upsample; throws as it.
+// The function of nn::Upsample, with the same errors.
 Tensor interpolate(const Tensor& input, const UpsampleOptions& options);
 }  // namespace functional
 

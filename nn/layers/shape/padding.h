@@ -1,5 +1,5 @@
-// Elements around the last one, two or three dimensions: ConstantPad, ZeroPad, ReflectionPad,
-// ReplicationPad, CircularPad. core/ops/shape/shape.h's pad() says what they compute.
+// Padding of the last one, two or three dimensions: ConstantPad, ZeroPad, ReflectionPad,
+// ReplicationPad, CircularPad, as pad() of core/ops/shape/shape.h.
 //
 //     nn::ZeroPad2d(1)             one on each side of both dimensions
 //     nn::ConstantPad1d({1, 2}, 3.5)
@@ -15,8 +15,8 @@
 
 namespace dl::nn {
 
-// How many elements before and after each dimension: one number for all, or {before, after} of the
-// last dimension, then of the one before, and so on.
+// The number of elements before and after each dimension: one number for all, or {before, after}
+// for the last dimension, then for the second last, and so on.
 class Padding {
  public:
   template <std::integral T>
@@ -24,7 +24,8 @@ class Padding {
       : each_(static_cast<std::int64_t>(each)) {}  // NOLINT(google-explicit-constructor)
   Padding(std::initializer_list<std::int64_t> pads)
       : pads_(pads) {}  // NOLINT(google-explicit-constructor)
-  // For so many dimensions. Throws kInvalidArgument unless there are two numbers for each.
+  // The padding for `dims` dimensions. Throws kInvalidArgument unless there are two numbers for
+  // each.
   Dims of(std::size_t dims, std::string_view layer) const;
 
  private:
@@ -32,7 +33,7 @@ class Padding {
   Dims pads_;
 };
 
-// What the layers share.
+// The base of the padding layers.
 class PadNd : public Module {
  public:
   Tensor forward(const Tensor& input) override;

@@ -1,4 +1,4 @@
-// Modules that only move elements: Flatten, Unflatten, PixelShuffle, PixelUnshuffle, Identity.
+// Modules that only reshape: Flatten, Unflatten, PixelShuffle, PixelUnshuffle, Identity.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct FlattenOptions {
   std::int64_t end_dim = -1;
 };
 
-// Joins dimensions start_dim to end_dim into one.
+// Merges dimensions start_dim to end_dim into one.
 class Flatten : public Module {
  public:
   explicit Flatten(FlattenOptions given = {}) : options(given) {}

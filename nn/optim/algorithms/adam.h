@@ -5,7 +5,7 @@
 //   p = p - lr weight_decay p                         AdamW, before the rest
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p = p - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps), t the parameter's own steps
-//   amsgrad: the largest v so far in v's place in the last line (Reddi et al. 2018)
+//   amsgrad: uses the largest v so far instead of v in the last line (Reddi et al. 2018)
 #pragma once
 
 #include <utility>

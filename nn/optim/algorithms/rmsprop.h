@@ -2,8 +2,8 @@
 // PyTorch's formulas.
 //
 //   g = gradient + weight_decay p;  v = alpha v + (1 - alpha) g^2
-//   centered: v less the square of the gradient's running mean (Graves 2013) in v's place below
-//   d = g / (sqrt(v) + eps);  b = momentum b + d
+//   centered: uses v minus the square of the gradient's running mean below (Graves 2013) d = g /
+//   (sqrt(v) + eps); b = momentum b + d
 //   p = p - lr d, or p - lr b with a momentum
 #pragma once
 

@@ -1,5 +1,5 @@
-// What schedulers check of their options: numbers that are in range, and one number for all
-// parameter groups or one for each.
+// Checks of schedulers' options: numbers are in range, and there is one for all parameter groups or
+// one for each.
 #pragma once
 
 #include <cstddef>

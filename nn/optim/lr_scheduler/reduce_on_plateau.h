@@ -1,4 +1,4 @@
-// ReduceLROnPlateau: lowers the learning rates when a measured value stops getting better.
+// ReduceLROnPlateau: lowers the learning rates when a metric stops improving.
 //
 //     optim::ReduceLROnPlateau scheduler(opt, {.factor = 0.5, .patience = 3});
 //     scheduler.step(validation_loss);  // after each epoch
@@ -20,12 +20,12 @@ namespace dl::optim {
 struct ReduceLROnPlateauOptions {
   std::string mode = "min";    // or "max": whether less or more is better
   double factor = 0.1;         // less than 1
-  std::int64_t patience = 10;  // this many steps may be no better, the next one lowers the rates
-  double threshold = 1e-4;     // by how much a value must be better to count
+  std::int64_t patience = 10;  // number of steps without improvement; the next one lowers the rates
+  double threshold = 1e-4;     // the smallest change that counts as an improvement
   std::string threshold_mode = "rel";  // share of the best value; or "abs"
-  std::int64_t cooldown = 0;           // steps after a lowering in which none is counted as bad
+  std::int64_t cooldown = 0;           // steps after a reduction that are not counted
   std::vector<double> min_lr{0};       // one for all groups, or each
-  double eps = 1e-8;                   // a change of a rate that is not larger is left out
+  double eps = 1e-8;                   // smaller changes of a rate are not applied
 };
 
 class ReduceLROnPlateau final {
@@ -33,8 +33,8 @@ class ReduceLROnPlateau final {
   // Throws kInvalidArgument for a bad option.
   explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
 
-  // NaN counts as no better. Throws kInvalidArgument if a parameter group was added that min_lr
-  // lacks.
+  // NaN does not count as an improvement. Throws kInvalidArgument if a parameter group was added
+  // for which min_lr has no entry.
   void step(double metric);
   void step(const Tensor& metric) { step(metric.item<double>()); }
 
@@ -43,11 +43,11 @@ class ReduceLROnPlateau final {
   const std::vector<double>& get_last_lr() const noexcept { return last_lrs_; }
 
   // PyTorch's names: best, num_bad_epochs, cooldown_counter, last_epoch, _last_lr.
-  // load_state_dict() throws kMismatch, and changes nothing then; it reads states without _last_lr,
-  // too.
+  // load_state_dict() throws kMismatch, and then changes nothing; it also accepts states without
+  // _last_lr.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
-  // Takes what nn::load_pth() has read: our state_dict(), or that of PyTorch's scheduler of the
+  // Loads a value from nn::load_pth(): dlrun's state_dict(), or that of PyTorch's scheduler of the
   // same name with its options (LRScheduler::load_state_dict()).
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {

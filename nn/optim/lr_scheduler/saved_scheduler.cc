@@ -13,7 +13,7 @@ namespace {
 std::optional<std::int64_t> integer_of(const nn::Value& value) {
   if (value.is_int()) return value.as_int();
   const std::optional<double> number = value.number();
-  // PyTorch keeps some counts as floats, as 8.0.
+  // PyTorch stores some counts as floats, as 8.0.
   constexpr double kMost = 1LL << 53;
   if (!number || *number != std::floor(*number) || std::abs(*number) > kMost) return std::nullopt;
   return static_cast<std::int64_t>(*number);
@@ -35,7 +35,7 @@ std::optional<std::vector<double>> numbers_of(const nn::Value& value) {
   return numbers;
 }
 
-// How often a Counter may repeat a number.
+// The largest count in a Counter.
 constexpr std::int64_t kMostRepeats = 1'000'000;
 
 std::optional<std::vector<std::int64_t>> integers_of(const nn::Value& value) {

@@ -1,4 +1,4 @@
-// What a scheduler's load_state_dict() reads: numbers by name, each checked.
+// SchedulerState: checked access by name to the numbers of a scheduler's state.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class SchedulerState {
   SchedulerState(std::string_view owner, const nn::StateDict& state)
       : owner_(owner), state_(state) {}
 
-  // All throw kMismatch if there is no such name, or another count of elements.
+  // All throw kMismatch if there is no such name, or another number of elements.
   std::int64_t integer(std::string_view name) const { return tensor(name, 1).item<std::int64_t>(); }
   double number(std::string_view name) const { return tensor(name, 1).item<double>(); }
   std::vector<double> numbers(std::string_view name, std::size_t count) const {

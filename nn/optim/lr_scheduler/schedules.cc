@@ -14,7 +14,7 @@ namespace {
 
 using Lambdas = std::vector<std::function<double(std::int64_t)>>;
 
-// A factor that a rate is divided by later, too.
+// For a factor by which a rate is also divided later.
 void require_factor(const char* scheduler, const char* option, double value) {
   DL_CHECK(value > 0 && value <= 1, kInvalidArgument,
            "{}: {} is {}, wanted more than 0 and at most 1", scheduler, option, value);
@@ -32,7 +32,8 @@ double factor_of(const Lambdas& lambdas, const LRMoment& now) {
   return lambdas[lambdas.size() == 1 ? 0 : now.group](now.epoch);
 }
 
-// Functions are the program's own. PyTorch saves the attributes of objects that are called.
+// Functions are not saved, but PyTorch saves the attributes of callable objects: refuses such a
+// state.
 void refuse_states(SavedScheduler& saved) {
   const nn::Value* const lambdas = saved.find("lr_lambdas");
   if (lambdas == nullptr) return;
@@ -41,7 +42,7 @@ void refuse_states(SavedScheduler& saved) {
   }
 }
 
-// Half a cosine from `from` at share 0 to `to` at share 1.
+// Half a cosine period from `from` (share = 0) to `to` (share = 1).
 double cosine_between(double from, double to, double share) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;
 }
@@ -218,7 +219,7 @@ void CosineAnnealingLROptions::take_from(SavedScheduler& saved) {
 double CosineAnnealingLROptions::next_rate(const LRMoment& now) const {
   if (now.initial) return now.lr;
   const double step = std::numbers::pi / static_cast<double>(T_max);
-  // Out of the valley, where the ratio below divides by 0.
+  // At the minimum the ratio below would divide by 0.
   if ((now.epoch - 1 - T_max) % (2 * T_max) == 0) {
     return now.lr + (now.base_lr - eta_min) * (1 - std::cos(step)) / 2;
   }
@@ -252,8 +253,8 @@ void CosineAnnealingWarmRestartsOptions::take_from(SavedScheduler& saved) {
   saved.take("T_0", T_0);
   saved.take("T_mult", T_mult);
   saved.take("eta_min", eta_min);
-  // Where PyTorch is in its cosine; here that follows from last_epoch. Both differ if a program has
-  // called step(epoch) with a fraction.
+  // PyTorch's position in its cosine, which here follows from last_epoch. Both differ if a program
+  // has called step(epoch) with a fraction.
   const std::int64_t epoch = saved.integer("last_epoch");
   const auto [at, length] = place_of(epoch);
   double theirs = static_cast<double>(at);

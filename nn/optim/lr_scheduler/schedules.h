@@ -1,5 +1,5 @@
-// The schedules that are a formula: each is a struct of options and the function next_rate().
-// Formulas and names of options are PyTorch's. E below is last_epoch(), in steps of the scheduler.
+// Schedules with a formula: each is a struct of options with a function next_rate(). Formulas and
+// names of options are PyTorch's. E below is last_epoch(), in steps of the scheduler.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace dl::optim {
 
-// A schedule of one's own is such a struct, with kName, check() and next_rate(now). A SequentialLR
-// begins it with first_rate(base_lr), if it has that, else with next_rate() of the present rate: as
-// PyTorch's begins with the closed form of those schedulers that have one. keep_in(optimizer), if
-// it has that, sets the optimizer's scheduler_option()s. take_from(saved) reads PyTorch's state;
-// without it, a state in a file of PyTorch's format must be of this scheduler's state_dict().
+// Your own schedule is such a struct, with kName, check() and next_rate(now). Optional members:
+// first_rate(base_lr) gives the first rate in a SequentialLR, which otherwise is next_rate() of the
+// current rate (PyTorch uses the closed form of schedulers that have one); keep_in(optimizer) sets
+// the optimizer's scheduler_option()s; take_from(saved) reads PyTorch's state. Without take_from(),
+// only this scheduler's own state_dict() can be loaded from a file of PyTorch's format.
 template <typename Options>
 class Schedule final : public LRScheduler {
  public:
-  // Throws kInvalidArgument for a bad option, and changes nothing then.
+  // Throws kInvalidArgument for a bad option, and then changes nothing.
   Schedule(Optimizer& optimizer, Options options)
       : LRScheduler(Options::kName, optimizer), options_(std::move(options)) {
     options_.check(optimizer.group_count());
@@ -70,7 +70,7 @@ struct StepLROptions {
 };
 using StepLR = Schedule<StepLROptions>;
 
-// lr *= gamma when E is in milestones; twice for one that is there twice.
+// lr *= gamma when E is in milestones; repeated if a milestone is repeated.
 struct MultiStepLROptions {
   std::vector<std::int64_t> milestones;  // at least one
   double gamma = 0.1;
@@ -83,8 +83,8 @@ struct MultiStepLROptions {
 };
 using MultiStepLR = Schedule<MultiStepLROptions>;
 
-// lr *= factor at E = 0, and back at E = total_iters. With total_iters = 0 it is never taken back,
-// as in PyTorch.
+// lr *= factor at E = 0, and lr /= factor at E = total_iters. With total_iters = 0 the factor
+// stays, as in PyTorch.
 struct ConstantLROptions {
   double factor = 1.0 / 3;       // more than 0, at most 1
   std::int64_t total_iters = 5;  // at least 0
@@ -98,12 +98,12 @@ struct ConstantLROptions {
 using ConstantLR = Schedule<ConstantLROptions>;
 
 // The learning rate for averaged weights: anneals lr to swa_lr in anneal_epochs steps, then keeps
-// it (torch.optim.swa_utils.SWALR). A SequentialLR that comes to it goes on from the present rate.
-// The SWALR that was made last sets swa_lr for all SWALRs of the optimizer, as in PyTorch.
+// it (torch.optim.swa_utils.SWALR). In a SequentialLR it continues from the current rate. As in
+// PyTorch, the newest SWALR sets swa_lr for all SWALRs of the optimizer.
 struct SWALROptions {
   std::vector<double> swa_lr;  // one number, or one for each parameter group
   std::int64_t anneal_epochs = 10;
-  bool linear = false;  // anneal_strategy: "linear"; false: "cos", half a period of a cosine
+  bool linear = false;  // anneal_strategy: true: "linear"; false: "cos", half a period of a cosine
 
   static constexpr const char* kName = "SWALR";
   void check(std::size_t groups) const;
@@ -113,12 +113,11 @@ struct SWALROptions {
 };
 using SWALR = Schedule<SWALROptions>;
 
-// lr goes on a line from base_lr start_factor to base_lr end_factor, which it reaches at E =
-// total_iters.
+// lr changes linearly from base_lr start_factor to base_lr end_factor at E = total_iters.
 struct LinearLROptions {
   double start_factor = 1.0 / 3;  // more than 0, at most 1
   double end_factor = 1;          // in [0, 1]
-  std::int64_t total_iters = 5;   // at least 0; 0: start_factor for good
+  std::int64_t total_iters = 5;   // at least 0; 0: keeps start_factor
 
   static constexpr const char* kName = "LinearLR";
   void check(std::size_t groups) const;
@@ -142,7 +141,7 @@ using ExponentialLR = Schedule<ExponentialLROptions>;
 
 // lr = base_lr (1 - E / total_iters)^power, 0 from E = total_iters on.
 struct PolynomialLROptions {
-  std::int64_t total_iters = 5;  // at least 0; 0: base_lr for good
+  std::int64_t total_iters = 5;  // at least 0; 0: keeps base_lr
   double power = 1;
 
   static constexpr const char* kName = "PolynomialLR";
@@ -178,7 +177,7 @@ struct CosineAnnealingWarmRestartsOptions {
   void check(std::size_t groups) const;
   void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
-  // Steps since the last restart, and from that to the next one.
+  // Steps since the last restart, and steps between it and the next.
   std::pair<std::int64_t, std::int64_t> place_of(std::int64_t epoch) const;
 };
 using CosineAnnealingWarmRestarts = Schedule<CosineAnnealingWarmRestartsOptions>;
@@ -194,8 +193,8 @@ struct LambdaLROptions {
 };
 using LambdaLR = Schedule<LambdaLROptions>;
 
-// lr *= lr_lambda(E) from the first step on. A SequentialLR that comes to it goes on from the
-// present rate times lr_lambda(0).
+// lr *= lr_lambda(E) from the first step on. In a SequentialLR it continues from the current rate
+// times lr_lambda(0).
 struct MultiplicativeLROptions {
   std::vector<std::function<double(std::int64_t epoch)>> lr_lambda;  // one for all groups, or each
 

@@ -1,4 +1,4 @@
-// How entries of an optimizer's state_dict() are called.
+// Names of the entries of an optimizer's state_dict().
 #pragma once
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@ namespace dl::optim {
 inline constexpr std::string_view kParams = "params";
 inline constexpr std::string_view kParamGroups = "param_groups";
 inline constexpr std::string_view kMaximize = "maximize";
-// By SchedulerOption. In the state only of optimizers that a scheduler has seen, as in PyTorch.
+// Indexed by SchedulerOption. As in PyTorch, only in the state of optimizers that have a scheduler.
 inline constexpr std::array<std::string_view, kSchedulerOptionCount> kSchedulerOptionNames = {
     "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"};
 inline bool is_scheduler_option(std::string_view name) {

@@ -20,7 +20,7 @@ void add_once(std::vector<std::string>& names, std::string_view name) {
   if (!has(names, name)) names.emplace_back(name);
 }
 
-// An option that no other optimizer of torch.optim has, or two.
+// One or two options that no other optimizer of torch.optim has.
 struct Sign {
   std::string_view option;
   std::string_view second;
@@ -39,7 +39,7 @@ constexpr std::array<Sign, 12> kSigns = {{{"dampening", "", "SGD"},
                                           {"betas", "decoupled_weight_decay", "RAdam"},
                                           {"betas", "", "Adamax or SparseAdam"}}};
 
-// What `names` has and `others` lack, except names that say nothing about the optimizer.
+// The names that are not in `others`, except names that all optimizers may have.
 std::vector<std::string> beyond(const std::vector<std::string>& names,
                                 const std::vector<std::string>& others) {
   std::vector<std::string> rest;

@@ -1,4 +1,4 @@
-// An optimizer's state in PyTorch's layout, both ways.
+// Converts an optimizer's state to and from PyTorch's format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using nn::Value;
 
-// What a group of PyTorch's may hold without a meaning here: how a step is computed.
+// Options of a PyTorch group that are ignored, because they only say how a step is computed.
 constexpr std::array<std::string_view, 5> kWithoutMeaning = {"foreach", "fused", "capturable",
                                                              "differentiable", "param_names"};
 
@@ -48,7 +48,7 @@ Value Optimizer::torch_state_dict() const {
   Value::List groups;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     Value::Dict group;
-    Value::List elements;  // of the option at hand, if it is a tuple
+    Value::List elements;  // of the current option, if it is a tuple
     const std::vector<OptionRef> options = self.options_of(g);
     for (std::size_t i = 0; i < options.size(); ++i) {
       const std::string_view name = torch_name_of(options[i].name);
@@ -84,7 +84,7 @@ void Optimizer::flatten_group(const Value& group, std::size_t g, nn::StateDict& 
   for (const auto& [key, value] : group.as_dict()) {
     const std::string& name = key.as_string();
     if (name == kParams || std::ranges::count(kWithoutMeaning, name) > 0) continue;
-    std::vector<std::string_view> own;  // what the option is here
+    std::vector<std::string_view> own;  // the option's names here
     for (const OptionRef& ref : options_of(g)) {
       if (torch_name_of(ref.name) == name) own.push_back(ref.name);
     }
@@ -111,7 +111,7 @@ void Optimizer::flatten_group(const Value& group, std::size_t g, nn::StateDict& 
 void Optimizer::load_value(const Value& saved) {
   const Value* const groups = saved.find(kParamGroups);
   if (groups == nullptr) {
-    // As our own state_dict() has it, in a file of PyTorch's format.
+    // dlrun's own state_dict() in a file of PyTorch's format.
     load_state_dict(saved.as_state_dict());
     return;
   }
@@ -134,7 +134,7 @@ void Optimizer::load_value(const Value& saved) {
     throw_error(ErrorKind::kMismatch, "{}: load_state_dict: {}", name_, text);
   }
   nn::StateDict flat;
-  // PyTorch's numbers of parameters are any; their order says which is which.
+  // PyTorch's numbers of parameters are arbitrary; their order identifies the parameters.
   std::unordered_map<std::int64_t, std::size_t> places;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const Value& group = groups->as_list()[g];

@@ -15,7 +15,7 @@ std::size_t aligned(std::size_t elements, DType dtype) noexcept {
 struct Filling {
   BucketPlan bucket;
   std::size_t cap;
-  std::size_t last = 0;  // place in the order of its last item
+  std::size_t last = 0;  // position of its last item in the order
 };
 
 }  // namespace

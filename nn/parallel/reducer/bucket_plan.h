@@ -1,4 +1,4 @@
-// Which gradients travel together, and where in a bucket each one stands. Pure arithmetic.
+// Plans which gradients share a bucket, and their offsets in it. Pure arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace dl::nn::parallel {
 
-// What the plan needs to know of one gradient.
+// The properties of one gradient that the plan needs.
 struct BucketItem {
   std::size_t elements = 0;
   DType dtype = DType::kF32;
@@ -29,19 +29,19 @@ struct BucketPlan {
     std::size_t item;    // index into the list of items
     std::size_t offset;  // its first element; a multiple of kBucketAlignment bytes
   };
-  std::vector<Place> places{};  // in the order in which gradients are expected
-  std::size_t elements = 0;     // with the gaps that alignment leaves
+  std::vector<Place> places{};  // in the expected order of gradients
+  std::size_t elements = 0;     // including alignment gaps
   DType dtype = DType::kF32;
   Device device{};
 };
 
-// Vector loads and oneDNN are fastest from a cache line's beginning.
+// Vector loads and oneDNN are fastest at the beginning of a cache line.
 inline constexpr std::size_t kBucketAlignment = 64;
 
 // Fills buckets with the items in `order`, the order in which gradients are expected to be ready.
 // A bucket holds one dtype on one device and is closed before it would exceed its cap. A gradient
-// that alone reaches the cap gets a bucket of its own: nothing small waits for it, and it waits for
-// nothing. Buckets are listed in the order in which their last gradient is expected.
+// that reaches the cap by itself gets its own bucket, so that no small gradient waits for it, and
+// it waits for none. Buckets are listed in the order in which their last gradient is expected.
 std::vector<BucketPlan> plan_buckets(std::span<const BucketItem> items,
                                      std::span<const std::size_t> order, BucketCaps caps);
 

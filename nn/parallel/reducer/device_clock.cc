@@ -44,7 +44,7 @@ void DeviceClock::reduced() {
 std::optional<DeviceClock::Times> DeviceClock::take(bool wait) {
   if (given_.empty()) return std::nullopt;
   const Step& step = given_.front();
-  // Ordered after all others, but for the ends, which it was ordered after itself.
+  // This event follows all others of the step.
   const cuda::Event& last = step.marks.back();
   if (wait) last.synchronize();
   const auto passed = [](const cuda::Event& event) { return event.query(); };

@@ -1,9 +1,9 @@
-// DeviceClock: when all-reduces were under way on a CUDA device, by events of the device, as the
-// host knows only when it gave them to it.
+// DeviceClock: times all-reduces on a CUDA device with CUDA events, because the host only knows
+// when it submitted them.
 //
-// One step after the other is marked while its work is given to the device, and taken when the
-// device has passed it; nothing waits in between. Work is timed by a stream of the clock's own that
-// is ordered after it. Not for use in a capture. Thread-safety: none.
+// start(), computed(), end() and reduced() record events while a step is submitted; take() returns
+// a step's times after the device has executed it. Events are recorded on the clock's own stream,
+// which waits for the timed work. Not for use in a capture. Thread-safety: none.
 #pragma once
 
 #include <chrono>
@@ -21,22 +21,22 @@ class DeviceClock {
  public:
   explicit DeviceClock(int device);
 
-  // Marks in the step that is being submitted to the thread's current stream. start(): an
+  // Record an event in the step that is being submitted to the thread's current stream. start(): an
   // all-reduce may start. computed(): all of backward is submitted. end(): the next of the started
-  // all-reduces is over. reduced(): all of them are over.
+  // all-reduces is complete. reduced(): all of them are complete.
   void start();
   void computed();
   void end(collectives::Work& work);
   void reduced();
-  // The step broke off.
+  // Discards the current step, which was aborted.
   void drop() { now_ = {}; }
 
   struct Times {
-    std::chrono::nanoseconds communication{0};  // at least one all-reduce was under way
-    std::chrono::nanoseconds exposed{0};        // and nothing of backward was
+    std::chrono::nanoseconds communication{0};  // at least one all-reduce was in flight
+    std::chrono::nanoseconds exposed{0};        // and backward had finished
   };
-  // The times of the oldest step that take() has not returned yet; with `wait`, waits until the
-  // device has passed it. Nullopt if there is none.
+  // The times of the oldest step that take() has not returned yet. Nullopt if there is none, or if
+  // the device has not executed it; with `wait`, waits for the device.
   std::optional<Times> take(bool wait);
   void forget() { given_.clear(); }
 

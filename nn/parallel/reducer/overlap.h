@@ -1,9 +1,9 @@
-// OverlapStats: how much of the communication was hidden behind backward.
+// OverlapStats: how much communication overlapped with backward.
 //
-// Communication is the time in which at least one all-reduce of gradients was under way, from its
-// start on this rank to its completion: waiting for a rank that is behind counts. Exposed is the
-// time that backward() spent waiting for it with nothing left to compute. Of gradients on a CUDA
-// device both are the device's, by its events (device_clock.h).
+// Communication is the time in which at least one all-reduce of gradients was in flight, from its
+// start on this rank to its completion, including waits for slower ranks. Exposed is the time that
+// backward() waited for it with nothing left to compute. For gradients on a CUDA device, CUDA
+// events measure both (device_clock.h).
 #pragma once
 
 #include <chrono>
@@ -20,21 +20,21 @@ struct OverlapStats {
   std::chrono::nanoseconds communication{0};
   std::chrono::nanoseconds exposed{0};
 
-  // 1 - exposed / communication, in [0, 1]; 1 where there was no communication.
+  // 1 - exposed / communication, in [0, 1]; 1 if there was no communication.
   double hidden() const noexcept;
-  // "all-reduce 12.3 ms, 91 % hidden": means of a step.
+  // "all-reduce 12.3 ms, 91 % hidden": means over the steps.
   std::string str() const;
 
   OverlapStats& operator+=(const OverlapStats& other) noexcept;
 };
 
-// When an all-reduce was under way.
+// The interval in which an all-reduce was in flight.
 struct Interval {
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };
 
-// Length of the union; the intervals stand in the order of their beginnings.
+// The length of the union; the intervals are sorted by their begin.
 std::chrono::nanoseconds union_length(std::span<const Interval> intervals) noexcept;
 
 }  // namespace dl::nn::parallel

@@ -34,20 +34,20 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// Writes zeros where the gradient lives.
+// Writes zeros to the gradient's memory.
 void give_zeros(const Tensor& parameter) {
   parameter.set_grad(zeros({}, {.dtype = parameter.dtype(), .device = parameter.device()})
                          .expand(parameter.sizes()));
 }
 
-// What spoils gradients. On a device an error of the group comes when streams have gone on with
-// them, so that it spoils whatever lies there.
+// The error source of gradients. On a device, an error of the group arrives after streams have used
+// the gradients, so it affects all data on the device.
 Ref<FirstError> error_for(const StateDict& parameters, const collectives::ProcessGroup& group) {
   if (parameters.empty() || !parameters.front().tensor.is_cuda()) return make_ref<FirstError>();
   const int device = parameters.front().tensor.device().index;
   const auto behind = make_ref<cuda::WatchedError>(device, group.background_error());
-  // The error of another Reducer, whose parameters may be these, if they have not been loaded
-  // since.
+  // Includes the error of another Reducer, because these may be its parameters, unless they were
+  // loaded since.
   if (const std::exception_ptr before = cuda::error_on(device)) behind->set(before);
   return make_ref<FirstError>(behind);
 }
@@ -89,7 +89,7 @@ Reducer::~Reducer() {
     remove_grad_ready(slot.parameter, slot.hook);
     set_grad_guard(slot.parameter, nullptr);
     set_grad_destination(slot.parameter, Tensor());
-    if (slot.parameter.is_cuda()) continue;  // the error may be yet to come
+    if (slot.parameter.is_cuda()) continue;  // an error may still arrive
     if (failed_->get()) slot.parameter.zero_grad();
     clear_grad_error(slot.parameter);
   }
@@ -101,7 +101,7 @@ std::vector<BucketPlan> Reducer::plan() const {
   return plan;
 }
 
-// Zeros, because the gaps between gradients travel too.
+// Zeros, because the gaps between gradients are reduced, too.
 Tensor Reducer::make_memory(const BucketPlan& plan) const {
   const Shape shape{static_cast<std::int64_t>(plan.elements)};
   if (group_->size() == 1 || plan.device.type == DeviceType::kCUDA)
@@ -157,13 +157,13 @@ void Reducer::tell_others(std::string_view text) noexcept {
 }
 
 void Reducer::on_failed(const std::exception_ptr& error) {
-  // What was captured has not run. All ranks drop it together.
+  // The captured work has not run. All ranks discard it together.
   if (cuda::capturing()) return;
   drop_broken_capture();
   if (told_) return;
   const std::string text = fmt::format(
       "DistributedDataParallel: the last backward pass did not end: {}", text_of(error));
-  // An error of the group is known to the other ranks.
+  // The other ranks know an error of the group already.
   if (!group_->error()) tell_others(text);
   let_buckets_end();
   failed_->set(std::make_exception_ptr(
@@ -172,20 +172,20 @@ void Reducer::on_failed(const std::exception_ptr& error) {
                                         "backward")));
 }
 
-// A broken group ends the operations of its buckets a little later than abort() returns, and until
-// then they use the gradients' memory.
+// After abort() returns, a group's started operations may still use the gradients' memory for a
+// short time.
 void Reducer::let_buckets_end() noexcept {
   for (const Bucket& bucket : buckets_) {
     if (!bucket.work || bucket.memory.is_cuda()) continue;
     try {
       bucket.work->synchronize();
     } catch (const std::exception&) {
-      // The pass has failed already, and says why.
+      // The pass has failed already, with its own error.
     }
   }
 }
 
-// Before a gradient is written: the bucket of one that is final may be under way.
+// Called before a gradient is written, because the bucket of a final gradient may be in flight.
 void Reducer::check_not_travelling(std::size_t i) {
   drop_broken_capture();
   if (!in_pass_ || !slots_[i].ready) return;
@@ -208,14 +208,14 @@ void Reducer::check_not_nested(std::size_t i) const {
 void Reducer::on_ready(std::size_t i) {
   drop_broken_capture();
   failed_->check();
-  // A pass may accumulate inside another one as long as no gradient travels.
+  // A nested pass may accumulate if no all-reduce of gradients is in flight.
   if (in_pass_ || !is_paused()) guarded([&] { check_not_nested(i); });
   Slot& slot = slots_[i];
   const bool has_grad = slot.parameter.grad().defined();
   slot.used = slot.used || has_grad;
   if (is_paused()) return;
   if (!in_pass_) begin_pass();
-  // Reached by backward, but nothing flowed back: as if it had not been reached.
+  // Backward reached it, but no gradient flowed back: treat it as unused.
   if (!has_grad && options_.find_unused_parameters) return;
   guarded([&] {
     if (!has_grad) give_zeros(slot.parameter);
@@ -235,7 +235,7 @@ void Reducer::begin_pass() {
              "and cannot be captured");
   }
   on_backward_end([this, failed = failed_] {
-    failed->check();  // also of a reducer that is gone
+    failed->check();  // also of a reducer that was destroyed
     guarded([this] { end_pass(); });
   });
   in_pass_ = true;
@@ -268,7 +268,7 @@ void Reducer::start_complete_buckets() {
   }
 }
 
-// The one place that decides what happens to a full bucket.
+// Starts the all-reduce of a full bucket.
 Ref<collectives::Work> Reducer::start(Bucket& bucket) {
   return group_->all_reduce(
       {.input = bucket.memory.data_ptr(),
@@ -303,8 +303,7 @@ std::vector<Reducer::Unused> Reducer::contribute_unused() {
   if (!missing.empty() && !options_.find_unused_parameters) refuse_unused(missing);
   std::vector<Unused> unused;
   for (const std::size_t i : missing) {
-    // What was there already (from an earlier pass) is this rank's share, as if zeros had been
-    // added to it.
+    // The gradient of an earlier pass is this rank's contribution, as if this pass had added zeros.
     const Tensor& parameter = slots_[i].parameter;
     const Tensor grad = parameter.grad();
     unused.push_back({i, grad.defined() ? grad.clone() : Tensor()});
@@ -376,7 +375,8 @@ void Reducer::reset_total() {
   total_ = {};
 }
 
-// What some rank used is now the average on all ranks; what no rank used is as it was before.
+// A parameter that some rank used now has the average on all ranks; one that no rank used gets its
+// earlier gradient back.
 void Reducer::settle_unused(const std::vector<Unused>& unused) {
   if (!options_.find_unused_parameters) return;
   std::vector<std::uint8_t> used(slots_.size());
@@ -403,7 +403,7 @@ void Reducer::settle_unused(const std::vector<Unused>& unused) {
 
 void Reducer::rebuild() {
   rebuilt_ = true;
-  // What this pass did not reach comes last, so that nothing waits for it.
+  // Parameters that this pass did not reach come last, so that no bucket waits for them.
   std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
   std::vector<bool> reached(slots_.size());
   for (const std::size_t i : ready_order_) reached[i] = true;

@@ -1,25 +1,27 @@
 // Reducer: averages gradients over the ranks of a group while backward computes the next ones.
 //
-// Gradients live in buckets for good (set_grad_destination). When the last gradient of a bucket is
-// final, the bucket's all-reduce starts, strictly in the order of the buckets, which is the same on
-// all ranks; the end of backward waits for what is still under way. The buckets are made in reverse
-// registration order and rebuilt once, after the first synchronised pass, in the order in which
-// rank 0's gradients were ready.
+// Gradients are always stored in buckets (set_grad_destination). When the last gradient of a bucket
+// is final, the bucket's all-reduce starts, strictly in the order of the buckets, which is the same
+// on all ranks. The end of backward waits for all-reduces that are still in flight. The buckets are
+// made in reverse registration order and rebuilt once, after the first synchronised pass, in the
+// order in which rank 0's gradients were ready.
 //
-// Buckets lie in symmetric memory where the group has it (symmetric_memory.h); the averages have
-// the same bits either way.
+// Buckets are in symmetric memory if the group has it (symmetric_memory.h); the averages have the
+// same bits either way.
 //
-// Ownership: holds handles to the parameters and the group, owns the buckets; an all-reduce under
-// way holds its bucket. Destroying a Reducer leaves the gradients where they are, but for those
-// that it could not average. Errors: whatever goes wrong in a pass is thrown by backward(), and
-// again by every later use and by optimizers. On a device the error of an all-reduce comes when
-// backward is long over: from then on nothing is read from the device
-// (core/device/cuda/watched_error.h) as long as the parameters live that were trained with it. A
-// backward pass that uses a parameter and ends with an exception aborts the group before
-// backward() throws, wherever in the pass the exception comes from, also while paused: the other
-// ranks wait for buckets that will not come, and must not get those of a later pass. A pass that
-// ends without all gradients does so, too. A backward pass inside another one (started by a hook)
-// is a pass of its own; if the outer one uses parameters as well, it is an error.
+// Ownership: holds handles to the parameters and the group, and owns the buckets; an all-reduce in
+// flight holds its bucket. Destroying a Reducer keeps the gradients, except those that it could not
+// average.
+//
+// Errors: backward() throws the error of its pass; every later use and optimizers throw it again.
+// On a device the error of an all-reduce may arrive after backward() has returned: from then on
+// item(), cpu() and synchronize() throw while these parameters exist
+// (core/device/cuda/watched_error.h). A backward pass that uses a parameter and ends with an
+// exception, also while paused, aborts the group before backward() throws: the other ranks wait for
+// buckets that will not come, and must not receive those of a later pass. So does a pass that ends
+// without all gradients. A hook may start a backward pass inside another one; it is an error if
+// both use parameters.
+//
 // Thread-safety: none; callbacks run on the thread that called backward().
 #pragma once
 
@@ -48,14 +50,15 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  // Leaves that require gradients, the same on all ranks (check_same). An error that their device
-  // has from another Reducer is this one's, too: load the parameters before.
+  // Leaves that require gradients, the same on all ranks (check_same). If another Reducer's error
+  // has made data on their device garbage, this Reducer throws that error, too: load the parameters
+  // first.
   Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Throws the first cause if the reducer has failed, and kInvalidArgument in the middle of a pass.
+  // Throws the first cause if the reducer has failed, and kInvalidArgument during a backward pass.
   void check();
 
   // While paused, gradients only accumulate. Calls nest.
@@ -63,8 +66,8 @@ class Reducer {
   void resume() noexcept { --paused_; }
   bool is_paused() const noexcept { return paused_ > 0; }
 
-  // On a CUDA device these wait until it has done what they tell of. Launches of captured steps are
-  // not in them.
+  // On CUDA, these block until the device has finished the steps. Launches of captured steps are
+  // not counted.
   const OverlapStats& last_step();
   const OverlapStats& total();
   void reset_total();
@@ -79,7 +82,7 @@ class Reducer {
     std::size_t bucket = 0;
     std::uint64_t hook = 0;
     bool ready = false;  // in this pass
-    bool used = false;   // got a gradient since the last synchronisation
+    bool used = false;   // received a gradient since the last synchronisation
   };
   struct Bucket {
     BucketPlan plan;
@@ -91,21 +94,21 @@ class Reducer {
   // A parameter that this rank's pass did not reach.
   struct Unused {
     std::size_t slot;
-    Tensor kept;  // its gradient before the pass, undefined where there was none
+    Tensor kept;  // its gradient before the pass, undefined if there was none
   };
 
   // Collective.
   void make_buckets(std::vector<BucketPlan> plan);
   Tensor make_memory(const BucketPlan& plan) const;
   void on_ready(std::size_t slot);
-  // The backward pass that uses parameters ends with this exception.
+  // Called when a backward pass that uses parameters ends with this exception.
   void on_failed(const std::exception_ptr& error);
   void let_buckets_end() noexcept;
   void check_not_travelling(std::size_t i);
   void begin_pass();
-  // Refuses a gradient that another backward pass brings than the one under way.
+  // Throws if the gradient comes from another backward pass than the current one.
   void check_not_nested(std::size_t slot) const;
-  // A pass that a capture recorded and an exception ended: no rank waits for it.
+  // Discards a captured pass that an exception ended: no rank waits for it.
   void drop_broken_capture() noexcept;
   void mark_ready(std::size_t slot);
   void start_complete_buckets();
@@ -118,9 +121,9 @@ class Reducer {
   [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
   // Aborts the group, once.
   void tell_others(std::string_view text) noexcept;
-  // Adds what the device has passed.
+  // Adds the times of finished steps.
   void read_clock(bool wait);
-  // Runs a step of a pass; its error becomes the reducer's.
+  // Runs a part of a pass; its error becomes the reducer's.
   template <typename Step>
   void guarded(const Step& step);
 
@@ -129,15 +132,15 @@ class Reducer {
   std::vector<Slot> slots_;
   std::vector<BucketItem> items_;
   std::vector<Bucket> buckets_;
-  std::size_t next_bucket_ = 0;  // the first that has not started in this pass
+  std::size_t next_bucket_ = 0;  // the first bucket that has not started in this pass
   std::vector<std::size_t> ready_order_;
   int paused_ = 0;
   bool in_pass_ = false;
   std::uint64_t pass_ = 0;  // the backward pass that it began in
-  bool told_ = false;       // the group was aborted by this reducer
+  bool told_ = false;       // this reducer has aborted the group
   bool captured_ = false;   // this pass, into a CUDA graph
   bool rebuilt_ = false;
-  const Ref<FirstError> failed_;  // the parameters have it, too
+  const Ref<FirstError> failed_;  // also attached to the parameters
   OverlapStats last_step_;
   OverlapStats total_;
   std::unique_ptr<DeviceClock> clock_;  // of buckets on a CUDA device

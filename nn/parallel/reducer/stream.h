@@ -1,4 +1,4 @@
-// The stream in which a tensor is computed and read.
+// The stream on which a tensor is computed and read.
 #pragma once
 
 #include "core/device/cuda/cuda.h"

@@ -1,5 +1,5 @@
-// Whether 16 bytes at once may be loaded from an address: kernels of our own with packs, and the
-// libraries' on tensor cores.
+// True if 16 bytes may be loaded at once from an address, as dlrun's packed kernels and the
+// libraries' tensor core kernels do.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Elements on the device: the type that arithmetic on them is done in, conversions by the hardware,
-// and 16 bytes of them at once. Device code only.
+// Elements in device code: their compute type, hardware conversions, and packs of 16 bytes. Device
+// code only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr bool kIsHalfWidth = std::is_same_v<T, Half> || std::is_same_v<T
 template <typename T>
 using Wide = std::conditional_t<kIsHalfWidth<T>, float, T>;
 
-// Which conversions are instructions of the device. Compiled for a processor none is.
+// The conversions that are device instructions; none when compiled for the host.
 #if defined(__CUDA_ARCH__)
 inline constexpr bool kConvertsHalf = true;
 inline constexpr bool kConvertsBFloat16 = __CUDA_ARCH__ >= 800;
@@ -58,8 +58,8 @@ struct alignas(sizeof(T) * kCount) Pack {
 template <typename T>
 inline constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));
 
-// Elements whose dtype is known at run time, as M: float for f16, bf16 and f32, double for f64,
-// int64 for integers and bool, uint64 for u64. The branch is the same for all threads.
+// Loads and stores elements of a dtype known at run time as M: float for f16, bf16 and f32, double
+// for f64, int64 for integers and bool, uint64 for u64. All threads take the same branch.
 template <typename M>
 __device__ inline M load_as(const void* data, DType dtype, std::int64_t at) {
   if constexpr (std::is_same_v<M, float>) {
@@ -134,7 +134,7 @@ __device__ inline void store_as(void* data, DType dtype, std::int64_t at, M valu
 
 inline constexpr int kThreads = 256;  // of an element-wise block
 
-// Blocks for one element (or pack) a thread.
+// The number of blocks, with one element (or pack) for each thread.
 inline unsigned blocks_for(std::int64_t threads) {
   return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
 }

@@ -1,5 +1,5 @@
-// Threads of a block that work on lines: each line has a group of `lanes` threads, a power of two,
-// which walk it together and then combine what they found. Device code only.
+// Groups of a block's threads: each line of a tensor is processed by `lanes` threads, a power of
+// two, which then combine their partial results. Device code only.
 //
 // If a line is contiguous, neighbouring threads are lanes of one line, so that their loads coalesce
 // along it. If neighbouring elements belong to different lines (a reduction over an outer
@@ -15,10 +15,10 @@ namespace dl::kernels::cuda {
 
 inline constexpr int kGroupThreads = 256;
 
-// How a block is parted: lanes * lines == kGroupThreads. Plain data, made on the host.
+// How a block is divided: lanes * lines == kGroupThreads. Plain data, made on the host.
 struct Lines {
   int lanes = kGroupThreads;
-  bool apart = false;  // neighbouring threads are of different lines
+  bool apart = false;  // neighbouring threads work on different lines
 
   __host__ __device__ int lines() const { return kGroupThreads / lanes; }
 #if defined(__CUDACC__)
@@ -31,12 +31,12 @@ struct Lines {
     return apart ? thread % lines() : thread / lanes;
   }
 
-  // combine() over the group; all threads of the block call it, and all of a group get the result.
-  // `shared` has kGroupThreads entries.
+  // Reduces with combine() over the group. All threads of the block must call it; each gets its
+  // group's result. `shared` has kGroupThreads entries.
   template <typename T, typename Combine>
   __device__ T combine(T value, T* shared, const Combine& combine) const {
     const int at = lane() * lines() + line();
-    __syncthreads();  // what was combined before has been read
+    __syncthreads();  // the previous results have been read
     shared[at] = value;
     __syncthreads();
     for (int half = lanes / 2; half > 0; half /= 2) {

@@ -1,4 +1,4 @@
-// The sentence for what CUDA has no kernel for yet.
+// The error text for operations without a CUDA kernel.
 #pragma once
 
 #include "core/base/error.h"

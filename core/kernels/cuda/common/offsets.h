@@ -1,5 +1,5 @@
-// From an element's number to where it lies in several tensors of one shape, whatever their
-// strides: what a strided kernel is told. Plain data, passed by value.
+// OffsetMap: from an element's number to its offsets in several tensors of one shape and any
+// strides, for strided kernels. Plain data, passed by value.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dl::kernels::cuda {
 
-inline constexpr int kMaxDims = 8;  // after dimensions were joined
+inline constexpr int kMaxDims = 8;  // after dimensions were merged
 
 template <int kOperands>
 struct Offsets {

@@ -1,4 +1,4 @@
-// Strided loops for the device: a StridedLoop becomes an OffsetMap, in parts where it is long.
+// Converts a StridedLoop to OffsetMaps for the device, in several parts if it is long.
 #pragma once
 
 #include <array>
@@ -13,14 +13,14 @@ namespace dl::kernels::cuda {
 
 inline constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - 1;  // of one launch
 
-// launch(map, first): for each part of at most kMostElements elements; `first` are the operands'
-// offsets of its first element.
+// Calls launch(map, first) for each part of at most kMostElements elements; `first` are the
+// operands' offsets of its first element.
 template <std::size_t N, typename Launch>
 void for_each_part(const StridedLoop<N>& loop, const Launch& launch,
                    const std::array<std::int64_t, N>& first = {}) {
   if (loop.count == 0) return;
   if (loop.count > kMostElements) {
-    // Halves along the outermost dimension that has any.
+    // Splits the outermost dimension that is longer than 1.
     StridedLoop<N> half = loop;
     std::size_t at = 0;
     while (loop.shape[at] == 1) ++at;
@@ -52,7 +52,7 @@ void for_each_part(const StridedLoop<N>& loop, const Launch& launch,
   launch(map, first);
 }
 
-// A tensor's strides as of `target`, to whose shape it is broadcast.
+// A tensor's strides when broadcast to the shape `target`.
 inline Strides strides_in(const Tensor& tensor, const Shape& target) {
   Strides strides(target.size(), 0);
   const std::size_t lead = target.size() - tensor.sizes().size();

@@ -1,7 +1,8 @@
-// Many tensors in one launch: lists of pointers that travel as a kernel's argument, so that nothing
-// is copied to the device first and the launch can be captured.
+// Many tensors in one launch: lists of pointers that are passed as a kernel argument, so that
+// nothing is copied to the device first and the launch can be captured.
 //
-// Tensors are cut into chunks, one a block; a launch takes as many as fit its argument.
+// Tensors are divided into chunks, one for each block; a launch has as many tensors as fit into its
+// argument.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +18,14 @@ template <int kPointers>
 struct TensorList {
   void* pointers[kListTensors][kPointers];
   std::int64_t sizes[kListTensors];
-  std::uint8_t marks[kListTensors];  // of each tensor, for what the kernel likes
+  std::uint8_t marks[kListTensors];  // of each tensor; the meaning depends on the kernel
   std::uint8_t tensor_of[kListBlocks];
   std::int32_t chunk_of[kListBlocks];
 };
 static_assert(sizeof(TensorList<6>) < 4096 - 256, "kernels have 4 KiB of arguments");
 
-// launch(list, blocks, tensors) as often as it takes. add(list, slot, i) fills in tensor i's
-// pointers, sizes and mark; sizes are given by size_of(i).
+// Calls launch(list, blocks, tensors) for as many lists as needed. add(list, slot, i) fills in
+// tensor i's pointers, sizes and mark; size_of(i) returns its size.
 template <int kPointers, typename SizeOf, typename Add, typename Launch>
 void for_each_list(std::size_t count, const SizeOf& size_of, const Add& add, const Launch& launch) {
   TensorList<kPointers> list;

@@ -40,14 +40,14 @@ ConvShape shape_of(const Shape& x, const Shape& weight, const Shape& y, const Co
           .groups = narrow(args.groups)};
 }
 
-// cuDNN knows no f64 in channels-last, and no image without pixels, of which padding can still make
-// a result.
+// cuDNN does not support f64 in channels-last, nor images without pixels (whose padding can still
+// give a result).
 bool is_for_cudnn(const Tensor& x) {
   return x.dtype() != DType::kF64 && x.numel() != 0 &&
          dl::cuda::opener().math->cudnn_enabled.load(std::memory_order_relaxed);
 }
 
-// The two layouts of weights are one where a tap or a channel is alone.
+// With one tap or one channel, both layouts of weights are the same.
 bool lies_as_cudnn_wants(const Tensor& weight) {
   const Shape& s = weight.sizes();
   return (s[1] == 1 || (s[2] == 1 && s[3] == 1)) && is_aligned(weight.data_ptr());
@@ -72,7 +72,7 @@ void reorder(Towards towards, const Tensor& weight, void* cudnns, const Launch& 
   DL_CUDA_LAUNCHED("reorder");
 }
 
-// The weights as cuDNN reads them, in memory for a while where they lie otherwise.
+// The weights in cuDNN's layout, in temporary memory if their own layout differs.
 class CudnnWeight {
  public:
   CudnnWeight(const Tensor& weight, const Launch& launch)
@@ -87,9 +87,8 @@ class CudnnWeight {
   const void* data_;
 };
 
-// Images as cuDNN reads them: its algorithms are chosen without regard to where the operands lie,
-// and a slice of a batch may begin anywhere. Those that it writes are memory of their own, and
-// aligned.
+// Aligned images for cuDNN. Its algorithms are chosen without regard to the operands' alignment,
+// and a slice of a batch may begin at any address. Images that it writes are new, aligned memory.
 class CudnnImages {
  public:
   CudnnImages(const Tensor& images, const Launch& launch)

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(dweight, dtype, element, sum);
 }
 
-// launch.operator()<M>() with the type that arithmetic on a floating dtype is done in.
+// Calls launch.operator()<M>() with the compute type of a floating dtype.
 template <typename Launch>
 void with_arithmetic(DType dtype, const Launch& launch) {
   if (dtype == DType::kF64) return launch.template operator()<double>();

@@ -1,6 +1,6 @@
-// 2-d convolution by its definition, one thread a result: for f64, and for shapes that cuDNN has no
-// algorithm for. Images are channels-last, weights row-major [c_out, c_in / groups, kh, kw]; half
-// types are summed in f32.
+// 2-d convolution by its definition, one thread for each result: for f64, and for shapes that cuDNN
+// does not support. Images are channels-last, weights row-major [c_out, c_in / groups, kh, kw];
+// half types are summed in f32.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -19,9 +19,10 @@ namespace dl::kernels::cuda {
 namespace {
 
 constexpr std::size_t kPlans = 512;
-// Scratch memory that an algorithm may ask for.
+// The largest scratch memory of an algorithm.
 constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
-// An algorithm is proposed once for each of up to three maths; forward has most algorithms.
+// cuDNN proposes an algorithm once for each of up to three math types; forward has the most
+// algorithms.
 constexpr int kMostProposals = 3 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 
 struct Key {
@@ -38,14 +39,14 @@ struct Key {
 struct Choice {
   int algorithm;
   cudnnMathType_t math;
-  std::size_t workspace;  // of the algorithm with this math
+  std::size_t workspace;  // of the algorithm with this math type
 };
 
 struct Plan {
   Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> x, y;
   Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> weight;
   Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
-  // The first is taken, and goes where it turns out not to run. None: cuDNN cannot do it.
+  // The first one is used, and removed if it fails to run. Empty: cuDNN does not support the case.
   std::vector<Choice> choices;
 };
 
@@ -74,20 +75,20 @@ cudnnDataType_t type_of(DType dtype) {
   }
 }
 
-// False where cuDNN has nothing for the case.
+// False if cuDNN does not support the case.
 bool is_supported(cudnnStatus_t status, const char* call) {
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   if (status != CUDNN_STATUS_SUCCESS) dl::cuda::throw_cudnn(status, call);
   return true;
 }
 
-// The math that proposals are asked for. FMA alone is f32 as such; the default may be TF32.
+// The math type to request. FMA_MATH is true f32; the default may be TF32.
 cudnnMathType_t math_for(const Key& key) {
   if (static_cast<DType>(key.dtype) != DType::kF32) return CUDNN_TENSOR_OP_MATH;
   return key.tf32 != 0 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
-// False where a tensor is too large: cuDNN counts up to 2^31 elements.
+// False if a tensor is too large: cuDNN supports up to 2^31 elements.
 bool describe(const Key& key, Plan& plan) {
   const ConvShape& s = key.shape;
   const cudnnDataType_t type = type_of(static_cast<DType>(key.dtype));
@@ -117,7 +118,7 @@ bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// Keeps the deterministic ones of cuDNN's proposals (best first) that need little memory.
+// Keeps the deterministic proposals of cuDNN (best first) that need little memory.
 template <typename Perf>
 std::vector<Choice> choices_of(std::span<const Perf> proposals, cudnnMathType_t wanted) {
   std::vector<Choice> choices;
@@ -132,8 +133,8 @@ std::vector<Choice> choices_of(std::span<const Perf> proposals, cudnnMathType_t 
   return choices;
 }
 
-// Timing runs on the operands and writes the result, which the caller then computes anyway. It
-// waits for the device: what is first met in a capture gets what the heuristic prefers.
+// Timing runs on the operands and overwrites the result, which the caller then computes. It waits
+// for the device, so a shape that first occurs in a capture uses the heuristic instead.
 template <typename Perf, typename Ask, typename Time>
 std::vector<Choice> choose(const Key& key, const Launch& launch, const Ask& ask, const Time& time) {
   std::array<Perf, kMostProposals> found;
@@ -147,7 +148,7 @@ std::vector<Choice> choose(const Key& key, const Launch& launch, const Ask& ask,
   std::optional<Workspace> scratch;
   try {
     scratch.emplace(std::ranges::max(guessed, {}, &Choice::workspace).workspace, launch.stream());
-  } catch (const Error& error) {  // the heuristic's favourite may want less
+  } catch (const Error& error) {  // the heuristic's choice may need less
     log::warning("conv2d: cuDNN's algorithms are not timed: {}", error.what());
     return guessed;
   }
@@ -178,7 +179,7 @@ cudnnStatus_t workspace_of(const Key& key, const Plan& p, const Choice& choice,
 }
 
 // A proposal's memory is an estimate: a grouped f16 convolution needs more (seen with cuDNN 9 on an
-// H200). So ask for the size of each algorithm with its math.
+// H200). So query the size for each algorithm with its math type.
 void size_workspaces(const Key& key, Plan& p, cudnnHandle_t handle) {
   std::erase_if(p.choices, [&](Choice& choice) {
     DL_CUDNN_CHECK(cudnnSetConvolutionMathType(p.convolution.get(), choice.math));
@@ -192,7 +193,8 @@ void size_workspaces(const Key& key, Plan& p, cudnnHandle_t handle) {
   });
 }
 
-// After each change of the choices: the first one's math, or that there is none.
+// Call it after each change of the choices: sets the first choice's math type, or logs that there
+// is none.
 void settle(const Key& key, Plan& plan) {
   if (!plan.choices.empty()) {
     DL_CUDNN_CHECK(cudnnSetConvolutionMathType(plan.convolution.get(), plan.choices.front().math));
@@ -267,7 +269,7 @@ std::unique_ptr<Plan> make_plan(const Key& key, cudnnHandle_t handle, const Oper
   return plan;
 }
 
-// By the plan's first choice. False where cuDNN refuses it after all.
+// Runs the plan's first choice. False if cuDNN rejects it.
 bool run(const Key& key, const Plan& p, cudnnHandle_t handle, const Operands& operands,
          const Launch& launch) {
   const Choice& choice = p.choices.front();
@@ -316,8 +318,8 @@ bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, co
   DL_CUDNN_CHECK(cudnnSetStream(dnn.handle, launch.stream()));
   const Operands operands{first, second, result};
   Plan& plan = dnn.plans.get(key, [&] { return make_plan(key, dnn.handle, operands, launch); });
-  // A heuristic's proposal is no promise. The plan never asks again for one that was refused, so
-  // that all later calls, captured or not, compute alike.
+  // A proposal may fail to run. A rejected one is never tried again, so that all later calls,
+  // captured or not, compute the same.
   while (!plan.choices.empty()) {
     if (run(key, plan, dnn.handle, operands, launch)) return true;
     log::info("conv2d: cuDNN proposed algorithm {}, but cannot run it",

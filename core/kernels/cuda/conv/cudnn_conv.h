@@ -1,13 +1,12 @@
-// One convolution in one direction by cuDNN, planned once a shape. Images lie [n][h][w][c], weights
-// [c_out][kh][kw][c_in / groups].
+// One convolution in one direction by cuDNN, planned once for each shape. The memory order of
+// images is [n][h][w][c], of weights [c_out][kh][kw][c_in / groups].
 //
-// By cuDNN's convolution functions, not by its graphs. cuDNN 9 marks them as deprecated, but has
-// all of them and promises that programs built with them run with every later 9; the version is
-// checked when the module is opened. They name their algorithms and say of each whether it is
-// deterministic and what memory it wants, which is what a plan needs here; of a graph's engines one
-// learns the same, by building each. Graphs would add bias and ReLU in the convolution's last pass
-// and reach engines that are compiled at run time: what that is worth is to be measured on a GPU
-// before they are built.
+// It uses cuDNN's convolution functions, not its graph API. cuDNN 9 marks the functions as
+// deprecated, but has all of them and guarantees compatibility with every later 9.x; the version is
+// checked when the module is opened. They list their algorithms, and for each whether it is
+// deterministic and its memory. The graph API gives this only after building each engine. Graphs
+// could fuse bias and ReLU and use engines compiled at run time; measure the gain on a GPU before
+// using them.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,8 @@ namespace dl::kernels::cuda {
 
 enum class ConvDirection : std::int32_t { kForward, kBackwardData, kBackwardWeight };
 
-// `first` and `second` are read: x and weight, dy and weight, or x and dy; `result` is written.
-// False, with one line in the log a shape, where cuDNN has no deterministic algorithm that runs.
+// Reads `first` and `second` (x and weight, dy and weight, or x and dy) and writes `result`. False,
+// with one log line for each shape, if no deterministic algorithm of cuDNN runs.
 bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
                 const void* second, void* result, const Launch& launch);
 

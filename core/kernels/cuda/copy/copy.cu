@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = first; i < count; ++i) to[i] = narrow<To>(wide(from[i]));
 }
 
-// Stores a value of any kind as any dtype. Floats go to integers through int64, so that -1.0
-// becomes 255 as u8.
+// Stores a value as any dtype. Floats are converted to integers through int64, so that -1.0 becomes
+// 255 as u8.
 template <typename M>
 __device__ void store_converted(void* to, DType dtype, std::int64_t at, M value) {
   if (dtype == DType::kBool) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   store_converted<M>(to, to_dtype, at.at[0], load_as<M>(from, from_dtype, at.at[1]));
 }
 
-// body.operator()<Bits>() with the unsigned integer of an element's width.
+// Calls body.operator()<Bits>(); Bits is the unsigned integer with the width of an element.
 template <typename Body>
 void visit_width(std::size_t width, const Body& body) {
   switch (width) {

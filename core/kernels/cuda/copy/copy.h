@@ -1,4 +1,4 @@
-// As core/kernels/cpu/copy/copy.h, on one CUDA device.
+// The kernels of core/kernels/cpu/copy/copy.h on one CUDA device.
 #pragma once
 
 #include "core/tensor/tensor.h"

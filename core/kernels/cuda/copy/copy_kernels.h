@@ -1,4 +1,4 @@
-// Copies, conversions and filling on plain memory (copy.cc says which for what).
+// Copies, conversions and filling on plain memory; copy.cc chooses among them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,17 +11,17 @@
 
 namespace dl::kernels::cuda {
 
-// Elements of `width` bytes (1, 2, 4 or 8) as they are. Operands of `map`: to, from.
+// Copies elements of `width` bytes (1, 2, 4 or 8) unchanged. Operands of `map`: to, from.
 void copy_strided(std::size_t width, const void* from, void* to, const OffsetMap<2>& map,
                   cudaStream_t stream);
-// Between f32 and f16 or bf16, lying alike. False for other pairs, and where a pointer is not
-// aligned.
+// Converts between f32 and f16 or bf16 in the same layout. False for other pairs, and if a pointer
+// is not aligned.
 bool convert_flat(const void* from, DType from_dtype, void* to, DType to_dtype, std::int64_t count,
                   cudaStream_t stream);
-// Between any two dtypes, as dl::convert does it.
+// Converts between any two dtypes, like dl::detail::convert.
 void convert_strided(const void* from, DType from_dtype, void* to, DType to_dtype,
                      const OffsetMap<2>& map, cudaStream_t stream);
-// `element` holds an element of `width` bytes in its low ones.
+// The low `width` bytes of `element` are the element.
 void fill_strided(std::size_t width, std::uint64_t element, void* to, const OffsetMap<1>& map,
                   cudaStream_t stream);
 // out[... + index[...] * step] = grad[...]. Operands of `map`: out, grad, index; `width` as above.

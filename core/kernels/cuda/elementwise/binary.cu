@@ -1,4 +1,4 @@
-// Functions of two elements: see elementwise_kernels.h.
+// Functions of two operands: see elementwise_kernels.h.
 #include "core/kernels/cuda/elementwise/operands.h"
 
 namespace dl::kernels::cuda {
@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(kThreads)
   flat_pair(a, b, out, count, [&](Wide<T> x, Wide<T> y) { return formulas::value_of<F>(x, y, p); });
 }
 
-// launch.operator()<Formula, Out>() for a row with kernels of its own.
+// Calls launch.operator()<Formula, Out>() for a row with dedicated kernels.
 template <typename T, typename Launch>
 bool with_hot(BinaryFn fn, const Launch& launch) {
   switch (fn) {
@@ -29,7 +29,7 @@ bool with_hot(BinaryFn fn, const Launch& launch) {
   return false;
 }
 
-// Rows of arithmetic, or comparisons, that have a strided kernel for elements of type M.
+// Rows of arithmetic or comparisons with a strided kernel for compute type M.
 template <typename M>
 constexpr bool has_value(BinaryFn fn, Gives gives) {
   return facts(fn).cuda != CudaKernel::kMissing && facts(fn).gives == gives &&

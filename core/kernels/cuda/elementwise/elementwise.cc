@@ -8,8 +8,8 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// The value of a CPU tensor without dimensions, which has the operands' dtype, or is float32 beside
-// float16 and bfloat16.
+// The value of a 0-d CPU tensor, which has the operands' dtype, or float32 next to float16 and
+// bfloat16.
 Operand host_value(const Tensor& tensor) {
   return visit_all(tensor.dtype(), [&]<typename T>() {
     const T value = *static_cast<const T*>(tensor.data_ptr());
@@ -36,8 +36,8 @@ void* moved(void* data, std::int64_t elements, DType dtype) {
   return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
-// out = f(a, b) by flat(a, b) if all lie alike and it serves, else in parts by
-// strided(a, b, out, map).
+// Computes out = f(a, b) by flat(a, b) if all have the same layout and it supports the case, else
+// in parts by strided(a, b, out, map).
 template <typename Flat, typename Strided>
 void pair(const Tensor& a, const Tensor& b, const Tensor& out, const Flat& by_flat,
           const Strided& by_strided) {

@@ -1,6 +1,6 @@
-// As core/kernels/cpu/elementwise/elementwise.h. One operand of a binary kernel may be a tensor
-// without dimensions on the CPU: its value travels with the launch. A row without a CUDA kernel is
-// refused by name.
+// The kernels of core/kernels/cpu/elementwise/elementwise.h. One operand of a binary kernel may be
+// a 0-d tensor on the CPU: its value is passed with the launch. A row without a CUDA kernel throws
+// kNotImplemented.
 #pragma once
 
 #include "core/elementwise/list.h"

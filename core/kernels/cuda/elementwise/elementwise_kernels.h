@@ -1,9 +1,9 @@
-// Element-wise kernels on plain memory: between elementwise.cc, which knows tensors, and the .cu
-// files, which know no header of the host's that is slow to compile.
+// Element-wise kernels on plain memory: the interface between elementwise.cc, which uses tensors,
+// and the .cu files, which include no slow host headers.
 //
-// Rows that are kHot have kernels of their own for f16, bf16 and f32 whose operands lie alike, 16
-// bytes a load; every other case goes through strided kernels for four types of arithmetic, whose
-// operation, loads and stores are chosen at run time.
+// kHot rows have dedicated kernels for f16, bf16 and f32 operands of the same layout, with 16-byte
+// loads. Every other case uses strided kernels for four compute types, whose operation, loads and
+// stores are chosen at run time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,18 +16,18 @@
 
 namespace dl::kernels::cuda {
 
-// One operand: an array, or one value for all elements, which stands on the host or on the device.
+// One operand: an array, or a scalar on the host or on the device.
 struct Operand {
-  const void* data = nullptr;  // null: a value of the host
-  bool one = false;            // data points at one element
-  double floating = 0;         // the host's value, in the type of the arithmetic
+  const void* data = nullptr;  // null: a host value
+  bool one = false;            // data points to a scalar
+  double floating = 0;         // the host value, in the compute type
   std::int64_t integer = 0;
 };
 
-// Flat kernels return false where they do not serve: for rows that are not kHot, for other dtypes,
-// and for pointers that are not aligned to 16 bytes. `out` is of the operands' dtype, or bool for
-// comparisons. Of strided kernels the operands of `map` are the output first; their first offsets
-// are applied already. A host value has strides 0.
+// Flat kernels return false for rows that are not kHot, other dtypes, and pointers that are not
+// aligned to 16 bytes. `out` has the operands' dtype, or bool for comparisons. For strided kernels,
+// the first operand of `map` is the output; the pointers already include the first offsets. A host
+// value has strides 0.
 
 bool unary_flat(UnaryFn fn, DType dtype, const void* in, const Parameters& parameters, void* out,
                 std::int64_t count, cudaStream_t stream);

@@ -1,22 +1,23 @@
-// What cuBLASLt computes in the last pass of a product, and where dlrun asks it to: rules on plain
-// data, which a test holds without a device.
+// Which operations dlrun lets cuBLASLt fuse into a matrix product (epilogues): rules on plain data,
+// tested without a device.
 //
-// They come from cublasLt.h, and from three promises: f16 and bf16 are summed in f32, f32 is not
-// rounded to anything shorter unless the user allows TF32, and a fused result differs from the
-// unfused one by rounding only.
+// They follow from cublasLt.h and from three guarantees: f16 and bf16 are summed in f32; f32 is not
+// rounded to fewer bits unless the user allows TF32; a fused result differs from the unfused one by
+// rounding only.
 //  - f64 has no epilogues.
-//  - GELU is fused in its tanh form, the only one that cuBLASLt has, and for f16 and bf16, which do
-//    not show that its tanh is the hardware's approximation. What it was applied to is kept in rows
-//    that must be a multiple of 8 elements long.
-//  - A ReLU is not fused with the product in front of it: cuBLASLt's makes 0 of NaN, and its mask
-//    lets a gradient through at exactly 0. Its gradient is, by a mask of our own, in rows of a
-//    multiple of 128 bits.
-//  - A gradient of a single term, or of a single row, is not fused: cuBLASLt knows no k of 1 there.
-//  - The columns' sums of dy are taken from a product for f16 and bf16 only: of f32 they would be
-//    sums of TF32 where that is allowed, and f32 where our own are f64.
-//  - Epilogues that read or write a second matrix are asked for from sm_90 on. On older GPUs they
-//    have been seen to choose slower products than the pass that they save (llm.c, pull request
-//    338, whose default follows the same line).
+//  - GELU is fused in its tanh form, the only one that cuBLASLt has, and only for f16 and bf16,
+//    whose precision hides the hardware's approximate tanh. Its saved input needs rows of a
+//    multiple of 8 elements.
+//  - A ReLU is not fused into the product before it: cuBLASLt's turns NaN into 0, and its mask
+//    passes a gradient at exactly 0. The ReLU's gradient is fused, with dlrun's own mask in rows of
+//    a multiple of 128 bits.
+//  - A gradient with a single term, or of a single row, is not fused: cuBLASLt does not support
+//    k = 1 there.
+//  - The column sums of dy are fused for f16 and bf16 only: for f32 cuBLASLt would sum in TF32 (if
+//    allowed) or f32, dlrun's own kernel in f64.
+//  - Epilogues that read or write a second matrix are used from sm_90 on. On older GPUs they may
+//    select slower products than the pass that they save (llm.c, pull request 338, has the same
+//    default).
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,9 @@ enum class Epilogue : std::int32_t {
   kBias,
   kGelu,
   kBiasGelu,
-  kGeluKeep,  // and writes what GELU was applied to
+  kGeluKeep,  // and writes GELU's input
   kBiasGeluKeep,
-  kReluGradient,  // times the slope of a ReLU, by its mask
+  kReluGradient,  // times a ReLU's derivative, by its mask
   kGeluGradient,
   kBiasGradient,  // and writes the sums of the right operand's columns
 };
@@ -57,8 +58,8 @@ constexpr bool fuses_gelu(const EpilogueCase& c) noexcept {
   return is_short(c.dtype) && fuses_second_matrix(c) && c.columns % 8 == 0;
 }
 
-// activation(product + bias), or a part of it. `keeps`: what backward wants of the activation is to
-// be written too.
+// activation(product + bias), or a part of it. `keeps`: also write what the activation's backward
+// needs.
 constexpr Epilogue forward_epilogue(const EpilogueCase& c, bool bias, Activation activation,
                                     bool keeps) noexcept {
   if (c.dtype == DType::kF64) return Epilogue::kNone;
@@ -69,7 +70,7 @@ constexpr Epilogue forward_epilogue(const EpilogueCase& c, bool bias, Activation
   return bias ? Epilogue::kBias : Epilogue::kNone;
 }
 
-// What to ask for where cuBLASLt has no algorithm for an epilogue; kNone is always there.
+// The epilogue to try if cuBLASLt has no algorithm for `epilogue`; kNone always works.
 constexpr Epilogue simpler(Epilogue epilogue) noexcept {
   switch (epilogue) {
     case Epilogue::kBiasGelu:
@@ -80,8 +81,8 @@ constexpr Epilogue simpler(Epilogue epilogue) noexcept {
   }
 }
 
-// product times the slope of the activation that made the matrix which this is the gradient of.
-// `terms`: the length of the product's sums. `has_mask`: of a ReLU, there is a mask.
+// dX = (dY W) * activation'(X), fused. `terms`: the length of the product's sums. `has_mask`: a
+// ReLU's mask was saved.
 constexpr Epilogue input_gradient_epilogue(const EpilogueCase& c, std::int64_t terms,
                                            Activation activation, bool has_mask) noexcept {
   if (terms == 1) return Epilogue::kNone;
@@ -111,7 +112,7 @@ constexpr bool applies_gelu(Epilogue e) noexcept {
 constexpr bool has_second_matrix(Epilogue e) noexcept {
   return writes_gelu_input(e) || e == Epilogue::kReluGradient || e == Epilogue::kGeluGradient;
 }
-// The length of a row of that matrix in its elements, of a mask in bits.
+// The row length of the second matrix in elements, or of a mask in bits.
 constexpr std::int64_t second_stride(Epilogue e, std::int64_t columns) noexcept {
   return e == Epilogue::kReluGradient ? 8 * relu_mask_bytes(columns) : columns;
 }

@@ -1,5 +1,4 @@
-// What element-wise kernels read and write: operands that may be one value, and parameters. Device
-// code only.
+// Operands of element-wise kernels, which may be scalars, and parameters. Device code only.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace dl::kernels::cuda {
 
 using formulas::Given;
 
-// Parameters in the type of the arithmetic.
+// Parameters in the compute type.
 template <typename M>
 Given<NumberOf<M>> given(const Parameters& p) {
   if constexpr (std::is_floating_point_v<M>) {
@@ -24,7 +23,7 @@ Given<NumberOf<M>> given(const Parameters& p) {
   }
 }
 
-// One operand of a flat kernel, in the type that arithmetic is done in.
+// One operand of a flat kernel, in the compute type.
 template <typename T>
 struct FlatOperand {
   const T* data;  // null: value
@@ -75,7 +74,7 @@ __device__ inline M operand_at(const Operand& operand, DType dtype, std::int64_t
                                      : static_cast<M>(operand.integer);
 }
 
-// out[i] = f(a[i], b[i]) for one pack of elements a thread.
+// out[i] = f(a[i], b[i]), one pack of elements for each thread.
 template <typename T, typename Out, typename F>
 __device__ inline void flat_pair(const FlatOperand<T>& a, const FlatOperand<T>& b, Out* out,
                                  std::int64_t count, const F& f) {
@@ -96,7 +95,7 @@ __device__ inline void flat_pair(const FlatOperand<T>& a, const FlatOperand<T>& 
   }
 }
 
-// body.operator()<T>() for the dtypes that have flat kernels; false for others.
+// Calls body.operator()<T>() for dtypes with flat kernels; false for others.
 template <typename Body>
 bool visit_flat(DType dtype, const Body& body) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// Functions of one element, and their gradients: see elementwise_kernels.h.
+// Functions of one operand, and their gradients: see elementwise_kernels.h.
 #include "core/kernels/cuda/elementwise/operands.h"
 
 namespace dl::kernels::cuda {
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
             [&](Wide<T> g, Wide<T> s) { return formulas::gradient_of<F>(g, s, p); });
 }
 
-// launch.operator()<Formula>() for a row with kernels of its own.
+// Calls launch.operator()<Formula>() for a row with dedicated kernels.
 template <typename Launch>
 bool with_hot(UnaryFn fn, const Launch& launch) {
   switch (fn) {
@@ -46,7 +46,7 @@ bool with_hot(UnaryFn fn, const Launch& launch) {
   return false;
 }
 
-// Rows that have a strided kernel for elements of type M.
+// Rows with a strided kernel for compute type M.
 template <typename M>
 constexpr bool has_value(UnaryFn fn) {
   return facts(fn).cuda != CudaKernel::kMissing &&

@@ -4,7 +4,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// One row of the result a threadIdx.y.
+// One row of the result for each threadIdx.y.
 template <typename Bits>
 __global__ void __launch_bounds__(kThreads)
     select_kernel(IndexArgs args, const Bits* in, Bits* out, dl::cuda::FaultPlace fault) {
@@ -21,8 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One thread for each element of a row adds all that go there, so that the order is that of the
-// index.
+// One thread for each element of a row adds all its terms, in the order of the index.
 template <typename M>
 __global__ void __launch_bounds__(kThreads)
     add_kernel(IndexArgs args, DType dtype, const void* grad, void* out) {

@@ -1,5 +1,5 @@
-// As core/kernels/cpu/index/index.h. An index out of range is reported as a fault, and gives
-// zeros.
+// The kernels of core/kernels/cpu/index/index.h. An index out of range is reported as a fault
+// (fault.h) and gives zeros.
 #pragma once
 
 #include "core/tensor/tensor.h"

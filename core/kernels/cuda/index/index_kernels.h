@@ -11,7 +11,7 @@
 
 namespace dl::kernels::cuda {
 
-// A contiguous array around the indexed dimension: outer blocks of `size` rows of `inner` elements.
+// A contiguous array viewed as [outer, size, inner] around the indexed dimension.
 struct IndexArgs {
   std::int64_t outer = 1;
   std::int64_t size = 1;

@@ -15,7 +15,7 @@ __device__ T biased(T element, const T* bias, std::int64_t column, bool relu) {
   return narrow<T>(relu ? formulas::Relu::value(value) : value);
 }
 
-// One pack of a row a thread; kCount divides the columns.
+// Each thread computes one pack of a row; kCount divides the number of columns.
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     kernel(T* y, const T* bias, bool relu, std::int64_t packs, std::int64_t columns) {
@@ -46,7 +46,7 @@ void launch(void* y, const void* bias, bool relu, std::int64_t rows, std::int64_
   }
 }
 
-// One byte of the mask a thread; kCount divides 8, and so the columns where it is not 1.
+// Each thread writes one byte of the mask. kCount divides 8, and also the columns unless it is 1.
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     mask_kernel(T* y, const T* bias, std::uint8_t* mask, std::int64_t rows, std::int64_t columns) {

@@ -12,7 +12,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// Without terms there is nothing to ask cuBLASLt for.
+// A product without terms, which cuBLASLt does not support.
 void set_zero(const Tensor& c, const Launch& launch) {
   const auto width = size_of(c.dtype());
   const auto row = static_cast<std::size_t>(c.sizes()[1]) * width;
@@ -22,7 +22,7 @@ void set_zero(const Tensor& c, const Launch& launch) {
                                   static_cast<std::size_t>(c.sizes()[0]), launch.stream()));
 }
 
-// c = a b, or c += a b, without more.
+// c = a b, or c += a b, without an epilogue.
 void plain_product(const Stored& a, const Stored& b, bool accumulate, std::int64_t k,
                    const Tensor& c, const Launch& launch) {
   if (k == 0) {
@@ -53,13 +53,13 @@ bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activatio
   const void* const bias_data = bias.defined() ? bias.data_ptr() : nullptr;
   const Stored right = Stored(weight).turned();
 
-  // What GELU is not fused with goes to `kept` first.
+  // If GELU is not fused, its input is written to `kept` first.
   const auto target = [&](Epilogue e) -> const Tensor& {
     const bool in_two_steps =
         activation == Activation::kGeluTanh && !applies_gelu(e) && kept.defined();
     return in_two_steps ? kept : y;
   };
-  // cuBLASLt's kernels have been seen to read a bias in pieces of 16 bytes wherever it lies.
+  // Some of cuBLASLt's kernels read a bias in 16-byte loads even if it is not aligned.
   Epilogue e =
       in == 0 ? Epilogue::kNone
               : forward_epilogue(case_of(y, launch), bias_data != nullptr && is_aligned(bias_data),

@@ -1,7 +1,7 @@
-// As the products of core/kernels/cpu/network.h, by cuBLASLt: f16 and bf16 are summed in f32, f32
-// in f32 or, with backends::cuda::matmul::allow_tf32, in TF32. Bias, activation and their gradients
-// are computed in the product's last pass where epilogue.h says so and cuBLASLt has an algorithm
-// for it, and by kernels after it elsewhere.
+// The matrix products of core/kernels/cpu/network.h, by cuBLASLt: f16 and bf16 are summed in f32;
+// f32 in f32 or, with backends::cuda::matmul::allow_tf32, in TF32. Bias, activation and their
+// gradients are fused if epilogue.h allows it and cuBLASLt has an algorithm for it; otherwise
+// separate kernels compute them.
 #pragma once
 
 #include "core/args/linear_args.h"

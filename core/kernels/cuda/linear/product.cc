@@ -85,7 +85,7 @@ cublasLtEpilogue_t library_name(Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Bytes that the address is a multiple of, at most 256, as a power of two.
+// log2 of the address's alignment in bytes, at most that of 256.
 std::int32_t alignment_of(const void* data) {
   return std::min(8, std::countr_zero(reinterpret_cast<std::uintptr_t>(data) | 256U));
 }
@@ -101,8 +101,8 @@ void set_pointers(const Plan& plan, const Product& p) {
   if (p.second != nullptr) set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.second);
 }
 
-// Describes the product. cuBLASLt reads columns first, so that it sees each matrix the other way
-// around: D' = op(B') op(A'), all of them stored as they are.
+// Describes the product. cuBLASLt is column-major, so it sees each row-major matrix transposed: D'
+// = op(B') op(A'), without any copies.
 void describe(const Key& key, const Product& p, Plan& plan) {
   const auto dtype = static_cast<DType>(key.dtype);
   const cudaDataType_t type = type_of(dtype);
@@ -119,7 +119,7 @@ void describe(const Key& key, const Product& p, Plan& plan) {
   if (has_second_matrix(p.epilogue)) {
     set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, second_stride(p.epilogue, key.n));
   }
-  set_pointers(plan, p);  // the heuristic looks at their alignment
+  set_pointers(plan, p);  // the heuristic uses their alignment
 
   const auto layout = [type](auto& owned, std::int64_t rows, std::int64_t columns,
                              std::int64_t stride) {
@@ -143,7 +143,7 @@ std::unique_ptr<Plan> make_plan(const Key& key, const Product& p, cublasLtHandle
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
          launch.compute_capability() >= 90 ? kHopperWorkspace : kWorkspace);
-  // Parts of a sum meet in f32; the other schemes would round them to the result's dtype.
+  // Partial sums are added in f32; the other schemes would round them to the result's dtype.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   const auto bytes = [&](int operand) {
@@ -183,7 +183,7 @@ Stored::Stored(const Tensor& matrix)
     : data(matrix.data_ptr()), transposed(matrix.sizes()[1] != 1 && matrix.strides()[1] != 1) {
   const std::int64_t length = matrix.sizes()[transposed ? 0 : 1];
   const std::int64_t rows = matrix.sizes()[transposed ? 1 : 0];
-  // The stride of a dimension of size 1 means nothing.
+  // The stride of a dimension of size 1 is arbitrary.
   stride =
       std::max<std::int64_t>({1, length, rows == 1 ? 1 : matrix.strides()[transposed ? 1 : 0]});
 }

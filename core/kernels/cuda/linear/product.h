@@ -1,8 +1,7 @@
-// One product of two matrices by cuBLASLt, with what follows it in the same pass: c = epilogue(a
-// b), or c += a b.
+// One product of two matrices by cuBLASLt, with a fused epilogue: c = epilogue(a b), or c += a b.
 //
-// What cuBLASLt's heuristic chose for a case is kept, keyed by plain data: the same algorithm, and
-// so the same bits, for every call of a case.
+// The choice of cuBLASLt's heuristic for a case is cached by a key of plain data: every call of a
+// case uses the same algorithm, and so gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace dl::kernels::cuda {
 // A row-major matrix, or the transpose of one.
 struct Stored {
   explicit Stored(const Tensor& matrix);
-  // What lies in the same memory, read the other way.
+  // The transpose, in the same memory.
   Stored turned() const noexcept {
     Stored result = *this;
     result.transposed = !transposed;
@@ -35,11 +34,11 @@ struct Product {
   bool accumulate = false;
   Epilogue epilogue = Epilogue::kNone;
   const void* bias = nullptr;    // added, or written by kBiasGradient
-  const void* second = nullptr;  // the mask, or what GELU is applied to
+  const void* second = nullptr;  // the mask, or GELU's input
 };
 
-// `k` is the length of the sums, at least 1. False, and nothing is computed, where cuBLASLt has no
-// algorithm for the epilogue; throws kNotImplemented where it has none without one.
+// `k` is the length of the sums, at least 1. False, without computing anything, if cuBLASLt has no
+// algorithm for the epilogue; throws kNotImplemented if it has none even without an epilogue.
 bool multiply(const Product& product, std::int64_t k, const Launch& launch);
 
 }  // namespace dl::kernels::cuda

@@ -1,5 +1,5 @@
-// As the losses of core/kernels/cpu/network.h, without a wait for the device: a target that is no
-// class is reported as a fault, and the loss is NaN.
+// The losses of core/kernels/cpu/network.h, without waiting for the device: a target that is not a
+// class is reported as a fault (fault.h), and the loss is NaN.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -25,7 +25,8 @@ void step_of(DType dtype, std::span<const OptimizerTensor> tensors, const Step& 
     list.marks[slot] = t.first_step ? 1 : 0;
   };
   if constexpr (Step::kCounts > 0) {
-    // All counts first, one block a tensor: a tensor of many chunks stands in several lists below.
+    // Increment all counts first, one block for each tensor: a tensor of many chunks is in several
+    // lists below.
     for_each_list<kPointers>(
         tensors.size(), [](std::size_t) { return std::int64_t{1}; }, add,
         [&](const ListOf<Step>& list, int, int count) {

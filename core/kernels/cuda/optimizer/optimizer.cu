@@ -36,7 +36,7 @@ __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
   formulas::raise_counts(step, counts);
 }
 
-// E: the parameter's and the gradient's elements. The state has the type of the arithmetic.
+// E: the element type of parameter and gradient. The state has the compute type.
 template <typename Step, typename E>
 __global__ void __launch_bounds__(kThreads)
     optimizer_kernel(ListOf<Step> list, Step step, OptimizerScalars scalars) {
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
   if (is_skipped(scalars)) return;
   const Chunk chunk = chunk_of(list);
   void* const* const pointers = list.pointers[chunk.tensor];
-  __shared__ Factors shared;  // worked out once a block
+  __shared__ Factors shared;  // computed once for each block
   if (threadIdx.x == 0) {
     float* counts[kMaxOptimizerCounts];
     for (int k = 0; k < Step::kCounts; ++k) {

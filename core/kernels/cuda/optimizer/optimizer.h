@@ -1,5 +1,5 @@
-// As core/kernels/cpu/optimizer/optimizer.h and amp.h, on device pointers; learning rate, scale and
-// step counts are read on the device where they are given there.
+// The kernels of core/kernels/cpu/optimizer/optimizer.h and amp.h, on device pointers. Learning
+// rate, scale and step counts may be in device memory.
 #pragma once
 
 #include <span>

@@ -17,7 +17,7 @@ inline constexpr int kPointersOf = 2 + Step::kState + Step::kCounts;
 template <typename Step>
 using ListOf = TensorList<kPointersOf<Step>>;
 
-// Raises the counts of the list's first `tensors`, unless an infinity was found.
+// Increments the counts of the list's first `tensors`, unless an infinity was found.
 template <typename Step>
 void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
                          const OptimizerScalars& scalars, cudaStream_t stream);

@@ -11,8 +11,7 @@ PoolArgs args_of(const Tensor& x, const MaxPool2dArgs& window, const Tensor& y) 
   DL_CHECK(x.numel() <= kMostElements && y.numel() <= kMostElements, kNotImplemented,
            "max_pool2d: an image of {} elements, CUDA's pooling takes at most {}", x.numel(),
            kMostElements);
-  // A window that reaches further than the image and its padding has been refused, so that all of
-  // these fit.
+  // Windows that reach beyond the image and its padding were refused, so all of these fit.
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   const auto divisor = [](std::int64_t value) {
     return FastDivisor(static_cast<std::uint32_t>(value));

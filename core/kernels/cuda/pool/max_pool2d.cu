@@ -6,10 +6,10 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// Marks an empty window, or one that a ReLU makes 0; no window has that many elements.
+// Marks a window without a winner: it is empty, or the ReLU makes it 0.
 constexpr std::uint16_t kNoWinner = 65535;
 
-// An element's place in [n][rows][columns][c].
+// An element's indices in [n][rows][columns][c].
 struct Pixel {
   std::int32_t c, column, row;
   std::int64_t n;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
       const std::int32_t column = left + kx * args.dilation_w;
       if (column < 0 || column >= args.w) continue;
       const M value = wide(line[static_cast<std::int64_t>(column) * args.c]);
-      // The first of equal ones, and the last NaN.
+      // The first of equal elements wins, and the last NaN.
       const bool first = index == kNoWinner;
       if (first || value > best || value != value) {
         best = value;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
   winner[element] = index;
 }
 
-// Each input element gathers from the windows that it lies in, in their order.
+// Each input element sums over the windows that contain it, in order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(PoolArgs args, const T* dy, const std::uint16_t* winner, T* dx) {

@@ -1,4 +1,4 @@
-// As the pooling of core/kernels/cpu/network.h.
+// The pooling kernels of core/kernels/cpu/network.h.
 #pragma once
 
 #include "core/args/window_args.h"

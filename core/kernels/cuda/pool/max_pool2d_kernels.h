@@ -1,4 +1,4 @@
-// Max pooling on plain channels-last memory, as core/kernels/cpu/pool/max_pool2d.h has it.
+// Max pooling on plain channels-last memory, as in core/kernels/cpu/pool/max_pool2d.h.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -6,7 +6,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// One block of the generator a thread.
+// Each thread computes one block of the generator.
 template <typename M, typename Draw>
 __device__ void draw_block(DType dtype, void* out, std::int64_t count,
                            const random::PhiloxSeed& seed, const Draw& draw) {
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
                    random::PhiloxSeed seed) {
   draw_block<M>(dtype, out, count, seed, [&](const random::PhiloxWords& words, auto& values) {
     random::philox_uniform_block<M>(words, low, high, values);
-    // Fewer bits may round up to the end that is not in the range.
+    // Rounding to fewer bits may give `high`, which is outside the range.
     for (M& value : values) {
       if (rounded(dtype, value) >= high) value = low;
     }
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Two elements a thread, which share a block of the generator.
+// Each thread computes two elements, which share a block of the generator.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     randint_kernel(T* out, std::int64_t count, std::uint64_t low, std::uint64_t range,

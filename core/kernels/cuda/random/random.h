@@ -1,5 +1,5 @@
-// As core/kernels/cpu/random/philox.h: the same numbers. A probability that is none is reported as
-// a fault, and gives NaN.
+// The kernels of core/kernels/cpu/random/philox.h, with the same numbers. An invalid probability is
+// reported as a fault (fault.h) and gives NaN.
 #pragma once
 
 #include "core/random/philox.h"

@@ -1,4 +1,4 @@
-// Random numbers on plain memory, as core/kernels/cpu/random/philox.h.
+// Random numbers on plain memory, as in core/kernels/cpu/random/philox.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,7 +27,7 @@ void philox_bernoulli_launch(DType dtype, const void* probabilities, void* out, 
                              const random::PhiloxSeed& seed, dl::cuda::FaultPlace fault,
                              cudaStream_t stream);
 
-// Scratch memory for a permutation: two arrays of keys, one of numbers, and what the sort wants.
+// Scratch memory for a permutation: two arrays of keys, one of numbers, and the sort's workspace.
 struct PermutationMemory {
   std::size_t bytes = 0;
   std::size_t of_sort = 0;

@@ -12,7 +12,7 @@ std::size_t rounded_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Two numbers and their keys a thread.
+// Each thread writes two numbers and their keys.
 __global__ void __launch_bounds__(kThreads)
     keys_kernel(std::uint64_t* keys, std::int64_t* numbers, std::int64_t count,
                 random::PhiloxSeed seed) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// By all 64 bits; equal keys keep their order.
+// Sorts by all 64 bits; equal keys keep their order.
 cudaError_t sort(void* scratch, std::size_t& bytes, const std::uint64_t* keys,
                  std::uint64_t* sorted, const std::int64_t* numbers, std::int64_t* out,
                  std::int64_t count, cudaStream_t stream) {

@@ -11,7 +11,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// A loop as one map: reductions are not cut into parts by their size.
+// A loop as one map: reductions are not divided into parts by size.
 template <std::size_t N>
 OffsetMap<static_cast<int>(N)> whole_map(const StridedLoop<N>& loop, std::string_view op) {
   DL_CHECK(
@@ -24,7 +24,7 @@ OffsetMap<static_cast<int>(N)> whole_map(const StridedLoop<N>& loop, std::string
   return map;
 }
 
-// Parts of each sum, so that there are a few blocks for each multiprocessor.
+// The number of parts of each sum that gives a few blocks for each multiprocessor.
 std::uint32_t parts_for(const SumArgs& args, const Launch& launch) {
   const std::int64_t blocks =
       (args.kept.count + args.lines.lines() - 1) / std::max(1, args.lines.lines());
@@ -44,7 +44,7 @@ void run(SumArgs args, const Launch& launch) {
   DL_CUDA_LAUNCHED("sum");
 }
 
-// The sums divided by `divisor`; of integers the sums alone.
+// Sums divided by `divisor`; integer sums are not divided.
 void sum(const Tensor& input, double divisor, const Tensor& out) {
   const auto [outer, inner] = make_reduction_loops<2>(input.sizes(), input.strides(), out.sizes(),
                                                       {out.strides(), input.strides()});

@@ -6,7 +6,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// What elements of arithmetic type M are summed in.
+// The accumulator type for compute type M.
 template <typename M>
 using Sum = std::conditional_t<std::is_floating_point_v<M>, double, std::uint64_t>;
 

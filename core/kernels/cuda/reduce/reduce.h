@@ -1,4 +1,4 @@
-// As core/kernels/cpu/reduce/reduce.h. The same bits on every run on one kind of device.
+// The kernels of core/kernels/cpu/reduce/reduce.h. Runs on one kind of device give the same bits.
 #pragma once
 
 #include "core/reductions/list.h"
@@ -11,8 +11,8 @@ void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& 
              const Tensor& indices);
 void max_backward(const Tensor& grad, const Tensor& indices, std::int64_t dim, const Tensor& out);
 
-// The columns' sums of a row-major [rows, columns] in memory, written or added to out[columns]:
-// gradients of biases.
+// Writes or adds the column sums of a row-major [rows, columns] array to out[columns]: gradients of
+// biases.
 void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool accumulate,
                  const Tensor& out);
 

@@ -23,8 +23,9 @@ struct SumArgs {
   double divisor = 1;    // of floating sums
   bool accumulate = false;
   Lines lines{};
-  // Each sum is cut into `parts`, so that few long ones fill a device; more than one needs
-  // `partial`, 8 bytes a part and result. The number changes the last bits.
+  // Each sum is divided into `parts`, so that a few long sums use the whole device. More than one
+  // part needs `partial`, 8 bytes for each part and result. The number of parts changes the last
+  // bits.
   std::uint32_t parts = 1;
   void* partial = nullptr;
 };
@@ -43,7 +44,7 @@ struct MaxArgs {
 // The first of the largest elements; NaN is the largest.
 void max_launch(const MaxArgs& args, cudaStream_t stream);
 
-// The sum of (a[i] - b[i])^2 over n elements in f64, divided by n, into the element at `out`.
+// The sum of (a[i] - b[i])^2 over n elements in f64, divided by n, written to the element at `out`.
 // `partial`: kSquareParts doubles.
 inline constexpr int kSquareParts = 512;
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,

@@ -12,7 +12,7 @@ namespace {
 constexpr int kNone = -1;
 
 constinit std::atomic<int> used_by_process{kNone};  // the first one
-constinit thread_local bool has_own = false;        // a device was named, or given
+constinit thread_local bool has_own = false;  // the thread has named a device or was given one
 constinit thread_local int innermost = kNone;
 
 }  // namespace
@@ -22,7 +22,8 @@ int active_device() noexcept {
 }
 
 OnDevice::OnDevice(int device) : device_(device), outer_(innermost), before_(device) {
-  // A nested scope for the same device need not set it: only dlrun's code runs inside a scope.
+  // A nested scope for the same device need not set it, because only dlrun's code runs inside a
+  // scope.
   if (device != outer_) {
     int own = kNone;
     DL_CUDA_CHECK(cudaGetDevice(&own));

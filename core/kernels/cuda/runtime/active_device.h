@@ -1,17 +1,17 @@
-// The device that the calling thread's CUDA calls go to. In the module only.
+// The device of the calling thread's CUDA calls. In the module only.
 //
-// CUDA counts a thread that has named no device as one of device 0, and makes a context there, of
-// hundreds of MiB, at the thread's first call, at a cudaSetDevice(0), and so by a library's "back
-// to the device of before". Ranks that compute on other GPUs must get none there. So no call of the
-// runtime is made but in the scope of an OnDevice, or after settle_device(): a thread's first one
-// gives it a device that the process uses, which it keeps. A thread that has named one, by its own
-// cudaSetDevice() too, has it again after each of dlrun's calls; only to have named device 0 before
-// the first of them looks like having named none.
+// CUDA's default device of a thread is 0. It creates a context of hundreds of MiB there at the
+// thread's first call or at cudaSetDevice(0), also if a library only restores the previous device.
+// Ranks that compute on other GPUs must not create one. So every call of the runtime is inside the
+// scope of an OnDevice or follows settle_device(): a thread's first one sets a device that the
+// process uses already. If the thread has set a device, also by its own cudaSetDevice(), each dlrun
+// call restores it afterwards; but cudaSetDevice(0) before the first dlrun call cannot be told from
+// no call.
 #pragma once
 
 namespace dl::cuda {
 
-// The device of the innermost OnDevice; there is one around every kernel function.
+// The device of the innermost OnDevice; every kernel function runs inside one.
 int active_device() noexcept;
 
 class OnDevice {
@@ -23,14 +23,14 @@ class OnDevice {
 
  private:
   int device_;
-  int outer_;   // of the scope around this one
-  int before_;  // the thread's own
+  int outer_;   // the enclosing scope's
+  int before_;  // the thread's own device
 };
 
-// Before calls that name a stream, an event or memory and no device. What fails here does so again
-// in the call.
+// Call it before CUDA calls that take a stream, an event or memory but no device. An error here
+// occurs again in the call.
 void settle_device() noexcept;
-// `device` is the thread's own from now on.
+// Makes `device` the thread's own.
 void adopt_device(int device) noexcept;
 
 }  // namespace dl::cuda

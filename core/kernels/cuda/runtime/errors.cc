@@ -5,7 +5,7 @@
 
 namespace dl {
 
-// core's own stands in tensor.cc, which the module does not hold.
+// core defines it in tensor.cc, which is not in the module.
 void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
   throw_error(ErrorKind::kDType, "{}: {} is not supported on cuda; wanted {}", op, name_of(dtype),
               wanted);
@@ -16,13 +16,13 @@ void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
 namespace dl::cuda {
 namespace {
 
-// The name before the parenthesis.
+// The function's name, before the parenthesis.
 std::string_view name_of_call(const char* call) {
   const std::string_view text(call);
   return text.substr(0, text.find('('));
 }
 
-// " in relu(f32[2, 3] on cuda:0, ...)"; empty where no operation runs.
+// " in relu(f32[2, 3] on cuda:0, ...)"; empty if no operation runs.
 std::string where() {
   const RunningOp& op = running_op();
   if (op.name == nullptr) return {};
@@ -45,7 +45,7 @@ RunningOp& running_op() noexcept {
 }
 
 void throw_cuda(cudaError_t error, const char* call) {
-  cudaGetLastError();  // so that the next check does not find the same again
+  cudaGetLastError();  // clears the error, so that the next check does not report it again
   throw_error(ErrorKind::kInternal, "{}: {} ({}){}{}", name_of_call(call),
               cudaGetErrorString(error), cudaGetErrorName(error), where(),
               is_of_a_kernel(error) ? "; an earlier kernel failed, and this process can use the "

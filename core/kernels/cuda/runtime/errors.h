@@ -1,10 +1,10 @@
-// Checks of CUDA's own calls, in the module only: what failed, and in which operation on which
+// Error checks of CUDA calls, in the module only; the text has the call, the operation and its
 // tensors. DL_CUDA_CHECK wraps a call of the runtime; DL_CUDA_LAUNCHED("kernel") follows the launch
 // of a kernel.
 //
 // "cudaMemsetAsync: invalid argument (cudaErrorInvalidValue) in relu(f32[2, 3] on cuda:0, ...)".
-// What a kernel does wrong is noticed at a later call; CUDA_LAUNCH_BLOCKING=1 makes it the same
-// one. Any thread may use these.
+// A kernel's error is reported by a later call; with CUDA_LAUNCH_BLOCKING=1, by its own launch. Any
+// thread may use these.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,7 +15,7 @@
 
 namespace dl::cuda {
 
-// The operation that the calling thread runs: kept by the wrappers of all kernels.
+// The operation that the calling thread runs; the wrappers of all kernels set it.
 struct RunningOp {
   int index = -1;  // the Op's number; -1: none
   const char* name = nullptr;
@@ -24,7 +24,7 @@ struct RunningOp {
 };
 RunningOp& running_op() noexcept;
 
-// kInternal. `call` is a call's text, of which the name is shown.
+// Throws kInternal. `call` is the source text of the call; the error shows the function's name.
 [[noreturn]] void throw_cuda(cudaError_t error, const char* call);
 [[noreturn]] void throw_cublas(cublasStatus_t status, const char* call);
 [[noreturn]] void throw_cudnn(cudnnStatus_t status, const char* call);

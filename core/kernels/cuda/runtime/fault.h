@@ -1,9 +1,9 @@
-// Data that a kernel finds wrong: an index that is out of range, a class or a probability that is
-// none.
+// Faults: invalid data that a kernel finds, such as an index or class out of range or a probability
+// outside [0, 1].
 //
-// A kernel cannot throw, and a trap would end the process's use of the device. It writes the first
-// such value into host memory of the device instead, and goes on with zeros or NaN; the next wait
-// for the device throws kIndex (kInvalidArgument for a probability), with the operation's name, the
+// A kernel cannot throw, and after a trap the process could no longer use the device. Instead it
+// writes the first such value to pinned host memory and continues with zeros or NaN. The next wait
+// for the device throws kIndex (kInvalidArgument for a probability) with the operation's name, the
 // position and the value.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace dl::cuda {
 
-// Pinned host memory that the device writes, one a device. `state`: 0 nothing, 1 being written,
-// 2 written.
+// A record in pinned host memory, one for each device. `state`: 0 nothing, 1 being written, 2
+// written.
 struct Fault {
   unsigned state;
   int op;  // the Op's number
@@ -22,7 +22,7 @@ struct Fault {
   std::int64_t value;
   std::int64_t limit;
   double probability;
-  bool of_probability;  // which of the two kinds it is
+  bool of_probability;  // true: a probability; false: an index or class
 };
 
 struct FaultPlace {
@@ -33,12 +33,12 @@ struct FaultPlace {
 namespace fault {
 
 #if defined(__CUDACC__)
-// Writes the record, unless an earlier fault stands there: fill(record) says what was found.
+// Calls fill(record) to write the record, unless it already has an earlier fault.
 template <typename Fill>
 __device__ void write_first(const FaultPlace& place, std::int64_t position, const Fill& fill) {
   Fault* const record = place.record;
-  // Device scope is enough, as the host reads only after a wait. Over PCIe, an atomic operation of
-  // system scope on host memory is not allowed.
+  // Device scope is enough, because the host reads only after a wait. System-scope atomics on host
+  // memory are not supported over PCIe.
   if (atomicCAS(&record->state, 0U, 1U) != 0U) return;
   record->op = place.op;
   record->position = position;
@@ -47,7 +47,7 @@ __device__ void write_first(const FaultPlace& place, std::int64_t position, cons
   record->state = 2U;
 }
 
-// Element `position` of an operation's index argument is `value`, wanted one of [0, limit).
+// Reports that element `position` of an operation's index argument is `value`, outside [0, limit).
 __device__ inline void report(const FaultPlace& place, std::int64_t position, std::int64_t value,
                               std::int64_t limit) {
   write_first(place, position, [&](Fault& record) {
@@ -57,7 +57,7 @@ __device__ inline void report(const FaultPlace& place, std::int64_t position, st
   });
 }
 
-// Element `position` is `value`, wanted a probability.
+// Reports that element `position` is `value`, outside [0, 1].
 __device__ inline void report_probability(const FaultPlace& place, std::int64_t position,
                                           double value) {
   write_first(place, position, [&](Fault& record) {

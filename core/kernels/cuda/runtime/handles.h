@@ -1,8 +1,9 @@
-// What a thread keeps of cuBLASLt and cuDNN on a device: a handle of each and the plans made with
-// it. Made at the first use.
+// A thread's handles of cuBLASLt and cuDNN on a device, with the plans made with them. Created at
+// the first use.
 //
-// They are never destroyed: when a process ends, the driver may be gone before a thread's objects
-// are, and a handle's destructor calls it. Threads that run CUDA operations are few and live long.
+// They are never destroyed: when a process ends, the driver may shut down before a thread's objects
+// are destroyed, and a handle's destructor calls the driver. Threads that run CUDA operations are
+// few and live long.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,15 +24,14 @@ T& of_this_thread() {
   thread_local std::array<T*, dl::cuda::kMostDevices> all{};
   T*& mine = all.at(static_cast<std::size_t>(dl::cuda::active_device()));
   if (mine == nullptr) {
-    const dl::cuda::RelaxedCapture
-        relaxed;  // a handle allocates, also where a capture is under way
+    const dl::cuda::RelaxedCapture relaxed;  // creating a handle allocates, even during a capture
     mine = new T;
   }
   return *mine;
 }
 
-// Descriptors of the two libraries, which are destroyed with their owner. make() fills the handle
-// in.
+// Descriptors of the two libraries, which are destroyed with their owner. make() creates the
+// handle.
 template <typename Descriptor, auto destroy>
 class Owned {
  public:

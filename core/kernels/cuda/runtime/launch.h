@@ -1,9 +1,9 @@
-// What a kernel function needs to launch: the stream, the device's size, memory for a while, and
-// where to say that data are wrong. In the module only. A kernel function makes a Launch, launches
-// its kernels on launch.stream(), and checks each launch with DL_CUDA_LAUNCHED.
+// Launch: what a kernel function needs to launch kernels: the stream, device limits, temporary
+// memory, and the fault record. In the module only. A kernel function makes a Launch, launches its
+// kernels on launch.stream(), and checks each launch with DL_CUDA_LAUNCHED.
 //
-// The wrapper around every kernel function has made the tensors' device the active one. Kernel
-// functions do not wait for the device: they are captured into graphs.
+// The wrapper around every kernel function makes the tensors' device the active one. Kernel
+// functions never wait for the device, so that graphs can capture them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@
 
 namespace dl::cuda {
 
-// Device memory in the stream's order: given back at the end of the scope, though kernels that use
+// Temporary device memory in the stream's order: the destructor frees it, although kernels that use
 // it may not have run yet.
 class Workspace {
  public:
@@ -26,7 +26,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // Aligned to 512 bytes; null for no bytes.
+  // Aligned to 512 bytes; null for 0 bytes.
   void* data() const noexcept { return data_; }
   template <typename T>
   T* as() const noexcept {

@@ -1,4 +1,4 @@
-// A kernel that does nothing: whether the device at hand can run what was compiled.
+// An empty kernel, to check that the device can run the compiled code.
 #include "core/kernels/cuda/runtime/probe.h"
 
 namespace dl::cuda {

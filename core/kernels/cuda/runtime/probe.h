@@ -4,7 +4,8 @@
 
 namespace dl::cuda {
 
-// Whether the active device can run the module's code: the error of loading a kernel.
+// Loads an empty kernel on the active device; the error tells whether the device can run the
+// module's code.
 cudaError_t probe_kernel();
 
 }  // namespace dl::cuda

@@ -40,7 +40,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
-// Throws for what kernels on any device have reported, and forgets it.
+// Throws for a fault that kernels on any device have reported, and clears it.
 void raise_faults() {
   for (std::atomic<Fault*>& place : faults) {
     Fault* const fault = place.load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// Runtime over the CUDA runtime library, and what the module's parts share. In the module only.
+// Runtime over the CUDA runtime library, and helpers of the module. In the module only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace dl::cuda {
 
-// Lets the calling thread make calls that a capture elsewhere in the process need not know of.
+// Allows the calling thread to make calls that are forbidden during captures by other threads.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -20,12 +20,12 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// The module's one Runtime; `name_of_op` gives an Op's name by its number. Throws kNotFound where
-// there is no device, or a driver or library that is too old.
+// The module's one Runtime; `name_of_op` gives an Op's name by its number. Throws kNotFound if
+// there is no device, or if the driver or a library is too old.
 Runtime& start_runtime(const Host* host, const char* (*name_of_op)(int));
 const Host& opener() noexcept;
 
-// The device's place for faults; made at first use.
+// The device's fault record; created at first use.
 Fault* faults_of(int device);
 
 }  // namespace dl::cuda

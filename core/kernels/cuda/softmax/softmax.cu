@@ -26,7 +26,7 @@ __device__ constexpr M lowest() {
   return -std::numeric_limits<M>::infinity();
 }
 
-// A block's line, for one thread of its group.
+// The line of a thread's group, and the thread's lane.
 struct Place {
   bool present;
   std::int64_t first;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
     const std::int64_t at = place.first + i * args.step;
     const M below = load_as<M>(in, args.dtype, at) - largest;
-    // Two subtractions: a large maximum would round the logarithm away.
+    // Two subtractions, because adding a large maximum would round the logarithm away.
     store_as<M>(out, args.dtype, at, args.logarithm ? below - log_total : std::exp(below) * scale);
   }
 }
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   store_as<M>(args.row_sums, args.dtype, 2 * row + 1, std::log(total));
 }
 
-// One block: the mean over the rows that count, added in one order.
+// One block: the mean over the rows that count, in a fixed order.
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
     loss_kernel(CrossEntropyArgs args, void* loss, dl::cuda::FaultPlace fault) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(d, dtype, i, scale * (load_as<M>(x, dtype, i) - load_as<M>(y, dtype, i)));
 }
 
-// launch.operator()<M>() with the type that arithmetic on a floating dtype is done in.
+// Calls launch.operator()<M>() with the compute type of a floating dtype.
 template <typename Launch>
 void with_arithmetic(DType dtype, const Launch& launch) {
   if (dtype == DType::kF64) return launch.template operator()<double>();

@@ -1,4 +1,4 @@
-// As core/kernels/cpu/softmax/softmax.h.
+// The kernels of core/kernels/cpu/softmax/softmax.h.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -11,7 +11,7 @@
 
 namespace dl::kernels::cuda {
 
-// Lines of `size` elements that lie `step` apart; line l begins at (l / step) * size * step + l %
+// Lines of `size` elements that are `step` apart; line l begins at (l / step) * size * step + l %
 // step.
 struct SoftmaxArgs {
   DType dtype = DType::kF32;
@@ -35,10 +35,11 @@ struct CrossEntropyArgs {
   std::int64_t* counted = nullptr;
   std::int64_t ignore_index = 0;
 };
-// The loss into the element at `loss`; a target that is no class is reported and its loss is NaN.
+// Writes the loss to the element at `loss`; a target that is not a class is reported, and its loss
+// is NaN.
 void cross_entropy_launch(const CrossEntropyArgs& args, void* loss, dl::cuda::FaultPlace fault,
                           cudaStream_t stream);
-// `grad`: the loss's, one element.
+// `grad`: the gradient of the loss, one element.
 void cross_entropy_backward_launch(const CrossEntropyArgs& args, const void* grad, void* dlogits,
                                    cudaStream_t stream);
 

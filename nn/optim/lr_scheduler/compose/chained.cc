@@ -43,7 +43,7 @@ nn::StateDict ChainedScheduler::state_dict() const {
 }
 
 void ChainedScheduler::load_state_dict(const nn::StateDict& state) {
-  // To go back to if a scheduler refuses its part.
+  // To restore if a scheduler throws for its part.
   nn::StateDict before;
   append_states(schedulers_, before);
   auto last_lrs = SchedulerState(kChainedName, state).numbers("_last_lr", last_lrs_.size());

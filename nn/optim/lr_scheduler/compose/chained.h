@@ -18,10 +18,11 @@ namespace dl::optim {
 
 class ChainedScheduler final {
  public:
-  // Throws kInvalidArgument for no scheduler, and if one is null or another optimizer's.
+  // Throws kInvalidArgument if there is no scheduler, or if one is null or belongs to another
+  // optimizer.
   explicit ChainedScheduler(std::vector<LRScheduler*> schedulers);
 
-  // If a scheduler throws, those before it have stepped.
+  // If a scheduler throws, the ones before it have stepped already.
   void step();
 
   // The rate of each group as the last step() left it.
@@ -29,10 +30,10 @@ class ChainedScheduler final {
   Optimizer& optimizer() const noexcept { return schedulers_.front()->optimizer(); }
 
   // _last_lr, and the states of all schedulers as "_schedulers.<i>.<name>", PyTorch's names.
-  // load_state_dict() throws kMismatch, and changes nothing then.
+  // load_state_dict() throws kMismatch, and then changes nothing.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
-  // Takes what nn::load_pth() has read: our state_dict(), or that of PyTorch's scheduler of the
+  // Loads a value from nn::load_pth(): dlrun's state_dict(), or that of PyTorch's scheduler of the
   // same name with its options (LRScheduler::load_state_dict()).
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {

@@ -1,5 +1,5 @@
-// What SequentialLR and ChainedScheduler share: schedulers of one optimizer, and their states under
-// the names that PyTorch gives them, "_schedulers.<i>.<name>". The schedulers are borrowed.
+// Helpers of SequentialLR and ChainedScheduler: checks of schedulers, and their states under
+// PyTorch's names, "_schedulers.<i>.<name>". The schedulers are borrowed.
 #pragma once
 
 #include <string_view>
@@ -10,11 +10,12 @@
 
 namespace dl::optim {
 
-// Throws kInvalidArgument if a scheduler is null or another optimizer's.
+// Throws kInvalidArgument if a scheduler is null or belongs to another optimizer.
 void check_schedulers(std::string_view owner, const std::vector<LRScheduler*>& schedulers,
                       const Optimizer& optimizer);
 void append_states(const std::vector<LRScheduler*>& schedulers, nn::StateDict& state);
-// Throws kMismatch if a scheduler refuses its part. Those before it have theirs then.
+// Throws kMismatch if a scheduler's part is wrong; the schedulers before it are then loaded
+// already.
 void load_states(const std::vector<LRScheduler*>& schedulers, const nn::StateDict& state);
 // LRScheduler::prepare() of all, for PyTorch's list "_schedulers". Throws kMismatch.
 TakeOver prepare_states(std::string_view owner, const std::vector<LRScheduler*>& schedulers,

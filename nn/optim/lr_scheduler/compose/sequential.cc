@@ -45,7 +45,7 @@ void SequentialLR::set_rates() {
   } else if (i > 0 && milestones_[i - 1] == last_epoch()) {
     schedulers_[i]->begin();
   } else if (is_initial()) {
-    schedulers_[i]->advance();  // as step(), but the optimizer cannot have stepped yet
+    schedulers_[i]->advance();  // like step(), but the optimizer cannot have stepped yet
   } else {
     schedulers_[i]->step();
   }
@@ -64,7 +64,7 @@ nn::StateDict SequentialLR::state_dict() const {
 }
 
 void SequentialLR::load_state_dict(const nn::StateDict& state) {
-  // To go back to if a scheduler refuses its part.
+  // To restore if a scheduler throws for its part.
   const nn::StateDict before = state_dict();
   try {
     load_all(state);

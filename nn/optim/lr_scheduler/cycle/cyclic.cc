@@ -32,8 +32,8 @@ void check_cyclic(const CyclicLROptions& o, Optimizer& optimizer) {
   if (o.cycle_momentum) check_has_momentum(kCyclicName, optimizer);
 }
 
-// Checks the options, and gives the optimizer the rates that the cycle begins with. It also keeps
-// the momenta there as PyTorch does, but only a OneCycleLR reads them.
+// Checks the options, and sets the optimizer's rates to the begin of the cycle. Like PyTorch it
+// also stores the momenta in the optimizer, but only a OneCycleLR reads them.
 Optimizer& begun(Optimizer& optimizer, const CyclicLROptions& options) {
   check_cyclic(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {

@@ -1,5 +1,4 @@
-// What OneCycleLR and CyclicLR share: the option of the optimizer that cycles against the learning
-// rate.
+// Helpers of OneCycleLR and CyclicLR for the momentum, which cycles against the learning rate.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ inline double* momentum_of(Optimizer& optimizer, std::size_t group) {
   return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
 }
 
-// Keeps the range of the momentum where all such schedulers of the optimizer find it.
+// Stores the range of the momentum in the optimizer, for all such schedulers.
 inline void keep_momenta(Optimizer& optimizer, std::size_t group, double base, double max) {
   optimizer.scheduler_option(SchedulerOption::kBaseMomentum, group) = base;
   optimizer.scheduler_option(SchedulerOption::kMaxMomentum, group) = max;

@@ -35,7 +35,7 @@ void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   if (o.cycle_momentum) check_has_momentum(kOneCycleName, optimizer);
 }
 
-// Checks the options, and gives the optimizer the rates and momenta that the phases lead to.
+// Checks the options, and stores the end rates and momenta of the phases in the optimizer.
 Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
   check_one_cycle(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
@@ -114,9 +114,9 @@ TakeOver OneCycleLR::prepare_options(SavedScheduler& saved) {
 double OneCycleLR::between(SchedulerOption first, SchedulerOption last, std::size_t group,
                            double share) const {
   const auto number = [&](SchedulerOption option) {
-    // A loaded state may have taken this one away.
+    // Loading a state may have removed this option.
     if (option == SchedulerOption::kInitialLr) return optimizer().initial_lr(group);
-    // The constructor has set the others, unless a loaded state brought momenta with it.
+    // The constructor has set the other options, unless loading a state replaced the momenta.
     const std::optional<double>& kept = optimizer().scheduler_option(option, group);
     DL_CHECK(kept, kMismatch,
              "{}: parameter group {} of the optimizer has no \"{}\", which the loaded state needs; "
