@@ -10,10 +10,10 @@
 //
 // Errors: an exception that a dataset or a collate function throws comes out of next() at the batch
 // where it happened, in order, and the epoch is then over. Its type is kept, whatever it is. The
-// sample's index (of a stream or a collate function: the batch's) stands in the text of a
-// dl::Error, and of a standard exception that holds only a text (std::out_of_range). Other
-// exceptions come out as they were thrown, and the log names the sample. Exceptions of a sampler
-// come out of epoch() unchanged.
+// text of a dl::Error, and of a standard exception that has only a text (std::out_of_range),
+// contains the sample's index (for a stream or a collate function, the batch's). Other exceptions
+// are rethrown unchanged, and the log names the sample. epoch() rethrows exceptions of a sampler
+// unchanged.
 //
 // The end of an epoch stops its workers after the samples that they are reading. If a read() does
 // not return within stop_timeout, the log names the sample and the thread is left behind. A dataset
@@ -48,14 +48,14 @@ struct DataLoaderOptions {
   bool shuffle = false;
   int num_workers = 0;      // 0: next() reads, on the caller's thread
   int prefetch_factor = 2;  // batches that each worker reads ahead
-  bool drop_last = false;   // leave out the last batch if it is not full
-  // Put batches into pinned memory, for asynchronous copies to a CUDA device. Without such a device
-  // the log says so once, and batches lie in ordinary memory.
+  bool drop_last = false;   // drop the last batch if it is not full
+  // Put batches into pinned memory, for asynchronous copies to a CUDA device. Without such a
+  // device, batches are in ordinary memory, and the log says so once.
   bool pin_memory = false;
   // Makes a batch of the samples of get(); null: default_collate().
   CollateFunction collate_fn{};
-  // If get() or read() throws Error{kParse}, as readers do for a corrupt file, leave the sample out
-  // of its batch, name it in the log and count it in skipped(). An empty batch is left out, too.
+  // If get() or read() throws Error{kParse}, as readers do for a corrupt file, omit the sample from
+  // its batch, name it in the log and count it in skipped(). An empty batch is omitted, too.
   bool skip_corrupt = false;
   // Random transforms draw from default_generator(), so that dl::manual_seed(s) gives the numbers
   // that torch.manual_seed(s) gives torchvision's. Only with num_workers = 0.
@@ -131,7 +131,7 @@ class DataLoader {
 
   // Batches in an epoch, by the sampler's size(). Throws kInvalidArgument for an IterableDataset.
   std::int64_t size() const;
-  // How many samples skip_corrupt has left out so far, in all epochs.
+  // The number of samples that skip_corrupt has omitted so far, in all epochs.
   std::int64_t skipped() const noexcept { return *skipped_; }
   // Starts a pass: draws one number from the generator, then takes the sampler's order and starts
   // the workers. torch.utils.data.DataLoader draws in the same order, so the same seed gives the

@@ -1,8 +1,8 @@
-// Dataset: samples that are read by number. IterableDataset: samples that come one after another.
+// Dataset: samples that are read by index. IterableDataset: a stream of samples.
 //
 // A dataset overrides get(), which returns a sample's tensors. If all its samples have the same
-// dtypes and shapes, it may override fields() and read() instead: it then writes a sample straight
-// into its place in a batch, so that nothing is copied to collate it.
+// dtypes and shapes, it may override fields() and read() instead: it then writes a sample directly
+// into a batch's memory, so that collating copies nothing.
 //
 // Thread-safety: a loader's threads call get() and read() concurrently, for different indices.
 // Tensor operations inside them run on the calling thread alone.
@@ -66,7 +66,7 @@ struct ImageOptions {
   // One value per channel, or one for all, in units of 0 to 1. Empty: mean 0 and std 1.
   std::vector<float> mean{};
   std::vector<float> std{};
-  // In place of the options above: makes the input of the image, uint8 [channels, height, width].
+  // Replaces the options above: makes the input from the image, uint8 [channels, height, width].
   Transform transform{};
 };
 

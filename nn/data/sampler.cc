@@ -61,8 +61,8 @@ std::vector<std::int64_t> RandomSampler::indices() {
     return order;
   }
   order.reserve(static_cast<std::size_t>(num_samples_));
-  // PyTorch draws one permutation more than it needs when the sizes divide; so does this, for the
-  // sake of a generator that is used again.
+  // If the sizes divide evenly, PyTorch draws one permutation more than it needs. So does this, to
+  // leave the generator in the same state.
   for (std::int64_t left = num_samples_; left >= 0; left -= dataset_size_) {
     const std::vector<std::int64_t> next = permuted(dataset_size_, *generator);
     order.insert(order.end(), next.begin(), next.begin() + std::min(left, dataset_size_));

@@ -1,4 +1,4 @@
-// Samplers: in which order an epoch visits the samples of a dataset.
+// Samplers: the order in which an epoch visits the samples of a dataset.
 //
 // A sampler is a value-like object that a training loop owns and a DataLoader borrows; indices() is
 // called once an epoch. Thread-safety: none; one thread uses a sampler.
@@ -15,7 +15,7 @@ namespace dl::data {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  // How many indices indices() returns.
+  // The number of indices that indices() returns.
   virtual std::int64_t size() const noexcept = 0;
   // The order of one epoch. A random sampler draws anew at each call.
   virtual std::vector<std::int64_t> indices() = 0;
@@ -43,7 +43,7 @@ struct RandomSamplerOptions {
 // torch.utils.data.RandomSampler, index by index.
 class RandomSampler final : public Sampler {
  public:
-  // Throws kInvalidArgument where there is nothing to draw.
+  // Throws kInvalidArgument if there is nothing to draw.
   explicit RandomSampler(std::int64_t dataset_size, RandomSamplerOptions options = {});
   std::int64_t size() const noexcept override { return num_samples_; }
   std::vector<std::int64_t> indices() override;
@@ -90,21 +90,22 @@ class WeightedRandomSampler final : public Sampler {
   WeightedRandomSamplerOptions options_;
 };
 
-// Which samples each batch of an epoch holds; batches may differ in size, as buckets of similar
-// lengths do.
+// Chooses the samples of each batch of an epoch; batches may differ in size, such as buckets of
+// similar lengths.
 class BatchSampler {
  public:
   virtual ~BatchSampler() = default;
-  // How many batches batches() returns.
+  // The number of batches that batches() returns.
   virtual std::int64_t size() const noexcept = 0;
   virtual std::vector<std::vector<std::int64_t>> batches() = 0;
 };
 
-// What becomes of the samples at the end that do not divide by the number of ranks.
+// What happens with the remaining samples if the number of ranks does not divide the dataset's
+// size.
 enum class Remainder : std::uint8_t {
-  kPad,     // the first samples of the order are visited again: every rank gets as many
-  kDrop,    // they are left out: every rank gets as many (drop_last)
-  kUneven,  // each is visited once: the first ranks get one more; for evaluation
+  kPad,     // repeat the first samples of the order, so that all ranks get equally many
+  kDrop,    // drop them, so that all ranks get equally many (drop_last)
+  kUneven,  // visit each once: the first ranks get one more; for evaluation
 };
 
 struct DistributedSamplerOptions {
@@ -115,9 +116,9 @@ struct DistributedSamplerOptions {
   Remainder remainder = Remainder::kPad;
 };
 
-// The position of a run inside an epoch. It holds no rank: the order of an epoch depends only on
-// seed and epoch, and `offset` counts samples of that order over all ranks. So a run that continues
-// with another number of ranks visits exactly the remaining samples.
+// The position of a run inside an epoch. It does not depend on the rank: the order of an epoch
+// depends only on seed and epoch, and `offset` counts samples of that order over all ranks. So a
+// run that continues with another number of ranks visits exactly the remaining samples.
 struct Cursor {
   std::int64_t epoch = 0;
   std::int64_t offset = 0;
@@ -131,10 +132,10 @@ class DistributedSampler final : public Sampler {
   // Throws kInvalidArgument unless 0 <= rank < num_replicas.
   explicit DistributedSampler(std::int64_t dataset_size, DistributedSamplerOptions options = {});
 
-  // To be called before each epoch; without it every epoch has the order of the first.
+  // Call it before each epoch; otherwise every epoch has the order of the first.
   void set_epoch(std::int64_t epoch);
-  // Continues in mid-epoch: the first `cursor.offset` samples of the order are behind.
-  // Throws kInvalidArgument where the offset lies outside the dataset.
+  // Continues in mid-epoch, after the first `cursor.offset` samples of the order. Throws
+  // kInvalidArgument if the offset is outside the dataset.
   void resume(const Cursor& cursor);
 
   std::int64_t size() const noexcept override;

@@ -1,5 +1,5 @@
-// A regular file that is read at any place. Errors name the file. Thread-safety: read_at() may be
-// called from any thread.
+// InputFile: a regular file that is read at any offset. Errors name the file. Thread-safety:
+// read_at() may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class InputFile {
   explicit InputFile(const std::string& path);
 
   std::uint64_t size() const noexcept { return size_; }
-  // Fills `out` from byte `offset` of the file on. Throws kIo.
+  // Fills `out` with the file's bytes from `offset` on. Throws kIo.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
 
  private:

@@ -1,11 +1,11 @@
-// A limit that all readers of files share.
+// A limit of all file readers.
 #pragma once
 
 #include <cstddef>
 
 namespace dl::nn {
 
-// Dimensions of a tensor that a file may announce, as in PyTorch and NumPy.
+// The most dimensions of a tensor in a file, as in PyTorch and NumPy.
 inline constexpr std::size_t kMaxDims = 64;
 
 }  // namespace dl::nn

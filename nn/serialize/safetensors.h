@@ -1,7 +1,7 @@
-// Tensors in safetensors files, which Python's safetensors reads and writes as well.
+// Reads and writes safetensors files, compatible with Python's safetensors.
 //
-// Values stand row-major and little-endian, whatever the strides of the tensor were. Thread-safety:
-// different files, different threads.
+// The format is row-major and little-endian for tensors of any strides. Thread-safety: any thread
+// may call, for different files.
 #pragma once
 
 #include <map>
@@ -18,23 +18,23 @@ using Metadata = std::map<std::string, std::string>;
 struct Safetensors {
   StateDict tensors;  // in the order of the file
   Metadata metadata;
-  // What the file holds besides: tensors of a dtype that dlrun does not have (F8_E4M3, C64, ...),
-  // and those with a field that the format of version 0.4 does not have.
+  // Tensors that cannot be read: with a dtype that dlrun does not have (F8_E4M3, C64, ...), or with
+  // a field that version 0.4 of the format does not have.
   std::vector<SkippedTensor> skipped{};
   std::string path{};
 };
 
-// Writes all tensors (each dtype of ours, any strides, zero elements too) with the first wide
-// dtypes first, so that each lies aligned. The file appears whole or not at all. Throws
-// kInvalidArgument for an undefined tensor or a name twice, kNotFound or kIo; each text names the
-// file.
+// Writes all tensors (any dtype and strides, also without elements), sorted by descending element
+// size, so that each is aligned. The write is atomic: on an error an existing file is unchanged.
+// Throws kInvalidArgument for an undefined tensor or a repeated name, kNotFound or kIo; each text
+// names the file.
 void save_safetensors(const std::string& path, const StateDict& tensors,
                       const Metadata& metadata = {});
 
-// Reads all tensors into memory of their own, but for those in `skipped`; Module::load_state_dict
-// and Optimizer::load_state_dict take the result, and fail where they want one of these. Throws
-// kNotFound, kIo, or kParse: one sentence that names the file, what came and what was wanted.
-// Nothing is allocated that the file does not hold.
+// Reads all tensors, except those in `skipped`. Module::load_state_dict() and
+// Optimizer::load_state_dict() accept the result, and throw if they need a skipped tensor. Throws
+// kNotFound, kIo, or kParse: one sentence with the file's name, the value found and the value
+// expected. Never allocates more than the file's size.
 Safetensors load_safetensors(const std::string& path);
 
 }  // namespace dl::nn

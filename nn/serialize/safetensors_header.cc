@@ -30,7 +30,7 @@ std::optional<DType> dtype_of(std::string_view text) noexcept {
   return static_cast<DType>(found - kDTypeNames.begin());
 }
 
-// What the header says of one tensor, as far as it is known yet.
+// The description of one tensor, as far as it has been read.
 struct Description {
   std::string name{};
   std::optional<std::string> dtype{};
@@ -39,15 +39,15 @@ struct Description {
   std::optional<std::string> unknown_field{};  // the first
 };
 
-// The place of a tensor's bytes, whether or not its dtype can be read.
+// The byte range of a tensor, also if its dtype is not supported.
 struct Span {
   std::uint64_t begin;
   std::uint64_t end;
   std::string name;
 };
 
-// Receives the JSON's parts one after another (nlohmann's SAX interface), so that a header of n
-// tensors takes time and memory in proportion to n, whatever stands in it, and no recursion.
+// Receives the JSON's parts one after another (nlohmann's SAX interface), so that time and memory
+// are linear in the header's length for any content, without recursion.
 class HeaderReader {
  public:
   explicit HeaderReader(std::string_view file) : file_(file) {}
@@ -148,11 +148,11 @@ class HeaderReader {
     if (!known && !tensor_.unknown_field) tensor_.unknown_field = field_;
   }
 
-  // A value that is no list, no object and nothing that was taken already.
+  // Any other value than a list or an object.
   bool scalar(std::string_view type, std::string_view text = "null") {
     switch (place_) {
       case Place::kStart:
-        break;  // the caller has looked at the first character
+        break;  // the caller has checked the first character
       case Place::kTop:
         refuse_entry(type);
       case Place::kTexts:
@@ -169,7 +169,7 @@ class HeaderReader {
     return true;
   }
 
-  // A list or an object where none is wanted, or in a field that is unknown.
+  // The begin of a list or an object that is unexpected, or in an unknown field.
   void start(std::string_view type) {
     switch (place_) {
       case Place::kStart:
@@ -270,7 +270,7 @@ class HeaderReader {
     bool empty = false;
     for (const std::uint64_t size : *tensor_.shape) {
       empty = empty || size == 0;
-      // An empty tensor's strides are products of its other sizes.
+      // An empty tensor's strides are products of its other sizes, so these must not overflow.
       fits = fits && size <= kMost && (size == 0 || !__builtin_mul_overflow(bytes, size, &bytes)) &&
              bytes <= kMost;
       entry.shape.push_back(static_cast<std::int64_t>(size));
@@ -292,7 +292,7 @@ class HeaderReader {
   std::vector<std::uint64_t>* numbers_ = nullptr;
 };
 
-// The first name that stands twice among `names`, which it sorts.
+// The first repeated name; sorts `names`.
 std::optional<std::string_view> twice(std::vector<std::string_view>& names) {
   std::ranges::sort(names);
   const auto found = std::ranges::adjacent_find(names);
@@ -300,7 +300,7 @@ std::optional<std::string_view> twice(std::vector<std::string_view>& names) {
   return *found;
 }
 
-// The spans must lie one after another and fill the data.
+// The spans must be consecutive and cover the data.
 void check_spans(std::vector<Span>& spans, std::uint64_t data_bytes, std::string_view file) {
   std::vector<std::string_view> names;
   for (const Span& span : spans) names.push_back(span.name);

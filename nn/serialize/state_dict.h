@@ -1,4 +1,5 @@
-// Tensors by name, in order: what a module's state_dict() gives and a file of weights holds.
+// StateDict: a list of named tensors, as a module's state_dict() returns and a file of weights
+// contains.
 //
 // The tensors are handles: a state dict taken from a module shares its memory.
 #pragma once
@@ -19,7 +20,7 @@ struct NamedTensor {
 // Names are unique; PyTorch's spelling ("features.0.weight") and order.
 using StateDict = std::vector<NamedTensor>;
 
-// Null where there is no such name.
+// Null if there is no such name.
 inline const Tensor* find(const StateDict& state, std::string_view name) noexcept {
   for (const NamedTensor& entry : state) {
     if (entry.name == name) return &entry.tensor;

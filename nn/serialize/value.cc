@@ -14,7 +14,7 @@
 namespace dl::nn {
 namespace {
 
-// The number with the other sign.
+// Negates the number.
 void negate(std::string& bytes) {
   int carry = 1;
   for (char& byte : bytes) {
@@ -34,7 +34,7 @@ Value::BigInt Value::BigInt::of_bytes(std::string_view given) {
   std::string bytes(given);
   const bool negative = is_negative(bytes);
   if (negative) {
-    bytes += '\xff';  // the lowest number of its length has no positive of that length
+    bytes += '\xff';  // minus the lowest number of a length needs one more byte
     negate(bytes);
   }
   std::string digits;

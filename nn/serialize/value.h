@@ -1,4 +1,4 @@
-// Value: what a PyTorch file holds: None, bool, int, float, complex, str, bytes, tensor, list,
+// Value: the content of a PyTorch file: None, bool, int, float, complex, str, bytes, tensor, list,
 // tuple, set or dict.
 //
 //     const nn::Value file = nn::load_pth("checkpoint.pth");
@@ -8,7 +8,7 @@
 //     nn::save_pth("checkpoint.pth", nn::Value::Dict{{"epoch", 3},
 //                                                    {"model_state_dict", model.state_dict()}});
 //
-// A value owns what it holds; tensors in it are handles. Thread-safety: as of a standard container.
+// A value owns its content; tensors in it are handles. Thread-safety: like a standard container.
 #pragma once
 
 #include <complex>
@@ -39,7 +39,7 @@ class Value {
   struct Bytes {
     std::string data{};
   };
-  // An integer that int64 does not hold, as Python has them of any size.
+  // An integer out of range of int64; Python's integers have any size.
   struct BigInt {
     std::string digits{};  // "-36893488147419103232"
 
@@ -47,7 +47,7 @@ class Value {
     static BigInt of_bytes(std::string_view bytes);
     std::string bytes() const;
   };
-  // In the order of the file. Each key once: a text, a number, None, bytes, or a tuple of such.
+  // In the order of the file. Keys are unique: a text, a number, None, bytes, or a tuple of these.
   using Dict = std::vector<std::pair<Value, Value>>;
 
   Value() noexcept = default;  // None
@@ -57,7 +57,8 @@ class Value {
   Value(T value) : held_(static_cast<std::int64_t>(value)) {
     if (!std::in_range<std::int64_t>(value)) held_ = BigInt{std::to_string(value)};
   }
-  Value(BigInt value);  // an int64 if that holds it; throws kInvalidArgument for no decimal digits
+  Value(BigInt value);  // an int64 if it is in range; throws kInvalidArgument unless `digits` are
+                        // decimal
   Value(std::floating_point auto value) : held_(static_cast<double>(value)) {}
   Value(std::complex<double> value) : held_(value) {}
   Value(const char* text) : held_(std::string(text)) {}
@@ -84,30 +85,30 @@ class Value {
   bool is_tuple() const noexcept { return std::holds_alternative<Tuple>(held_); }
   bool is_set() const noexcept { return std::holds_alternative<Set>(held_); }
   bool is_dict() const noexcept { return std::holds_alternative<Dict>(held_); }
-  // Python's name of what is held: "None", "bool", "int", "float", "str", "Tensor", "list", ...
+  // Python's name of the value's type: "None", "bool", "int", "float", "str", "Tensor", "list", ...
   std::string_view type_name() const noexcept;
 
-  // Each throws kMismatch if something else is held.
+  // Each throws kMismatch if the value has another type.
   bool as_bool() const;
-  std::int64_t as_int() const;      // the text of a larger one names as_uint64()
-  std::uint64_t as_uint64() const;  // of an int that is not negative
+  std::int64_t as_int() const;      // for a larger number the error text mentions as_uint64()
+  std::uint64_t as_uint64() const;  // for an int that is not negative
   const BigInt& as_big_int() const;
-  double as_float() const;  // also of an int
+  double as_float() const;  // also for an int
   std::complex<double> as_complex() const;
-  // Of a bool, an int, a float or a tensor of one element; nullopt for anything else.
+  // The number in a bool, an int, a float or a tensor of one element; nullopt for other types.
   std::optional<double> number() const;
   const std::string& as_string() const;
   const std::string& as_bytes() const;
   const Tensor& as_tensor() const;
-  const List& as_list() const;  // also of a tuple or a set
+  const List& as_list() const;  // also for a tuple or a set
   const Dict& as_dict() const;
   // A dict whose keys are texts and whose values are tensors. The error names the key.
   StateDict as_state_dict() const;
 
-  // A dict's value; null if there is none. Throw kMismatch if no dict is held.
+  // A dict's value; null if there is none. Throw kMismatch if the value is not a dict.
   const Value* find(std::string_view key) const;
   const Value* find(std::int64_t key) const;
-  // Throws kNotFound, naming the first keys that are there.
+  // Throws kNotFound with the first existing keys.
   const Value& at(std::string_view key) const;
 
  private:

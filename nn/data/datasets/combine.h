@@ -1,4 +1,4 @@
-// Datasets made of other datasets: Subset, ConcatDataset, random_split().
+// Datasets composed of other datasets: Subset, ConcatDataset, random_split().
 //
 // They own or borrow the others as DatasetRef says. Thread-safety: as for Dataset.
 #pragma once
@@ -59,7 +59,7 @@ class ConcatDataset final : public Dataset {
   std::vector<std::int64_t> ends_;  // running sums of the datasets' sizes
 };
 
-// A number of samples (an integer), or a share of them (a floating number, 0 to 1).
+// A number of samples (an integer), or a fraction of them (a floating number, 0 to 1).
 class SplitSize {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
@@ -84,9 +84,9 @@ class SplitSize {
 //     Generator generator(42);
 //     auto parts = random_split(dataset, {0.8, 0.2}, generator);  // or {800, 200}
 //
-// Shares must sum to 1. They are rounded down, and the remaining samples go to the first parts, one
-// sample each. Throws kInvalidArgument for a null dataset, for numbers that do not sum to its size,
-// for shares that do not sum to 1, and for a mix of shares and numbers.
+// Fractions must sum to 1. They are rounded down, and the remaining samples go to the first parts,
+// one sample each. Throws kInvalidArgument for a null dataset, for numbers that do not sum to its
+// size, for fractions that do not sum to 1, and for a mix of fractions and numbers.
 std::vector<Subset> random_split(const DatasetRef& dataset, const std::vector<SplitSize>& lengths,
                                  Generator& generator = default_generator());
 

@@ -107,7 +107,7 @@ class OrderedBatches final : public BatchReader {
   const std::int64_t epoch_seed_;
 };
 
-// A stream that gives nothing else does not go on to its next sample.
+// A stream with this many corrupt samples in a row ends with an error.
 constexpr int kMostCorruptInARow = 1000;
 
 class StreamedBatches final : public BatchReader {

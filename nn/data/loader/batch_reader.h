@@ -16,7 +16,7 @@ namespace dl::data {
 struct ReadBatch {
   Batch batch{};
   std::int64_t samples = 0;  // in the batch
-  std::int64_t skipped = 0;  // corrupt samples that were left out
+  std::int64_t skipped = 0;  // corrupt samples that were omitted
   bool over = false;         // the worker's stream has ended, and `batch` is empty
 };
 

@@ -1,4 +1,4 @@
-// DataLoader::Epoch: the threads that read ahead, and the order of their batches.
+// DataLoader::Epoch: the threads that prefetch, and the order of their batches.
 #include <pthread.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Bytes from files that strangers wrote: read whole, with a bound, plain or gzip-compressed.
+// Reads whole files of untrusted origin with a size limit, plain or gzip-compressed.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace dl::data {
 
-// The whole of a regular file. Throws kNotFound or kIo naming the file, and kParse where it has
+// The content of a regular file. Throws kNotFound or kIo with the file's name, and kParse if it has
 // more than `max_bytes`.
 std::vector<std::byte> read_file(const std::string& path, std::size_t max_bytes);
 
 // True for the two bytes that begin every gzip stream.
 bool is_gzip(std::span<const std::byte> bytes) noexcept;
 
-// Inflates a gzip stream (RFC 1952, several members too) from memory, as far as it is asked to:
-// what a stream claims to hold costs nothing until it is read. Not thread-safe. Throws kParse,
-// naming `name`, where the stream is damaged or ends early.
+// Inflates a gzip stream (RFC 1952, also with several members) from memory, piece by piece, so that
+// memory is used only for what is read. Not thread-safe. Throws kParse with `name` if the stream is
+// damaged or ends early.
 class GzipReader {
  public:
   GzipReader(std::span<const std::byte> compressed, std::string_view name);
@@ -27,7 +27,8 @@ class GzipReader {
   GzipReader& operator=(const GzipReader&) = delete;
   ~GzipReader();
 
-  // Fills `out` as far as the stream goes and returns how much it wrote; less only at the end.
+  // Fills `out` and returns the number of bytes written, which is smaller than out.size() only at
+  // the end.
   std::size_t read(std::span<std::byte> out);
 
  private:

@@ -33,13 +33,13 @@ std::optional<DType> dtype_of(std::uint8_t code) noexcept {
   }
 }
 
-// The source of the elements: memory as it is, or inflated piece by piece.
+// The source of the elements: plain memory, or memory that is inflated piece by piece.
 class Source {
  public:
   Source(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes) {
     if (is_gzip(bytes)) gzip_.emplace(bytes, name);
   }
-  // No more than this can still be read.
+  // The most bytes that can still be read.
   std::size_t at_most() const noexcept {
     return gzip_ ? bytes_.size() * kMostInflation : bytes_.size() - position_;
   }
@@ -70,7 +70,7 @@ std::uint32_t read_word(Source& source, std::string_view name, std::string_view 
   return big_endian(word);
 }
 
-// Grown as data arrives: what a compressed stream only claims is never allocated.
+// Grows as data arrives, so that a false size in a compressed stream allocates nothing.
 std::vector<std::byte> read_elements(Source& source, std::size_t wanted, std::string_view name) {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   std::vector<std::byte> bytes;

@@ -19,15 +19,15 @@ struct IdxArray {
   std::vector<std::byte> bytes{};     // in this machine's byte order
 };
 
-// What a reader refuses to exceed, whatever the file claims.
+// Limits of a reader; a file that exceeds them throws kParse.
 struct ReadLimits {
   std::size_t max_bytes = std::size_t{16} << 30;
 };
 
-// Reads a plain or gzip-compressed file; which of them it is, its first bytes say. Where `path` is
-// not there, `path`.gz is taken.
-// Throws kNotFound, kIo, or kParse: one sentence that names the file, what came and what was
-// wanted.
+// Reads a plain or gzip-compressed file, recognised by its first bytes. If `path` does not exist,
+// it reads `path`.gz.
+// Throws kNotFound, kIo, or kParse: one sentence with the file's name, the value found and the
+// value expected.
 IdxArray read_idx(const std::string& path, ReadLimits limits = {});
 // Reads from memory instead of a file; `name` stands for the file in errors.
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name, ReadLimits limits = {});

@@ -1,7 +1,7 @@
 // Labelled images in memory, and the files they come from: MNIST's four IDX files, the binary
 // versions of CIFAR-10 and CIFAR-100.
 //
-// The readers give pixels as they stand in the files; transforms.h makes network inputs of them.
+// The readers return the files' pixels unchanged; transforms.h converts them to network inputs.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct LabelledImages {
 enum class Split : std::uint8_t { kTrain, kTest };
 
 // {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz, in `dir`: MNIST, Fashion-MNIST and
-// the digits that come with dlrun. Images may be of any one size. Throws kNotFound, kIo or kParse,
-// naming the file.
+// the digits that come with dlrun. All images have one size, which may be any. Throws kNotFound,
+// kIo or kParse, naming the file.
 LabelledImages read_mnist(const std::string& dir, Split split, ReadLimits limits = {});
-// What read_mnist does with two arrays; the names stand for their files in errors.
+// read_mnist() for two arrays; the names replace file names in errors.
 LabelledImages join_mnist(IdxArray images, std::string_view images_name, const IdxArray& labels,
                           std::string_view labels_name);
 
@@ -51,7 +51,7 @@ void append_cifar10(std::span<const std::byte> bytes, std::string_view name,
 // label (0 to 19), a fine one (0 to 99) and an image. The labels are the fine ones, as in
 // torchvision. Throws kNotFound, kIo or kParse, naming the file.
 LabelledImages read_cifar100(const std::string& dir, Split split);
-// As append_cifar10().
+// Like append_cifar10().
 void append_cifar100(std::span<const std::byte> bytes, std::string_view name,
                      LabelledImages& images);
 

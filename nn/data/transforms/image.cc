@@ -35,7 +35,7 @@ void gather_lines(const Tensor& in, const Tensor& out, const Lines& rows, const 
   }
 }
 
-// Rows may lie apart in the image, as after a crop; the result is row-major.
+// The image's rows may have gaps, as after a crop; the result is row-major.
 template <typename T>
 void mirror_rows(const Tensor& image, T* out) {
   const std::size_t rank = image.sizes().size();
@@ -50,7 +50,7 @@ void mirror_rows(const Tensor& image, T* out) {
     }
     const T* const row = image.data<T>() + offset;
     if (step == 1) {
-      // Memory is read forwards: backwards it took more than twice as long.
+      // Reads memory forwards; backwards took more than twice as long.
       std::copy_n(row, width, out);
       std::reverse(out, out + width);
     } else {

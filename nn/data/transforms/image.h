@@ -1,6 +1,5 @@
-// What the transforms share: checks of images and options, and moves of pixels. The functions take
-// images that checked_image() returned, if nothing else is said. `name` is the transform's name in
-// error texts.
+// Helpers of transforms: checks of images and options, and moves of pixels. Unless stated
+// otherwise, images must come from checked_image(). `name` is the transform's name in error texts.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ ImageSize size_of_image(const Tensor& image);
 // The number of planes [height, width].
 std::int64_t planes_of(const Tensor& image);
 
-// Throws kInvalidArgument, kShape or kDType if the tensor is not an image. It may be a batch of
-// none.
+// Throws kInvalidArgument, kShape or kDType if the tensor is not an image. A batch of 0 images is
+// allowed.
 void check_image(const Tensor& image, std::string_view name);
 // Returns any tensor that is an image, contiguous and without history. Throws as check_image()
 // does.
@@ -52,8 +51,8 @@ Lines counted_lines(std::int64_t first, std::int64_t count);
 // Throws kInvalidArgument if `fill` is NaN and the image's dtype has none.
 Tensor gathered(const Tensor& image, const Lines& rows, const Lines& columns, double fill,
                 std::string_view name);
-// Out of pixels row * width + column, or -1 for `fill`, one for each pixel of a plane. Throws as
-// gathered() does.
+// The source of each pixel of a plane is `pixels`: row * width + column, or -1 for `fill`. Throws
+// as gathered() does.
 Tensor gathered_pixels(const Tensor& image, const std::vector<std::int32_t>& pixels, double fill,
                        std::string_view name);
 
@@ -70,17 +69,17 @@ void check_padding(const Padding& padding, std::string_view name);
 Tensor padded(const Tensor& image, const Padding& padding, const PadOptions& options,
               std::string_view name);
 
-// Resize, and RandomResizedCrop of the crop that it drew; the image's own memory if it has the
+// Used by Resize, and by RandomResizedCrop for its crop. Returns the image itself if it has the
 // size. Throws as AntialiasedResize does.
 Tensor resized(const Tensor& image, ImageSize size, std::string_view name);
 
-// rotate(), and RandomRotation with the angle that it drew. Throws kInvalidArgument unless the
+// Used by rotate(), and by RandomRotation with its random angle. Throws kInvalidArgument unless the
 // angle is finite, and as rotated_pixels() and gathered() do.
 Tensor rotated(const Tensor& image, double degrees, double fill, std::string_view name);
 
 // Throws kInvalidArgument unless the size is odd and positive.
 void check_kernel_size(std::int64_t kernel_size, std::string_view name);
-// gaussian_blur(), and GaussianBlur with the sigma that it drew. Throws as check_kernel_size()
+// Used by gaussian_blur(), and by GaussianBlur with its random sigma. Throws as check_kernel_size()
 // does, kInvalidArgument unless sigma is finite and more than 0, and kShape if the image is too
 // small.
 Tensor blurred(const Tensor& image, std::int64_t kernel_size, double sigma, std::string_view name);

@@ -58,7 +58,7 @@ class BilinearResize {
 // inputs. The taps are computed once; an object may be used from several threads.
 class AntialiasedResize {
  public:
-  // Throws kInvalidArgument, in the name of `who`, unless all sides have 1 to kMostSide pixels, and
+  // Throws kInvalidArgument, with the name `who`, unless all sides have 1 to kMostSide pixels, and
   // a plane of `from`'s height and `to`'s width fewer than 2^31.
   AntialiasedResize(ImageSize from, ImageSize to, std::string_view who = "resize");
 
@@ -84,7 +84,7 @@ class AntialiasedResize {
 // For a plane that is rotated counter-clockwise about its middle: returns for each pixel,
 // row-major, the index of the nearest pixel of the original, or -1 outside of it. The same as
 // torch.nn.functional.grid_sample(mode="nearest", align_corners=False) of torchvision's grid, in
-// float32. Throws kInvalidArgument, in the name of `who`, unless the plane has fewer than 2^31
+// float32. Throws kInvalidArgument, with the name `who`, unless the plane has fewer than 2^31
 // pixels and sides of 1 to kMostSide.
 std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees,
                                          std::string_view who = "rotate");

@@ -38,13 +38,13 @@ std::int64_t below(std::int64_t end) {
   return value;
 }
 
-// Whether random numbers of low to high can be drawn in float32.
+// True if random numbers in [low, high) can be drawn in float32.
 bool is_range(double low, double high) noexcept {
   constexpr double kMost = std::numeric_limits<float>::max() / 2;
   return low <= high && std::abs(low) <= kMost && std::abs(high) <= kMost;
 }
 
-// Whether random numbers of low to high can be drawn in float32, and are all more than 0.
+// True if random numbers in [low, high) can be drawn in float32 and are all above 0.
 bool is_positive_range(double low, double high) noexcept {
   return is_range(low, high) && low >= double{std::numeric_limits<float>::min()};
 }
@@ -112,7 +112,7 @@ Tensor RandomResizedCrop::operator()(const Tensor& image) const {
     const double ratio = std::exp(static_cast<float>(uniform(low, high)));
     const double height = std::nearbyint(std::sqrt(target / ratio));
     const double width = std::nearbyint(std::sqrt(target * ratio));
-    // As doubles: what an int64 cannot hold is not in the image either.
+    // Compare doubles: a number that overflows int64 is outside the image anyway.
     if (!(width >= 1 && width <= static_cast<double>(from.width) && height >= 1 &&
           height <= static_cast<double>(from.height))) {
       continue;

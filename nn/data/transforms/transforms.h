@@ -80,7 +80,7 @@ enum class PaddingMode : std::uint8_t {
   kSymmetric,  // mirrors and repeats the last value
 };
 
-// Numbers of pixels; a negative one cuts as many off.
+// Numbers of pixels; a negative number removes pixels.
 struct Padding {
   std::int64_t left = 0;
   std::int64_t top = 0;
@@ -88,19 +88,19 @@ struct Padding {
   std::int64_t bottom = 0;
 };
 
-// What two numbers mean, {4, 2}, as in torchvision.
+// The meaning of two numbers, {4, 2}, as in torchvision.
 struct PaddingPair {
   std::int64_t left_and_right = 0;
   std::int64_t top_and_bottom = 0;
 };
 
 struct PadOptions {
-  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for uint8, which refuses NaN
+  double fill = 0;  // the value for kConstant; uint8 clamps it to 0 to 255 and refuses NaN
   PaddingMode mode = PaddingMode::kConstant;
 };
 
-// Pads the sides of an image, or crops them. Throws kShape if kReflect or kSymmetric pad more than
-// the image has, or if nothing of it is left.
+// Pads the sides of an image, or crops them. Throws kShape if kReflect or kSymmetric need more
+// pixels than the image has, or if no pixels are left.
 class Pad {
  public:
   explicit Pad(std::int64_t all_sides, PadOptions options = {})
@@ -133,8 +133,8 @@ class RandomHorizontalFlip {
   double p_;
 };
 
-// No padding, as many pixels on all sides, on left and right and on top and bottom, or a number for
-// each side.
+// Padding as an option: none, one number for all sides, one for left and right and one for top and
+// bottom, or a number for each side.
 class PaddingOption {
  public:
   PaddingOption() = default;

@@ -17,9 +17,9 @@ namespace dl::nn {
 Tensor load_npy(const std::string& path);
 
 // Writes version 1.0, row-major, with the same bytes as numpy.save(). The tensor may be on any
-// device and have any strides. The file appears whole or not at all. Throws kDType for bfloat16,
-// which NumPy does not have; kInvalidArgument for an undefined tensor; kNotFound or kIo. Each text
-// names the file.
+// device and have any strides. The write is atomic: on an error an existing file is unchanged.
+// Throws kDType for bfloat16, which NumPy does not have; kInvalidArgument for an undefined tensor;
+// kNotFound or kIo. Each text names the file.
 void save_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace dl::nn

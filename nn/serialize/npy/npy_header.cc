@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// NumPy's letters for kinds of elements that are refused, and their names.
+// NumPy's letters and names for unsupported kinds of elements.
 struct Kind {
   char letter;
   const char* what;
@@ -36,20 +36,20 @@ struct Code {
   DType dtype;
   std::string_view code;
 };
-// What NumPy writes.
+// The codes that NumPy writes.
 constexpr Code kCodes[] = {{DType::kF16, "f2"}, {DType::kF32, "f4"}, {DType::kF64, "f8"},
                            {DType::kI8, "i1"},  {DType::kI16, "i2"}, {DType::kI32, "i4"},
                            {DType::kI64, "i8"}, {DType::kU8, "u1"},  {DType::kU16, "u2"},
                            {DType::kU32, "u4"}, {DType::kU64, "u8"}, {DType::kBool, "b1"}};
-// What numpy.dtype() reads beside it: C's types by a letter, as on Linux with 64 bits, which may
-// stand after a byte order,
+// Other codes that numpy.dtype() accepts: letters of C types, as on 64-bit Linux, optionally after
+// a byte order,
 constexpr Code kLetters[] = {{DType::kBool, "?"}, {DType::kI8, "b"},  {DType::kU8, "B"},
                              {DType::kI16, "h"},  {DType::kU16, "H"}, {DType::kI32, "i"},
                              {DType::kU32, "I"},  {DType::kI64, "l"}, {DType::kU64, "L"},
                              {DType::kI64, "q"},  {DType::kU64, "Q"}, {DType::kI64, "p"},
                              {DType::kU64, "P"},  {DType::kI64, "n"}, {DType::kU64, "N"},
                              {DType::kF16, "e"},  {DType::kF32, "f"}, {DType::kF64, "d"}};
-// and names, which may not.
+// and names, without a byte order.
 constexpr Code kNames[] = {
     {DType::kBool, "bool"},     {DType::kBool, "bool_"},   {DType::kI8, "int8"},
     {DType::kI8, "byte"},       {DType::kU8, "uint8"},     {DType::kU8, "ubyte"},
@@ -148,7 +148,7 @@ class NpyDictionary {
       }
     }
     if (at_ == begin) damaged("a size is missing");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 writes long integers so
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 writes long integers this way
     return value;
   }
   std::vector<std::int64_t> sizes() {
@@ -226,7 +226,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> head, std::uint64_t data_b
   bool empty = false;
   for (const std::int64_t size : header.shape) {
     empty = empty || size == 0;
-    // An empty array's strides are products of its other sizes.
+    // An empty array's strides are products of its other sizes, so these must not overflow.
     fits =
         fits &&
         (size == 0 || !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) &&

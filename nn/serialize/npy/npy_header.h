@@ -32,8 +32,8 @@ inline constexpr std::uint64_t kMaxNpyHeader = 1'000'000;
 std::uint64_t npy_data_begin(std::span<const std::byte> prefix, std::uint64_t file_bytes,
                              std::string_view name);
 // Parses `head`, all bytes before the elements. `data_bytes` is the number of bytes after it.
-// Throws kParse, naming `name`, for a damaged header or if data_bytes does not fit the shape; and
-// kDType, naming the dtype too, for a dtype that dlrun does not have (complex, text, objects).
+// Throws kParse with `name` for a damaged header or if data_bytes does not match the shape; and
+// kDType with `name` and the dtype for a dtype that dlrun does not have (complex, text, objects).
 NpyHeader parse_npy_header(std::span<const std::byte> head, std::uint64_t data_bytes,
                            std::string_view name);
 // Returns all bytes before the elements, as NumPy writes them. Throws kDType, naming `name`, for

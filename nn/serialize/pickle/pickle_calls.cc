@@ -1,4 +1,4 @@
-// What the functions and classes that a pickle names make of their arguments.
+// The results of calls to functions and classes that a pickle names.
 #include <algorithm>
 
 #include "core/base/text/utf8.h"
@@ -17,7 +17,7 @@ void PickleMachine::reduce() {
   call(kPickleNames[callee.index()], given);
 }
 
-// cls.__new__(cls, *args), which takes the arguments of the classes here as a call does.
+// cls.__new__(cls, *args), which for these classes takes the same arguments as a call.
 void PickleMachine::make_object() {
   const PickleItem& callee = stack_.size() < 2 ? top() : stack_[stack_.size() - 2];
   require(is_role(callee, PickleRole::kOrderedDict) ||
@@ -106,7 +106,7 @@ void PickleMachine::push_set(std::span<const PickleItem> given) {
   push_new(Kind::kSet, pickle_.lists, std::move(items));
 }
 
-// Protocol 2 has no bytes: each one is a character up to U+00FF.
+// Protocol 2 has no bytes type: each byte is a character up to U+00FF.
 void PickleMachine::push_encoded(const PickleItem& item) {
   const std::string_view text = text_of(item);
   std::string bytes;
@@ -146,7 +146,7 @@ void PickleMachine::push_complex(std::span<const PickleItem> given) {
   push_new(Kind::kComplex, pickle_.lists, std::vector<PickleItem>{given[0], given[1]});
 }
 
-// Hooks and attributes are left out.
+// Hooks and attributes are ignored.
 void PickleMachine::push_parameter(std::span<const PickleItem> given, std::size_t count) {
   // Parameter(data) requires gradients.
   const bool fits = given.size() == count || (count == 2 && given.size() == 1);
@@ -211,7 +211,7 @@ void PickleMachine::push_storage() {
   push_new(Kind::kStorage, parts_, part_of(found->second, is_view ? parts[5] : PickleItem()));
 }
 
-// `view`: None, or (key, first element, elements), as files before PyTorch 0.4 have it.
+// `view`: None, or in files before PyTorch 0.4 (key, first element, elements).
 PickleMachine::Part PickleMachine::part_of(std::size_t number, const PickleItem& view) const {
   const PickleStorage& storage = pickle_.storages[number];
   if (view.kind == Kind::kNone) return {.storage = number, .begin = 0, .bytes = storage.bytes};
@@ -270,13 +270,13 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, PickleRole rol
   require(!tensor.requires_grad || is_floating(tensor.dtype),
           "has integers that require gradients");
   check_reach(tensor, held);
-  // An empty view may begin anywhere, as x.narrow(0, 3, 0) of an x that ends before.
+  // An empty view may begin anywhere, as x.narrow(0, 3, 0) of a shorter x.
   tensor.offset = std::min(tensor.offset, held) + static_cast<std::int64_t>(part.begin / width);
   push_new(Kind::kTensor, pickle_.tensors, std::move(tensor));
 }
 
-// PyTorch writes {"neg": True} for a tensor whose numbers are those of its storage with the other
-// sign, and {"conj": True} for a conjugated one.
+// PyTorch writes {"neg": True} for a tensor whose elements are the negated elements of its storage,
+// and {"conj": True} for a conjugated one.
 void PickleMachine::check_metadata(const PickleItem& metadata) {
   require(metadata.kind == Kind::kNone || metadata.kind == Kind::kDict,
           "has a tensor whose metadata are no dict");
@@ -306,10 +306,9 @@ std::vector<std::int64_t> PickleMachine::sizes_of(const PickleItem& item, std::s
   return sizes;
 }
 
-// `held`: elements of its storage, or of the part that it may show.
+// `held`: the elements of its storage, or of the part that it may view.
 void PickleMachine::check_reach(const PickleTensor& tensor, std::int64_t held) const {
-  // Checked even for a tensor without elements: its other sizes are multiplied with each other
-  // later.
+  // Checked even for a tensor without elements, because its other sizes are multiplied later.
   std::int64_t count = 1;
   std::int64_t reach = 1;
   bool fits = true;

@@ -1,4 +1,4 @@
-// PickleMachine: a machine with a stack, as Python's pickletools describes the opcodes. One use.
+// PickleMachine: a stack machine for the opcodes that Python's pickletools describes. For one use.
 #pragma once
 
 #include <fmt/core.h>
@@ -20,7 +20,7 @@ namespace dl::nn {
 
 class PickleMachine {
  public:
-  // The pickle goes on behind `bytes`.
+  // The pickle continues after `bytes`.
   struct Truncated {};
 
   // `what`: the pickle's name in errors.
@@ -39,17 +39,17 @@ class PickleMachine {
  private:
   using Kind = PickleKind;
 
-  // Bytes of a storage: all of it but for the views of files before PyTorch 1.6.
+  // The bytes of a storage: all of it, except for views in files before PyTorch 1.6.
   struct Part {
     std::size_t storage;
     std::uint64_t begin;
     std::uint64_t bytes;
   };
-  // What a container's value takes once each reference is a copy of its own.
+  // The size of a container's value if each reference is copied.
   struct Weight {
     std::uint64_t values = 0;  // 0: not known yet
     int height = 0;
-    bool open = false;  // above the container that is looked at
+    bool open = false;  // an ancestor of the container that is being visited
   };
 
   void require(bool holds, std::string_view what) const {
@@ -126,7 +126,7 @@ class PickleMachine {
   void build();
   Weight weigh(const PickleItem& item, int depth);
 
-  // pickle_calls.cc: what functions and classes make of their arguments.
+  // pickle_calls.cc: calls of functions and classes.
   void reduce();
   void make_object();
   void call(const PickleName& function, std::span<const PickleItem> given);
@@ -148,8 +148,8 @@ class PickleMachine {
   std::string_view bytes_;
   std::string_view file_;
   std::string_view what_;
-  std::size_t at_ = 0;    // of the operation at hand
-  std::size_t next_ = 0;  // of what is read next
+  std::size_t at_ = 0;    // offset of the current operation
+  std::size_t next_ = 0;  // offset of the next byte
   std::uint64_t steps_ = 0;
   Pickle pickle_{};
   std::vector<PickleItem> stack_{};

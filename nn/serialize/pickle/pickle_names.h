@@ -1,6 +1,6 @@
-// The classes, functions and dtypes that the pickle of a state dict names, and what each is for:
-// those that torch.load(weights_only=True) takes (torch/_weights_only_unpickler.py of 2.15), but
-// for sparse and quantized tensors.
+// The classes, functions and dtypes that the pickle of a state dict may name, and their roles:
+// those that torch.load(weights_only=True) accepts (torch/_weights_only_unpickler.py of 2.15),
+// except sparse and quantized tensors.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ enum class PickleRole : std::uint8_t {
   kUntypedStorage,
   kDType,
   kForeignDType,  // one that dlrun does not have
-  kConstant,      // a value that stands for itself
+  kConstant,      // a value
   kDevice,        // type, index
   kLayout,        // name
   kEncode,        // text, "latin1"
@@ -125,8 +125,8 @@ inline constexpr std::array kPickleNames = {
     PickleName{"torch.per_channel_affine_float_qparams", PickleRole::kConstant},
 };
 
-// Names that stand for tensors of dtypes that dlrun does not have: a better error than that for a
-// foreign class.
+// Names of tensors with dtypes that dlrun does not have; they get a better error text than an
+// unknown class.
 inline bool is_foreign_tensor(std::string_view name) {
   return (name.starts_with("torch.") && name.ends_with("Storage")) ||
          name == "torch._utils._rebuild_qtensor";

@@ -9,7 +9,7 @@
 namespace dl::nn {
 namespace {
 
-// Whether a global may stand among the values.
+// True if a global may be a value.
 bool is_value(PickleRole role) noexcept {
   return role == PickleRole::kDType || role == PickleRole::kForeignDType ||
          role == PickleRole::kConstant;
@@ -194,7 +194,7 @@ void PickleMachine::push_made(Kind kind, std::string text) {
 
 void PickleMachine::push_long(std::uint64_t width) {
   std::string_view bytes = take(width);
-  // The highest bit is the sign; further bytes of it count for nothing.
+  // The highest bit is the sign; further sign bytes are redundant.
   const auto is_negative = [](char byte) { return (byte & 0x80) != 0; };
   while (bytes.size() > sizeof(std::int64_t)) {
     const bool negative = is_negative(bytes[bytes.size() - 2]);
@@ -247,8 +247,8 @@ void PickleMachine::extend(Kind kind, std::span<const PickleItem> items) {
   list.insert(list.end(), items.begin(), items.end());
 }
 
-// Attributes of an object: an OrderedDict's _metadata, which says the versions of modules. None of
-// the modules here has another version than its first.
+// Attributes of an object: an OrderedDict's _metadata, which has the versions of modules. All
+// modules here have only their first version.
 void PickleMachine::build() {
   const PickleItem state = pop();
   require(top().kind == Kind::kDict && state.kind == Kind::kDict,
@@ -260,7 +260,7 @@ PickleMachine::Weight PickleMachine::weigh(const PickleItem& item, int depth) {
     return {.values = 1 + text_of(item).size() / 16};
   }
   if (item.kind == Kind::kBigInt) {
-    // The time to turn it into decimal digits.
+    // Counts the time to convert it to decimal digits.
     const std::uint64_t bytes = text_of(item).size();
     return {.values = 1 + bytes * bytes / 32};
   }
@@ -285,7 +285,7 @@ PickleMachine::Weight PickleMachine::weigh(const PickleItem& item, int depth) {
     sum.height = std::max(sum.height, weight.height + 1);
     require(sum.values <= kMaxPickleSteps, "holds too many values once each stands alone");
   }
-  // Tuples in keys are no deeper than what was weighed above.
+  // Tuples in keys are not deeper than the values measured above.
   const bool is_dict = item.kind == Kind::kDict;
   if (is_dict || item.kind == Kind::kSet) {
     const std::vector<PickleItem>& items = pickle_.lists[item.index()];

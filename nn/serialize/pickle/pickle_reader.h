@@ -1,8 +1,8 @@
-// Reads the pickle of a PyTorch file (torch.save, protocols 2 to 5) without running anything of it.
+// Reads the pickle of a PyTorch file (torch.save, protocols 2 to 5) without executing any of it.
 //
 // The result is a table of values that refer to each other by index. The classes and functions that
-// torch.load(weights_only=True) takes are known by name (OrderedDict, _rebuild_tensor_v2, ...); any
-// other name is refused, and so is each opcode that torch.save does not write for these values.
+// torch.load(weights_only=True) accepts are known by name (OrderedDict, _rebuild_tensor_v2, ...).
+// Any other name throws, and so does an opcode that torch.save does not write for these values.
 // Time and memory are linear in the pickle's length and bounded by kMaxPickleSteps. Pure functions
 // of memory.
 #pragma once
@@ -20,10 +20,10 @@
 
 namespace dl::nn {
 
-// Opcodes of a pickle, and the size of its value when each reference is a copy of its own (a list
-// that stands twice counts twice; 16 bytes of text count as one).
+// The limit for the opcodes of a pickle, and for the size of its value if each reference is copied
+// (a list that is referenced twice counts twice; 16 bytes of text count as one).
 inline constexpr std::uint64_t kMaxPickleSteps = 20'000'000;
-// Lists, tuples and dicts inside each other.
+// The deepest nesting of lists, tuples and dicts.
 inline constexpr int kMaxPickleDepth = 64;
 
 enum class PickleKind : std::uint8_t {
@@ -53,18 +53,17 @@ struct PickleItem {
 };
 
 struct PickleStorage {
-  std::string_view key;  // the bytes stand in the entry data/<key>
-  // The dtype of all tensors on it; nullopt if there are no tensors and the storage's type does not
-  // tell.
+  std::string_view key;  // the bytes are in the entry data/<key>
+  // The dtype of all tensors on it; nullopt if there are no tensors and the storage is untyped.
   std::optional<DType> dtype;
   std::uint64_t bytes;  // whole elements
-  std::uint64_t count;  // as the pickle announces it: elements, or bytes without a type
+  std::uint64_t count;  // as in the pickle: elements, or bytes if untyped
 };
 
 struct PickleTensor {
   std::size_t storage;
   DType dtype;
-  // In elements, not negative; all that they reach lies in the storage.
+  // In elements, not negative; all elements are inside the storage.
   std::int64_t offset;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
@@ -80,15 +79,16 @@ struct Pickle {
   std::vector<PickleStorage> storages{};
 };
 
-// What a key of a dict or an element of a set may be: no container but a tuple of such, no tensor.
+// True if the item may be a dict's key or a set's element: not a tensor, and no container except a
+// tuple of hashable items.
 bool is_hashable(const Pickle& pickle, const PickleItem& item);
 
 // `bytes` must outlive the result, which refers to its texts. No container of the result contains
-// itself, none stands deeper than kMaxPickleDepth, and keys are hashable. Throws kParse, or kDType
+// itself or is nested deeper than kMaxPickleDepth, and keys are hashable. Throws kParse, or kDType
 // for a dtype that dlrun does not have: one sentence that begins with `file`.
 Pickle read_pickle(std::string_view bytes, std::string_view file);
-// As read_pickle(), of a file that begins with several pickles: reads that from byte `at` on, and
-// moves `at` behind it. Returns nullopt if the pickle goes on beyond `bytes`.
+// read_pickle() for a file with several consecutive pickles: reads the one that begins at byte
+// `at`, and moves `at` to its end. Returns nullopt if the pickle continues after `bytes`.
 std::optional<Pickle> read_next_pickle(std::string_view bytes, std::string_view file,
                                        std::size_t& at);
 

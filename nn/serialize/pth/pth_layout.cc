@@ -39,7 +39,7 @@ std::string text_of(const ZipReader& zip, const ZipEntry& entry) {
   return text;
 }
 
-// The folder that everything stands in, with its slash: the one that holds data.pkl.
+// The archive's root folder with its slash: the one that contains data.pkl.
 std::string root_of(const ZipReader& zip) {
   const std::string& file = zip.source().name;
   const ZipEntry* found = nullptr;
@@ -89,7 +89,8 @@ PthLayout read_pth_layout(ByteSource source, ZipLimits limits) {
   layout.big_endian = is_big_endian(zip, root);
 
   const ZipEntry& pickle = *zip.find(root + std::string(kPickleName));
-  // Values take more memory than their bytes in the pickle: a deflated one must not multiply that.
+  // Values need more memory than their bytes in the pickle, so a deflated pickle must not multiply
+  // that.
   const std::uint64_t most =
       pickle.deflated ? std::min(kMaxPickleBytes, (std::uint64_t{1} << 20) + 100 * pickle.packed)
                       : kMaxPickleBytes;

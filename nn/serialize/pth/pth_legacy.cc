@@ -1,4 +1,4 @@
-// Files of torch.save before PyTorch 1.6, and of its _use_new_zipfile_serialization=False:
+// Files of torch.save before PyTorch 1.6, or with _use_new_zipfile_serialization=False:
 //
 //   five pickles: a number, 1001, facts of the machine, the value, the keys of its storages
 //   for each key, in that order: uint64 elements, little-endian | their bytes, little-endian
@@ -23,9 +23,9 @@ namespace {
 // 0x1950a86a20f9469cfc6c as bytes of an integer.
 constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t kLegacyVersion = 1001;
-// The number's opcode and length stand before it, and opcodes that say the protocol.
+// Before the magic number there are its opcode and length, and the protocol's opcodes.
 constexpr std::size_t kMostBeforeMagic = 16;
-// Pickles are short beside the storages: read at first so much of the file, then twice that.
+// Pickles are short compared to storages: read this much of the file first, then double it.
 constexpr std::uint64_t kFirstBytes = 1 << 20;
 
 struct Pickles {
@@ -34,7 +34,7 @@ struct Pickles {
   std::size_t end = 0;
 };
 
-// Nullopt if they go on beyond `bytes`.
+// Nullopt if they continue after `bytes`.
 std::optional<Pickles> read_pickles(std::string_view bytes, std::string_view file) {
   Pickles all;
   const auto next = [&] { return read_next_pickle(bytes, file, all.end); };
@@ -66,7 +66,7 @@ std::uint64_t count_at(const ByteSource& source, std::uint64_t at) {
   return count;
 }
 
-// Sets the places of all storages. The file's bytes of storages begin at `at`.
+// Sets the positions of all storages, whose bytes begin at offset `at`.
 void place_storages(const Pickle& keys, std::uint64_t at, PthLayout& layout) {
   const ByteSource& source = layout.source;
   const std::vector<PickleStorage>& storages = layout.pickle.storages;

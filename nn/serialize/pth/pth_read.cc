@@ -18,7 +18,7 @@
 namespace dl::nn {
 namespace {
 
-// Turns the numbers of `width` bytes around.
+// Reverses the byte order of numbers of `width` bytes.
 void swap_bytes(std::span<std::byte> bytes, std::size_t width) {
   for (std::size_t at = 0; at < bytes.size(); at += width) {
     std::ranges::reverse(bytes.subspan(at, width));
@@ -65,7 +65,7 @@ class PthValues {
       case PickleKind::kGlobal:  // torch.float32
         return kPickleNames[item.index()].name;
       case PickleKind::kNone:
-      case PickleKind::kStorage:  // the layout has none as values
+      case PickleKind::kStorage:  // never a value in a layout
         break;
     }
     return {};
@@ -116,7 +116,7 @@ class PthValues {
     DL_CHECK(is_new, kParse, "{}: a dict has the key {} twice", file(), key);
   }
 
-  // Bytes that are others for each other key or element of a set.
+  // A byte string that identifies a key or a set's element.
   std::string identity_of(const PickleItem& item) const {
     const Pickle& pickle = layout_.pickle;
     std::string identity = fmt::format("{} ", static_cast<int>(item.kind));
@@ -137,7 +137,7 @@ class PthValues {
     }
   }
 
-  // All of a storage as a vector; undefined if no tensor shows it.
+  // The whole storage as a vector; undefined if no tensor uses it.
   Tensor read_storage(std::size_t number) const {
     const PickleStorage& about = layout_.pickle.storages[number];
     if (!about.dtype) return {};

@@ -24,7 +24,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "elements are written as they lie in memory");
 
-// torch's class of a storage; null for dtypes that came after those classes.
+// torch's storage class of a dtype; null for dtypes that are newer than these classes.
 const char* storage_class_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::kF16:
@@ -55,7 +55,7 @@ const char* storage_class_of(DType dtype) noexcept {
   return nullptr;
 }
 
-// What Python decodes; a NUL is a character as any other.
+// True if Python can decode it; NUL is an ordinary character.
 bool is_unicode(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text, i);
@@ -70,7 +70,7 @@ class PthPickle {
  public:
   explicit PthPickle(const std::string& path) : path_(path) {}
 
-  // The pickle. The storages that it names stand in storages(), each as a vector on the CPU.
+  // Returns the pickle. The storages that it names are in storages(), each as a vector on the CPU.
   std::string write(const Value& value) {
     out_ = "\x80\x02";
     put(value, 0);
@@ -157,7 +157,7 @@ class PthPickle {
   const std::string& path_;
   std::string out_{};
   std::vector<Tensor> storages_{};
-  std::vector<Tensor> kept_{};  // so that no storage below ends and leaves its address to another
+  std::vector<Tensor> kept_{};  // keeps storages alive, so that their addresses are not reused
   std::unordered_map<const Storage*, std::size_t> numbers_{};
 };
 
@@ -216,7 +216,7 @@ void PthPickle::check_hashable(const Value& value, std::string_view what) const 
 }
 
 void PthPickle::put_dict(const Value::Dict& dict, int depth) {
-  std::unordered_set<std::string> keys;  // as they are written
+  std::unordered_set<std::string> keys;  // the keys written so far
   out_ += "}(";
   for (const auto& [key, value] : dict) {
     check_hashable(key, "a dict's key");
@@ -235,7 +235,7 @@ void PthPickle::put_dict(const Value::Dict& dict, int depth) {
 }
 
 // _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, OrderedDict()), or v3 with a
-// dtype behind that.
+// dtype at the end.
 void PthPickle::put_tensor(const Tensor& tensor) {
   DL_CHECK(tensor.defined(), kInvalidArgument, "save {}: a tensor is undefined", path_);
   const std::size_t number = storage_of(tensor);

@@ -27,7 +27,7 @@ constexpr std::uint64_t kEnd64Bytes = 56;
 constexpr std::uint64_t kLocatorBytes = 20;
 constexpr std::uint64_t kMaxComment = 0xffff;
 constexpr std::uint16_t kZip64Field = 1;
-constexpr std::uint32_t kIn64 = 0xffffffff;  // the value stands in the zip64 field
+constexpr std::uint32_t kIn64 = 0xffffffff;  // the value is in the zip64 field
 
 // Little-endian numbers in a record whose length the caller has checked.
 class Record {
@@ -48,8 +48,8 @@ class Record {
   std::span<const std::byte> bytes_;
 };
 
-// Replaces the values that stand in the zip64 field among `extra`: first those of the sizes, then
-// that of the offset, each only if its 32 bits are full.
+// Replaces values by those in the zip64 field of `extra`: first the sizes, then the offset, each
+// only if its 32 bits are all set.
 void read_zip64_field(std::span<const std::byte> extra, std::array<std::uint64_t*, 3> values,
                       const ZipEntry& entry, std::string_view file) {
   if (std::ranges::none_of(values, [](const auto* value) { return *value == kIn64; })) return;
@@ -269,7 +269,7 @@ void ZipReader::inflate_to(const ZipEntry& entry, std::span<std::byte> out) cons
     }
     const auto room = static_cast<uInt>(
         std::min<std::size_t>(out.size() - done, std::numeric_limits<uInt>::max()));
-    // zlib wants an address also for no bytes.
+    // zlib requires an address even for 0 bytes.
     z.next_out = reinterpret_cast<Bytef*>(room > 0 ? out.data() + done : &none);
     z.avail_out = room;
     status = inflate(&z, Z_NO_FLUSH);

@@ -1,11 +1,11 @@
-// Reads zip archives by their central directory, for files that come from outside.
+// ZipReader: reads zip archives of untrusted origin by their central directory.
 //
 // Stored and deflated entries, zip64, any extra fields and data descriptors (APPNOTE.TXT 6.3.10).
-// An archive is refused unless its directory and its entries lie inside the file and no two entries
-// share a byte, so that all entries together hold at most kMostInflation times the file's bytes.
-// zlib inflates; libzip and minizip are not used because they do not look for shared bytes, and
-// because their other decoders (bzip2, xz, AES) would read hostile bytes for formats that PyTorch
-// never writes. Thread-safety: const members may be called from any thread.
+// The directory and all entries must be inside the file and must not overlap, so that all entries
+// together have at most kMostInflation times the file's bytes. zlib inflates; libzip and minizip
+// are not used because they do not check for overlaps, and because their other decoders (bzip2, xz,
+// AES) would parse hostile bytes in formats that PyTorch never writes. Thread-safety: const members
+// may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace dl::nn {
 
-// Bytes that are read at any place: a file, or memory.
+// Bytes with random access: a file, or memory.
 struct ByteSource {
   std::string name{};  // for errors
   std::uint64_t size = 0;
@@ -36,7 +36,7 @@ struct ZipEntry {
 };
 
 struct ZipLimits {
-  // Bytes that all deflated entries may hold together once they are inflated.
+  // The limit for the inflated bytes of all deflated entries.
   std::uint64_t max_inflated = std::uint64_t{4} << 30;
   bool check_crc32 = true;
 };
@@ -65,7 +65,7 @@ class ZipReader {
   Directory find_directory() const;
   Directory directory_of_zip64(std::uint64_t locator) const;
   void read_directory(const Directory& directory);
-  // Sets begin from the entry's local header, which stands at `header`; returns the entry's end.
+  // Sets entry.begin from its local header at offset `header`; returns the entry's end.
   std::uint64_t locate(ZipEntry& entry, std::uint64_t header, std::uint64_t limit) const;
   void inflate_to(const ZipEntry& entry, std::span<std::byte> out) const;
 

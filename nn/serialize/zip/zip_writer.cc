@@ -6,16 +6,16 @@ namespace dl::nn {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kFull = 0xffffffff;  // the value stands in the zip64 field
+constexpr std::uint64_t kFull = 0xffffffff;  // the value is in the zip64 field
 constexpr std::uint16_t kVersion = 45;       // the first with zip64
-constexpr std::uint16_t kDate = 0x21;        // 1 January 1980, the first that there is
-constexpr std::uint16_t kPadding = 0x4246;   // the extra field that PyTorch aligns entries with
+constexpr std::uint16_t kDate = 0x21;        // 1 January 1980, the earliest date
+constexpr std::uint16_t kPadding = 0x4246;   // the extra field with which PyTorch aligns entries
 
 void append(std::string& out, std::uint64_t value, std::size_t width) {
   for (std::size_t i = 0; i < width; ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-// What a local header and the directory say alike, from the version on.
+// The fields that a local header and the directory share, beginning with the version.
 std::string common_fields(std::uint32_t crc, std::uint64_t size, std::size_t name_bytes,
                           std::size_t extra_bytes) {
   std::string fields;
@@ -92,7 +92,7 @@ void ZipWriter::finish() {
   std::string end;
   if (is_64) {
     end += "PK\6\6";
-    append(end, 44, 8);  // bytes that follow of this record
+    append(end, 44, 8);  // remaining bytes of this record
     append(end, kVersion, 2);
     append(end, kVersion, 2);
     append(end, 0, 4 + 4);  // disks

@@ -1,5 +1,6 @@
-// Writes a zip archive of stored entries, each aligned to 64 bytes as in PyTorch's files, with
-// zip64 fields where an entry or the archive needs them. The bytes depend on the entries alone.
+// ZipWriter: writes a zip archive of stored entries, each aligned to 64 bytes as in PyTorch's
+// files, with zip64 fields if an entry or the archive needs them. The bytes depend on the entries
+// alone.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ class ZipWriter {
   explicit ZipWriter(AtomicFile& file, std::uint64_t zip64_from = 0xffffffff)
       : file_(file), zip64_from_(zip64_from) {}
 
-  // A name stands in an archive once. Throws what AtomicFile throws, as finish() does.
+  // Names are unique in an archive. Throws what AtomicFile throws, as finish() does.
   void add(std::string_view name, std::span<const std::byte> bytes);
   // Writes the directory. Nothing is added after it; the caller commits the file.
   void finish();

@@ -7,8 +7,8 @@
 namespace dl::data {
 
 // Both throw kParse for a damaged or too large file, naming it. decode_jpeg() throws
-// kNotImplemented for a kind of JPEG that libjpeg does not read, and takes what libjpeg only warns
-// of, but for a file that ends too early.
+// kNotImplemented for a kind of JPEG that libjpeg does not read. It accepts files for which libjpeg
+// only warns, except truncated ones.
 Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 Picture decode_png(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 
