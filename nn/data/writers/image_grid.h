@@ -22,8 +22,7 @@ struct MakeGridOptions {
   std::int64_t nrow = 8;     // images in a row, at least 1
   std::int64_t padding = 2;  // pixels around each image
   bool normalize = false;    // map floating images to 0 ... 1 by their range
-  std::optional<std::pair<double, double>>
-      value_range{};        // default: the smallest and the largest value
+  std::optional<std::pair<double, double>> value_range{};  // default: minimum and maximum
   bool scale_each = false;  // use each image's range instead of that of all
   double pad_value = 0;     // of the pixels between images
 };
