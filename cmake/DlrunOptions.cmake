@@ -8,7 +8,7 @@ set(DLRUN_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined
 add_link_options(-Wl,--as-needed)
 
 # A program and its libraries may be moved together: build tree, installation and bundle are bin/, tests/ and lib/ side by side. The old
-# kind of tag also counts for what those libraries need in turn, which nobody has prepared for that.
+# kind of tag also counts for what those libraries need in turn, which no build has prepared that.
 add_link_options(-Wl,--disable-new-dtags)
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" "\$ORIGIN")

@@ -23,7 +23,7 @@ struct Record {
   int size = 0;               // of the world, as this rank knows it
   std::uint64_t generation = 0;
   int lanes = 0;          // data sockets to each peer, if the backend has them
-  std::string address{};  // where it listens
+  std::string address{};  // on which it listens
   std::string offer{};    // a line for the choice of a backend
   std::string plan{};     // in one line (algorithms/plan.h), if the backend uses one
   Identity who{};

@@ -7,7 +7,7 @@
 
 namespace {
 
-// A function that is inline in a header is emitted where its address is taken.
+// Taking the address of an inline function makes the compiler emit it in this file.
 [[gnu::used]] std::string (*const vformat)(fmt::string_view, fmt::format_args) = &fmt::vformat;
 [[gnu::used]] void (*const vprint)(std::FILE*, fmt::string_view, fmt::format_args) = &fmt::vprint;
 [[gnu::used]] void (*const vprint_stdout)(fmt::string_view, fmt::format_args) = &fmt::vprint;

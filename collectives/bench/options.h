@@ -40,7 +40,7 @@ struct Options {
   bool back_to_back = false;
   bool cold = false;
   bool symmetric = false;      // buffers in symmetric memory
-  std::string device = "cpu";  // or "cuda", "cuda:1": where the buffers are
+  std::string device = "cpu";  // of the buffers; or "cuda", "cuda:1"
   bool bare = false;           // also time ncclAllReduce without dlrun
   std::string backend = "auto";
   std::string algorithm{};  // "all_reduce:ring"; empty: the plan's

@@ -284,7 +284,7 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
   const std::uint64_t chunk = op.first_chunk + k;
   const Range given = piece_of(op.gives[rank_], k, op.plan);
   const bool divides = op.plan.path == Path::kChunks && is_divided(op.kind);
-  // The elements of the piece that this rank sums, and where they begin in the slots.
+  // The elements of the piece that this rank sums, and their first index in the slots.
   const Range part =
       divides ? slice_of(given.count(), element, rank_, size()) : Range{0, given.count()};
   const std::size_t in_slot = op.kind == OpKind::kReduceScatter

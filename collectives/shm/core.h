@@ -10,8 +10,8 @@
 // operations, all at once.
 //
 // The first cause that any rank finds breaks the group. The rank writes the cause into its own
-// Block, where the others read it, and ends its operations. After that no rank writes into a
-// caller's buffer.
+// Block, which the others read, and ends its operations. After that no rank writes into a caller's
+// buffer.
 #pragma once
 
 #include <array>

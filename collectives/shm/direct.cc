@@ -1,9 +1,9 @@
 // Core's functions for buffers in symmetric memory, which the ranks access without staging.
 //
-// Each rank publishes with its flag where its buffer lies (Claim). If all buffers lie in the same
-// memory, at any offsets, every rank knows it once it has seen all flags, and the operation takes
-// this path; otherwise it is staged. A rank does its share of the work in steps, counts itself out
-// (`consumed`), and leaves when all ranks have: after that no rank touches its buffer.
+// With its flag, each rank publishes the position of its buffer (Claim). If all buffers lie in the
+// same memory, at any offsets, every rank knows it once it has seen all flags, and the operation
+// takes this path; otherwise it is staged. A rank does its share of the work in steps, counts
+// itself out (`consumed`), and leaves when all ranks have: after that no rank touches its buffer.
 //
 //   all_reduce             in place, in one pass: rank r sums slice r of all buffers, and writes
 //                          the sum into slice r of all

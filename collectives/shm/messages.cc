@@ -234,7 +234,7 @@ bool Core::receive_from(Peer& p) {
   return moved;
 }
 
-// Decides where the payload goes.
+// Chooses the destination of the payload.
 void Core::begin_frame(Peer& p) {
   Line& line = p.line;
   const Frame& frame = line.frame;

@@ -64,7 +64,7 @@ class Parts {
 
   std::size_t count_ = 0;
   std::size_t step_ = 0;
-  std::vector<std::size_t> offsets_{};  // if counts differ: where each part begins, and the end
+  std::vector<std::size_t> offsets_{};  // if counts differ: the begin of each part, and the end
 };
 
 // The fixed-count form of a v-variant, which takes the same path; any other operation itself.

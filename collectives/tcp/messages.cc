@@ -139,8 +139,8 @@ bool Core::receive_side(Peer& p) {
   return moved;
 }
 
-// Decides where the payload goes. A broken group still reads and discards messages, so that the
-// frames behind them (aborts, goodbyes) arrive.
+// Chooses the destination of the payload. A broken group still reads and discards messages, so that
+// the frames behind them (aborts, goodbyes) arrive.
 void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
   p.incoming = nullptr;
   p.incoming_payload.clear();

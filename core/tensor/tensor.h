@@ -7,7 +7,7 @@
 // read while no thread writes, and those four are writes.
 //
 // Members that only read the handle are defined here. A comment "core/ops:" or "core/autograd:"
-// says where the members below it are defined; those of core/ops are recorded by autograd.
+// names the room that defines the members below it; autograd records those of core/ops.
 #pragma once
 
 #include <cstddef>

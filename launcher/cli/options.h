@@ -84,7 +84,7 @@ struct Options {
       is_host;          // whether this node listens there; empty: yes if the address is its own
   std::string rdzv_id;  // name of the job; empty: made up
   std::string role = "default";
-  std::string local_addr;   // where other nodes reach this node; empty: determined at the start
+  std::string local_addr;   // by which other nodes reach this node; empty: chosen at the start
   std::string master_addr;  // empty: chosen
   std::optional<int> master_port;
   std::string iface;  // the interface on which this node's ranks listen; empty: they choose

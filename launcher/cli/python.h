@@ -18,8 +18,8 @@ struct ProgramLine {
 };
 
 // `words`: the program and its arguments as typed. A module, a name that ends with .py and any
-// program with `run_path` run as `PYTHON -u ...`, where PYTHON is $PYTHON_EXEC, else python3.
-// Throws kInvalidArgument for a module with `no_python` or `run_path`.
+// program with `run_path` run as `PYTHON -u ...`; PYTHON is $PYTHON_EXEC, or python3 if that is
+// unset. Throws kInvalidArgument for a module with `no_python` or `run_path`.
 ProgramLine program_line(std::vector<std::string> words, const PythonChoice& choice);
 
 }  // namespace dl::launcher

@@ -188,7 +188,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   DL_CHECK(is_printable_utf8(job.name), kInvalidArgument,
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.hosts = source.hosts();
-  // The front tells agents of several hosts where they meet.
+  // The front tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;
   job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.nnodes;
   job.role = options.role;

@@ -81,7 +81,7 @@ struct JobPlan {
   bool shares_master_port() const;
 };
 
-// Whether a node listens at the endpoint where the nodes meet.
+// Whether a node listens at the rendezvous endpoint.
 enum class Listens : std::uint8_t {
   kNo,
   kIfFree,  // listens unless another process of this host does
@@ -93,7 +93,7 @@ struct NodePlan {
   std::string host;   // the node's own name for itself
   int node_rank = 0;  // -1: the nodes are numbered as they come
   Listens listens = Listens::kNo;
-  std::string local_addr;  // where other nodes reach this node; empty: determined at the start
+  std::string local_addr;  // by which other nodes reach this node; empty: chosen at the start
   bool virtual_local_rank = false;
   std::vector<LocalRank> ranks;
   bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
@@ -119,7 +119,7 @@ struct Meeting {
   int world_size = 1;
   int group_rank = 0;
   std::string master_addr;
-  std::string own_addr;             // of this node, where the others reach it; "" on one node
+  std::string own_addr;             // address by which other nodes reach this node; "" on one node
   std::string gloo_interface;       // for GLOO_SOCKET_IFNAME; "": none is needed
   std::vector<std::string> met_at;  // addresses of node 0 at which nodes have reached it; numeric
   int master_port = 0;

@@ -185,8 +185,8 @@ bool kill_descendants(rendezvous::Deadline deadline) noexcept {
 
 namespace {
 
-// The effective user, from "Uid:\t1000\t0\t0\t0": the owner of a set-uid process's folder is root,
-// whoever it runs as. Empty: the process is gone.
+// The effective user, from "Uid:\t1000\t0\t0\t0": a set-uid process's folder in /proc belongs to
+// root for every user. Empty: the process is gone.
 std::string user_of(const std::string& folder) {
   std::ifstream status(folder + "/status");
   std::string word;

@@ -8,12 +8,11 @@
 // reads whole batches into their own memory, ahead of the loop by at most prefetch_factor batches a
 // worker. Workers open no parallel region. A batch's tensors belong to the caller.
 //
-// Errors: an exception that a dataset or a collate function throws comes out of next() at the batch
-// where it happened, in order, and the epoch is then over. Its type is kept, whatever it is. The
-// text of a dl::Error, and of a standard exception that has only a text (std::out_of_range),
-// contains the sample's index (for a stream or a collate function, the batch's). Other exceptions
-// are rethrown unchanged, and the log names the sample. epoch() rethrows exceptions of a sampler
-// unchanged.
+// Errors: an exception that a dataset or a collate function throws is rethrown by next() with its
+// own type, when it is that batch's turn, and ends the epoch. The text of a dl::Error, and of a
+// standard exception that has only a text (std::out_of_range), contains the sample's index (for a
+// stream or a collate function, the batch's). Other exceptions are rethrown unchanged, and the log
+// names the sample. epoch() rethrows exceptions of a sampler unchanged.
 //
 // The end of an epoch stops its workers after the samples that they are reading. If a read() does
 // not return within stop_timeout, the log names the sample and the thread is left behind. A dataset

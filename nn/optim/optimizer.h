@@ -83,8 +83,8 @@ class Optimizer {
   // A step that is skipped if found_inf, a 0-d float32 on the parameters' device, is not 0; used by
   // GradScaler. On CUDA the kernels read it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
-  // Copies changed learning rates to the CUDA device, where kernels read them. step() does this
-  // itself, but a captured step cannot: call it before each replay.
+  // Copies changed learning rates to the CUDA device for the kernels. step() does this itself, but
+  // a captured step cannot: call it before each replay.
   void sync_learning_rates();
   void zero_grad(bool set_to_none = true) const;
 

@@ -106,7 +106,7 @@ class Membership {
   std::vector<NodeId> order_of_ranks() const;
 
   // membership_address.cc
-  // Where other nodes reach `node`; where `from` reaches it.
+  // The address by which other nodes reach `node`, and the one by which `from` reaches it.
   std::string address_of(const Node& node) const;
   std::string address_for(const Node& from, const Node& node) const;
 

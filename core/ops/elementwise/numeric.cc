@@ -72,7 +72,7 @@ constexpr BinaryRule kLogaddexp2Rule{
       return div(g, 1.0 + exp2(sub(a, b)));
     }};
 
-// -1 or 1, and 0 where a is 0.
+// -1 or 1, and 0 if a is 0.
 constexpr BinaryRule kCopysignRule{
     BinaryFn::kCopysign,
     "CopysignBackward0",

@@ -1,4 +1,4 @@
-// Powers, remainders, where, clamp and similar operations on tensors and numbers.
+// Powers, remainders, `where`, clamp and similar operations on tensors and numbers.
 //
 // Operands are broadcast and promoted as in arithmetic.h; a number counts as a 0-d tensor.
 #pragma once

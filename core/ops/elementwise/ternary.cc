@@ -1,4 +1,4 @@
-// Functions of three operands: where, clamp, lerp, addcmul, addcdiv, masked_fill.
+// Functions of three operands: `where`, clamp, lerp, addcmul, addcdiv, masked_fill.
 #include <limits>
 
 #include "core/ops/dispatch/takes.h"

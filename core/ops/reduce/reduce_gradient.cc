@@ -19,7 +19,7 @@ Tensor divided(const Tensor& gradient, const Tensor& divisor) {
   return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
 }
 
-// 0 where `divisor` is 0.
+// 0 if `divisor` is 0.
 Tensor safe_quotient(const Tensor& a, const Tensor& divisor) {
   return masked(div(a, divisor), ne(divisor, 0.0));
 }

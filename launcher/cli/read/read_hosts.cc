@@ -21,7 +21,7 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots found) {
   hosts.push_back(std::move(found));
 }
 
-// Parses "node1", "node1:4", "[fe80::1]:4", "fe80::1". `where`: the option or file, for texts.
+// Parses "node1", "node1:4", "[fe80::1]:4", "fe80::1". `where` is the option or file, for texts.
 HostSlots host_of(std::string_view where, std::string_view text) {
   HostSlots found;
   std::string_view rest;

@@ -43,7 +43,7 @@ Machine this_machine() {
     if (failed != EINVAL || room > (1 << 20)) throw_errno(failed, "sched_getaffinity");
   }
   machine.quota = cpu_quota();
-  // SLURM confines a job to its CPUs only where its administrator says so.
+  // SLURM confines a job to its CPUs only if the cluster is configured to do so.
   const auto allocated = env::get_int(env::Var::kSlurmCpusOnNode);
   if (allocated && *allocated > 0 && *allocated < machine.quota.value_or(HUGE_VAL)) {
     machine.quota = static_cast<double>(*allocated);

@@ -44,7 +44,7 @@ void use_all_bound_cpus() noexcept try {
   for (const int cpu : cpus) CPU_SET_S(cpu, bytes, set);
   ::sched_setaffinity(0, bytes, set);
   CPU_FREE(set);
-} catch (...) {  // NOLINT(bugprone-empty-catch): no memory; the thread runs where it is
+} catch (...) {  // NOLINT(bugprone-empty-catch): no memory; the thread keeps its CPUs
 }
 
 }  // namespace dl

@@ -1,5 +1,5 @@
-// module_folders: where dlrun looks for its modules, the shared libraries for CUDA, NCCL and MPI
-// that it opens at run time.
+// module_folders(): the folders in which dlrun searches for its modules, the shared libraries for
+// CUDA, NCCL and MPI that it opens at run time.
 //
 // The order is: DLRUN_MODULE_DIR; the folder of the library or program that contains this code, and
 // lib/ next to that folder; the same for the program itself; the folders that the loader searches

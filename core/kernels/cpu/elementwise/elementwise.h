@@ -16,7 +16,7 @@ void unary_backward(UnaryFn fn, const Tensor& grad, const Tensor& saved,
                     const Parameters& parameters, const Tensor& out);
 void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,
             const Tensor& out);
-// An operand may also be bool (the condition of where).
+// An operand may also be bool (the condition of `where`).
 void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
              const Parameters& parameters, const Tensor& out);
 

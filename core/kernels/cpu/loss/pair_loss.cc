@@ -163,7 +163,7 @@ formulas::LossElement<double> element_of_loss(const Get& get, double a) {
   return {get(kInput), get(kTarget), get(kPosWeight), a};
 }
 
-// out[i] = f(get), where get(k) is operand k of element i.
+// out[i] = f(get); get(k) returns operand k of element i.
 template <typename F>
 void each_loss_scalar(const LossRun& run, const F& f) {
   constexpr double kOne = 1;
