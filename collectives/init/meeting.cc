@@ -81,9 +81,9 @@ class RemoteMeeting final : public Meeting {
   PrefixStore place_;
 };
 
-// Where rank 0 listens for the others. Other hosts may know a name by an address that it has not
-// here: Debian maps a host's own name to 127.0.1.1. Then listen everywhere, as every client has to
-// prove the key.
+// The address on which rank 0 listens for the others. Other hosts may know a name by an address
+// that it has not here: Debian maps a host's own name to 127.0.1.1. Then listen everywhere, as
+// every client has to prove the key.
 rendezvous::ListenOptions place_to_listen(const Endpoint& endpoint, bool has_key) {
   const bool is_name = endpoint.host != "localhost" &&
                        endpoint.host.find(':') == std::string::npos &&

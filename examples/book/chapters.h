@@ -1,5 +1,5 @@
-// The chapters' programs. They train the book's own CNN where the book takes a network from
-// torchvision (DenseNet121, EfficientNet).
+// The chapters' programs. They train the book's own CNN in chapters for which the book uses a
+// network from torchvision (DenseNet121, EfficientNet).
 #pragma once
 
 #include "examples/book/options.h"

@@ -1,4 +1,4 @@
-// resume: a training run that goes on where a failure has stopped it.
+// resume: a training run that continues after a failure.
 //
 //     dlrun --nproc-per-node 4 --max-restarts 3 resume --checkpoint fit.safetensors --steps 2000
 //

@@ -30,7 +30,7 @@ struct Options {
   bool capture = false;         // launch steps as CUDA graphs
   bool json = false;
   bool profile = false;     // show what the steps of training consist of
-  std::string profile_dir;  // where their traces go; empty: nowhere
+  std::string profile_dir;  // folder of their traces; empty: no traces
 };
 
 // The options, or the exit code of a program that has nothing more to do: 0 after --help and

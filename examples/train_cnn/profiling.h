@@ -22,8 +22,8 @@ class Profiling {
   void step();
   // Call it after the last step.
   void stop();
-  // Rank 0 shows the operations and where a step's time goes; every rank writes its trace if there
-  // is a folder for it. Throws kIo if it cannot be written.
+  // Rank 0 shows the operations and a breakdown of a step's time; every rank writes its trace if
+  // there is a folder for it. Throws kIo if it cannot be written.
   void finish(Reporter& reporter) const;
 
  private:

@@ -50,7 +50,7 @@ class Reporter {
   // Whether the loss of this step (counted from 1 over the run) will be shown; all ranks answer
   // alike.
   bool wants_loss(std::int64_t step_of_run, bool last_of_epoch) const noexcept;
-  // After each step; `progress.loss` is of this step where wants_loss() said so.
+  // After each step; `progress.loss` is this step's loss if wants_loss() returned true.
   void step(std::int64_t step_of_run, const Progress& progress);
   void epoch_done(const Progress& progress);
   void finish(const Result& result);

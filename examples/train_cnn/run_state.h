@@ -1,4 +1,4 @@
-// Checkpoints of a run: where it stands, and the way back.
+// Saves and restores the position and the state of a run.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class RunState {
   };
   RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group);
 
-  // With --resume and a checkpoint: brings all parts to where it was, and says where. Throws
-  // kMismatch if it is of other settings or another number of ranks, and kInvalidArgument if the
-  // folder holds checkpoints and --resume is not given.
+  // With --resume and a checkpoint: restores all parts and returns the checkpoint's position.
+  // Throws kMismatch if it was saved with other settings or another number of ranks, and
+  // kInvalidArgument if the folder holds checkpoints and --resume is not given.
   std::optional<Position> resume();
   // Sets the random numbers anew to those of the checkpoint that resume() found. A loader draws one
   // when an epoch begins, which a run that was stopped inside of it has drawn already.

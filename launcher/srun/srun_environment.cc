@@ -30,7 +30,7 @@ constexpr const char* kRemoved[] = {
     // Streams: the key comes on standard input.
     "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SRUN_INPUT", "SRUN_OUTPUT",
     "SRUN_ERROR", "SLURM_OPEN_MODE", "SLURM_LABELIO", "SLURM_UNBUFFEREDIO",
-    // Where tasks run: one on each node, in the order of the nodes.
+    // The placement of tasks: one on each node, in the order of the nodes.
     "SLURM_HOSTFILE", "SLURM_ARBITRARY_NODELIST", "SLURM_DISTRIBUTION", "SLURM_DIST_PLANESIZE",
     "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", "SLURM_OVERCOMMIT", "SLURM_USE_MIN_NODES",
     "SLURM_SPREAD_JOB", "SLURM_SEGMENT_SIZE", "SRUN_SEGMENT_SIZE", "SLURM_CONSOLIDATE_SEGMENTS",

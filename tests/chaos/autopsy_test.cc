@@ -1,5 +1,5 @@
-// Whoever stops a job is in its flight recorders: after SIGKILL, a mismatch, a deadline, and while
-// the job still hangs.
+// A job's flight recorders tell which rank stopped it: after SIGKILL, a mismatch, a deadline, and
+// while the job still hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -97,9 +97,8 @@ TEST_F(Autopsy, OfAJobThatHangsNamesTheStoppedRankOnRequest) {
   ASSERT_TRUE(run.wait_for_out("round 20\n")) << run.err();
   const pid_t victim = pid_of(run, 2);
   ::kill(victim, SIGSTOP);
-  // A signal takes a moment to stop a process, and the others to come to where they wait for it;
-  // what dlrun says, it says once all files are written. So the question is put until all of it is
-  // there.
+  // A signal takes a moment to stop a process, and the other ranks take a moment to wait for it.
+  // dlrun answers once all files are written. So ask until the answer is complete.
   const std::string cure = "`kill -CONT " + std::to_string(victim) + "`";
   const bool named = tests::eventually([&] {
     fs::remove(file(2));

@@ -10,8 +10,8 @@
 //   cause_soak SECONDS [JOBS [SEED]]     JOBS: so many at least
 //
 // Every dlrun must name the rank that ended first, and end with its exit code (early: with 1).
-// Where there is no majority among ranks that differ it must name both sides. Prints a score, and
-// ends with 1 where it is not clean.
+// If ranks differ without a majority, it must name both sides. Prints a score; exit code 1 if it is
+// not clean.
 #include <signal.h>
 
 #include <algorithm>
@@ -81,7 +81,7 @@ Game draw(std::uint64_t seed) {
 int play(const Game& game) {
   std::mt19937_64 random(game.seed * 1000 + static_cast<std::uint64_t>(game.victim));
   const auto last = 3 + random() % 40;  // operations of a victim that ends by itself
-  // A recv from any rank ends only by its deadline where the sender has left.
+  // A recv from any rank ends only by its deadline if the sender has left.
   init_process_group({.timeout = game.way == "early" ? 15s : 50s});
   const int own = rank();
   Ref<collectives::ProcessGroup> group = default_group();

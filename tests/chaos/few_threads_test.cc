@@ -112,7 +112,7 @@ TEST_F(FewThreads, OfAGroupEndARankAndNeverHoldIt) {
   }
 }
 
-// Without dlrun rank 0 serves the store, with threads of gRPC's that nobody has tried before. The
+// Without dlrun rank 0 serves the store, with threads of gRPC that no earlier check has tried. The
 // other rank reaches it, and gets no answer.
 TEST_F(FewThreads, OfTheRankThatServesTheStoreEndIt) {
   struct Pair {

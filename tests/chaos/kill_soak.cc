@@ -7,8 +7,8 @@
 //   kill_soak SECONDS [SEED [KILLS]]      ends after SECONDS, or earlier after KILLS
 //
 // Every dlrun of the job must end within kHang with another exit code than 0, and leave no process.
-// One that is not killed itself must say who was. The death of what a rank has started concerns
-// nobody. Prints a score, and ends with 1 if it is not clean.
+// One that is not killed itself must say who was. The death of a process that a rank has started
+// changes nothing. Prints a score, and ends with 1 if it is not clean.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -222,7 +222,7 @@ class Soak {
       ++score_.kills[static_cast<std::size_t>(victim.role)];
     }
     if (std::ranges::all_of(victims, [](const Victim& v) { return v.role == kDescendant; })) {
-      // It is no death of the job's, which goes on until somebody ends it.
+      // This death does not end the job, so the soak does.
       for (const auto& dlrun : job.nodes) {
         if (dlrun->has_ended()) fail(score_.disturbed, seed, victims, "a dlrun has ended", *dlrun);
       }

@@ -1,5 +1,5 @@
-// Nobody reads dlrun's output, or the disk under its logs takes nothing: it is said, and everything
-// that does not need that reader or disk goes on.
+// dlrun's output is not read, or the disk of its logs is full: dlrun reports it, and everything
+// that does not need the reader or the disk continues.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ std::vector<std::string> job(std::vector<std::string> options, const std::string
 // What `ulimit -f 1` of sh leaves a file.
 constexpr std::size_t kBlock = 512;
 
-// A pipe of which nobody reads until read_all().
+// A pipe that is not read until read_all().
 class Unread {
  public:
   Unread() {
@@ -311,7 +311,7 @@ TEST(FullDisk, IsSaidAtOnceAndTheJobGoesOn) {
   EXPECT_EQ(lines, (std::map<std::string, int>{{"0]", 100'005}, {"1]", 100'005}}));
 }
 
-// Where logs are.
+// Logs are in this folder.
 
 TEST(LogDir, IsSharedByJobsThatLeaveEachOtherAlone) {
   const tests::TempDir folder;

@@ -86,7 +86,8 @@ TEST(End, ARankThatIsEndingIsTheCauseHoweverLongThatTakes) {
   const auto becomes = [](pid_t pid, char state) {
     return tests::eventually([=] { return tests::state_of(pid) == state; });
   };
-  // dlrun hears of the follower's end; nobody tells it of the other, which is over for the kernel.
+  // dlrun notices the follower's end, but not that of the other process, which has ended for the
+  // kernel.
   job.signal(SIGSTOP);
   ASSERT_TRUE(becomes(job.pid(), 'T'));
   first.open();
@@ -432,7 +433,7 @@ TEST(End, ATakenMasterPortIsSaidBeforeAnythingStarts) {
 }
 
 TEST(End, TwoJobsOnOneMachineDoNotMeet) {
-  const tests::TempDir folder;  // where both say that they are there
+  const tests::TempDir folder;  // both report here that they run
   const std::string script = "cd " + folder.path() +
                              "; echo at $MASTER_PORT job $DLRUN_JOB_ID; : > $DLRUN_JOB_ID; "
                              "while test $(ls | wc -l) -lt 2; do sleep 0.01; done";

@@ -1,4 +1,4 @@
-// Promise P4: nothing is left behind, whoever is killed.
+// Promise P4: nothing is left behind, for every process of the job that may be killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

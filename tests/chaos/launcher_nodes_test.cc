@@ -250,7 +250,7 @@ TEST_F(Nodes, AnotherKeyIsRefused) {
   EXPECT_EQ(stranger->wait(), 1);
   EXPECT_THAT(stranger->err(), HasSubstr("key"));
   EXPECT_FALSE(zero->has_ended());
-  const auto one = node(1, "true");  // whom nobody keeps out because of the stranger
+  const auto one = node(1, "true");  // is not kept out because of the stranger
   EXPECT_EQ(zero->wait(), 0) << zero->err();
   EXPECT_EQ(one->wait(), 0) << one->err();
 }
@@ -291,7 +291,7 @@ TEST_F(Nodes, ATakenEndpointIsSaid) {
 }
 
 TEST_F(Nodes, NobodyElseInTimeIs124) {
-  // Time for a loaded machine to bring the node to the meeting, where it waits for the other.
+  // Time for a loaded machine to bring the node to the rendezvous, at which it waits for the other.
   const auto zero = node(0, "true", {"--join-timeout", "4"});
   EXPECT_EQ(zero->wait(), 124);
   EXPECT_THAT(zero->err(), HasSubstr("the other nodes did not join within 4 s"));

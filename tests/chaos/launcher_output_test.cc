@@ -37,7 +37,7 @@ TEST(Output, GoesWhereItCameFrom) {
 }
 
 TEST(Output, LongLinesOfSeveralRanksAreNotTorn) {
-  // Three lines of 1 MB a rank, written in pieces; a line is right where all its characters are the
+  // Three lines of 1 MB a rank, written in pieces; a line is right if all its characters are the
   // rank's own. On a loaded machine a line may take longer than dlrun holds its beginning back.
   tests::Process job(
       dlrun({"--nproc-per-node", "4", tests::program("../tests/launcher_probe"), "long-lines"}));

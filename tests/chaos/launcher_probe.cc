@@ -61,7 +61,7 @@ int long_lines() {
   return 0;
 }
 
-// The key comes through the descriptor, and where that is closed, through the file.
+// The key comes through the descriptor, or through the file if the descriptor is closed.
 int key() {
   const std::string by_fd = dl::rendezvous::JobKey::from_environment().value().hex();
   ::close(static_cast<int>(dl::env::require_int(Var::kKeyFd)));

@@ -81,7 +81,7 @@ TEST(Signal, ThatDoesNothingToAProcessDoesNothingToTheJob) {
   EXPECT_TRUE(answers(run));
   for (const int signal : {SIGTTIN, SIGTTOU, SIGSTOP}) {
     run.signal(signal);
-    // The terminal's two stop nobody in a process group whose parents are gone (setsid, nohup).
+    // The terminal's two stop signals have no effect in an orphaned process group (setsid, nohup).
     if (signal == SIGSTOP) {
       EXPECT_TRUE(tests::eventually([&] { return tests::state_of(run.pid()) == 'T'; }));
     }

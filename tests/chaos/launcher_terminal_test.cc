@@ -109,7 +109,7 @@ TEST_F(Terminal, AProgressLineThatIsTooLongIsCutNotWrapped) {
   EXPECT_EQ(job->wait(), 0);
 }
 
-// As in a container or below an editor: it has no size before somebody sets one.
+// As in a container or below an editor: the terminal has no size until one is set.
 TEST_F(Terminal, APromptOnATerminalWithoutASizeIsShown) {
   const winsize none{};
   ::ioctl(line_.get(), TIOCSWINSZ, &none);

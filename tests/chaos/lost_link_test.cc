@@ -23,7 +23,7 @@ TEST_P(ResetConnection, IsSaidAndNoRankIsCalledGone) {
     for (int node = 0; node < nodes; ++node) {
       const int code = job.node(node).wait();
       const std::string err = job.node(node).err();
-      if (code == 0 && which != "all" && which != "closed") continue;  // nothing needed that one
+      if (code == 0 && which != "all" && which != "closed") continue;  // it needed no link
       EXPECT_EQ(code, 1);
       EXPECT_THAT(err, testing::ContainsRegex("dlrun: ranks [0-9, -]+ lost a connection: "))
           << which << err;

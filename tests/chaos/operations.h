@@ -46,7 +46,7 @@ class Operations {
     }
   }
 
-  // False where the result is wrong.
+  // False if the result is wrong.
   bool next() {
     const auto count = static_cast<std::size_t>(std::exp2(draw(0, 1750) / 100.0));
     const int root = draw(0, ranks_ - 1);

@@ -9,8 +9,8 @@
 //
 // Every other rank must end with an error that names the victim, within kHang, and with as many
 // descriptors, threads and mapped segments as it began with; what arrives before must be right; and
-// no process may be left. Prints a score, and ends with 1 where it is not clean. The seed says
-// which operations run and when the signals come; how far the ranks are by then is the machine's.
+// no process may be left. Prints a score; exit code 1 if it is not clean. The seed says which
+// operations run and when the signals come; how far the ranks are by then is the machine's.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -32,11 +32,11 @@ TEST(Agree, GoesOnWithoutThoseWhoDoNotCome) {
   run_threads(3, [&](int rank) {
     const Agreement answer = ask(store, "step 7", rank, 5, true, 100ms);
     EXPECT_TRUE(answer.flag);
-    ASSERT_GE(answer.missing.size(), 2u);  // and whoever the machine has held up
+    ASSERT_GE(answer.missing.size(), 2u);  // and ranks that the machine has delayed
     EXPECT_EQ(answer.missing.back(), 4);
     EXPECT_EQ(answer.missing[answer.missing.size() - 2], 3);
   });
-  // Somebody late gets the answer that stands, although it would have changed it.
+  // A late rank gets the answer already given, although its own would have changed it.
   const Agreement late = ask(store, "step 7", 4, 5, false, 60s);
   EXPECT_TRUE(late.flag);
   EXPECT_EQ(late.missing.back(), 4);

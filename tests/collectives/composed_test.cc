@@ -329,8 +329,8 @@ TEST(CallOptions, HoldTheOwnerNoLongerThanTheGroupThoughNobodyWaits) {
 }
 
 // Whether both of two ranks often end an operation in less than half the time after which the
-// group's thread takes up what nobody waits for, and a caller stops spinning: in ten of at most
-// 2000 tries, as a busy machine may keep a rank from its processor.
+// group's thread continues an operation without a waiting caller, and a caller stops spinning: in
+// ten of at most 2000 tries, as a busy machine may keep a rank from its processor.
 bool is_often_fast(ProcessGroup& group, const std::function<void(Work&)>& end) {
   using Clock = std::chrono::steady_clock;
   float fast = 0;

@@ -80,8 +80,7 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                    .engine = options.engine};
   if (tests_shared_memory()) return make_shm_group(how);
   if (backend_under_test() != "hybrid") return make_tcp_group(how);
-  // The ranks are said to be on two nodes, with one rank more on the first where their number is
-  // odd.
+  // The ranks are said to be on two nodes, with one rank more on the first if their number is odd.
   how.key = rendezvous::JobKey::from_hex(std::string(64, '1'));
   how.node = "node" + std::to_string(rank * 2 / size);
   return make_hybrid_group(how);
@@ -97,7 +96,7 @@ inline void run_ranks(int size, const std::function<void(ProcessGroup& group)>& 
   });
 }
 
-// What a call throws: its kind and text; fails the test where it throws nothing.
+// Kind and text of the Error that a call throws; fails the test if it throws nothing.
 struct Thrown {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
@@ -112,8 +111,8 @@ inline Thrown thrown_by(const std::function<void()>& call) {
   return {};
 }
 
-// One with another key is refused, however long a rank 0 with the right one goes on listening, and
-// keeps nobody from joining. Its record alone is no rank.
+// A rank with another key is refused, however long a rank 0 with the right key listens, and does
+// not keep other ranks from joining. Its record alone is no rank.
 inline void expect_strangers_refused(Ref<ProcessGroup> (*make)(const GroupOptions& options)) {
   rendezvous::MemoryStore store;
   const auto join = [&, key = rendezvous::JobKey::generate()](int rank) {

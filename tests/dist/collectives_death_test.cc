@@ -1,6 +1,6 @@
 // Promise P3 with real processes, for every operation: a rank that is killed inside it is named by
-// all others at once, one that is stopped is named at the deadline, and where that one goes on
-// afterwards it changes nothing that the others hold.
+// all others at once, one that is stopped is named at the deadline, and if it continues afterwards
+// it changes nothing that the others hold.
 //
 // Each operation runs round after round in a group and a thread of its own, so that one signal
 // hits the victim inside all of them.
@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using collectives::ProcessGroup;
 
-// How much longer the ranks may take where ThreadSanitizer slows them.
+// How much longer the ranks may take under ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 constexpr int kPatience = 5;
 #else
@@ -199,7 +199,7 @@ bool is_asleep(pid_t pid) {
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
     std::ifstream file(task.path() / "stat");
     std::string text;
-    std::getline(file, text);  // which does not throw where the thread is gone by now
+    std::getline(file, text);  // does not throw if the thread has ended
     const std::size_t name_end = text.rfind(") ");
     if (name_end != std::string::npos && text[name_end + 2] != 'S') return false;
   }
@@ -239,7 +239,7 @@ class Job {
   Seat& seat(int rank, std::size_t operation) { return board_->seats[rank][operation]; }
   void look_again() { board_->look_again.store(true); }
   int looks() const { return board_->looks.load(); }
-  // The ranks but the victim run so many rounds of their own; false where they do not come to it.
+  // All ranks except the victim run this many rounds; false if they do not reach that number.
   bool go_on_without(int rounds, std::chrono::milliseconds limit) {
     board_->rounds_wanted.store(rounds);
     return eventually(limit, [&] {
@@ -260,7 +260,7 @@ class Job {
     return all;
   }
 
-  // True where all seats of these ranks come to satisfy it.
+  // True if all seats of these ranks satisfy it in time.
   bool all_come_to(const std::vector<int>& ranks, std::chrono::milliseconds limit,
                    const std::function<bool(const Seat&)>& condition) {
     return eventually(limit, [&] {
@@ -416,8 +416,8 @@ TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferW
     ASSERT_TRUE(job.all_come_to(job.ranks(), kPatience * 60s, has_run))
         << job.who_lacks(job.ranks(), has_run);
     // The others stand still until the victim has filled the sockets and waits, so that it stops
-    // amid a frame, whose rest it sends when it goes on. Where its threads never all sleep it stops
-    // where it is.
+    // amid a frame, whose rest it sends when it goes on. If its threads never all sleep, it stops
+    // at any point.
     job.kill(job.others(), SIGSTOP);
     eventually(1s, [&] { return is_asleep(job.pid(kVictim)); });
     job.kill({kVictim}, SIGSTOP);

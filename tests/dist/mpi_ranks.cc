@@ -278,7 +278,7 @@ void messages(ProcessGroup& g) {
         g.send({.buffer = one.data(), .count = 15'000, .dtype = DType::kI32, .peer = right}));
   }
   expect(!works.back()->is_completed(), "a send beyond the credit is not over");
-  g.barrier()->wait();  // until then nobody receives, which would bring credit back
+  g.barrier()->wait();  // until then no rank receives, which would return credit
   for (int i = 0; i < 30; ++i) {
     Bytes other(one.size());
     g.recv({.buffer = other.data(), .count = 15'000, .dtype = DType::kI32, .peer = left})->wait();
@@ -316,7 +316,7 @@ void groups(ProcessGroup& g) {
   one->wait();
   other.join();
   expect(x == static_cast<float>(g.size()) && y == static_cast<float>(2 * g.size()), "two at once");
-  // Nobody waits for it, and no thread but MPI's own progress moves it.
+  // No thread waits for it, and only MPI's own progress moves it.
   const Ref<Work> unattended = a->barrier();
   while (!unattended->is_completed()) std::this_thread::yield();
 
@@ -424,7 +424,7 @@ void failures(ProcessGroup& g) {
       say(fmt::format("rank {} left: {}", g.rank(), text));
     }
   }
-  // So that MPI holds something of every rank: a message that nobody receives.
+  // A message that is never received, so that MPI holds something of every rank.
   in("unreceived", [&](ProcessGroup& group) {
     std::vector<float> x(100'000);
     const int right = (g.rank() + 1) % g.size();

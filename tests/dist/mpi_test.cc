@@ -88,7 +88,7 @@ TEST_P(Mpi, AFailureIsANamedErrorOnEveryRank) {
     said("deadline: timeout: barrier #1: timed out after 1 s waiting for rank ");
     if (rank != "1") said("left: peer failed: barrier #1: rank 1 (");
   }
-  // The second where its progress thread did not run in the quarter of a second before the
+  // The second text if its progress thread did not run in the quarter of a second before the
   // deadline.
   EXPECT_TRUE(has(ran.text, ", which has not called it, nor anything before it") ||
               has(ran.text, ", which does not answer"))

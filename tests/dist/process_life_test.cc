@@ -36,7 +36,7 @@ using collectives::ProcessGroup;
 constexpr int kRanks = 3;
 constexpr int kVictim = 1;
 
-// A pipe that carries a byte from one process to another, or the news that one has ended.
+// A pipe that carries a byte from one process to another, or the news of a process's end.
 class Signal {
  public:
   Signal() {
@@ -86,7 +86,7 @@ class Ranks {
     for (int rank = 0; rank < kRanks; ++rank) {
       const pid_t child = ::fork();
       if (child == 0) {
-        // Ranks 0 and 1 share a node, 2 has one of its own, where the backend is "hybrid".
+        // If the backend is "hybrid", ranks 0 and 1 share a node, and rank 2 has its own.
         if (job.backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "first" : "second", 1);
         ::exit(run(job, rank, body));
       }
@@ -192,7 +192,7 @@ int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
   if (!is_for_the_parent(said_by([&] { under_way->wait(); }))) return 4;
   if (!under_way->is_completed() || under_way->error() == nullptr) return 5;
   if (!is_for_the_parent(said_by([&] { group.split({.color = 0}); }))) return 6;
-  // A tcp group's is ordinary memory, and needs nobody.
+  // A tcp group's memory is ordinary memory, and needs no other rank.
   if (group.backend() != "tcp" &&
       !is_for_the_parent(said_by([&] { group.allocate_symmetric(4096); }))) {
     return 7;

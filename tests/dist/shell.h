@@ -15,7 +15,7 @@ namespace dl::dist {
 using tests::program;
 
 struct Ran {
-  int code = -1;     // exit code; 124 where `timeout` ended it
+  int code = -1;     // exit code; 124 if `timeout` ended it
   std::string text;  // stdout and stderr
 };
 

@@ -1,4 +1,4 @@
-// What `./dev demo` promises. Not in sanitizer builds, where fifteen epochs take minutes.
+// What `./dev demo` promises. Not in sanitizer builds, in which fifteen epochs take minutes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

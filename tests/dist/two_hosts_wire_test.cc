@@ -1,5 +1,5 @@
-// Two hosts with two ranks each: what an all_reduce puts on the wire between them, and what happens
-// where a rank dies inside one.
+// Two hosts with two ranks each: what an all_reduce sends between them, and what happens if a rank
+// dies inside one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>

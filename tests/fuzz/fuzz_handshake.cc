@@ -1,4 +1,4 @@
-// The handshake against whatever a stranger, or somebody in between, may send.
+// The handshake against anything that a stranger, or an attacker in the middle, may send.
 //
 // The first byte picks the scene, the rest is the script:
 //   0  a server reads the script; it must never be proved

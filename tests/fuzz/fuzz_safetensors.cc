@@ -1,4 +1,4 @@
-// Headers of safetensors files, and of .npy files where the bytes begin as one: any bytes give a
+// Headers of safetensors files, and of .npy files if the bytes begin like one: any bytes give a
 // header that fits the file, or an Error with its name.
 #include <algorithm>
 #include <cstddef>

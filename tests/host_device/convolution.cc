@@ -161,7 +161,7 @@ class Computation {
     return tf32_ ? as_tf32(value) : value;
   }
 
-  // Where beta is 0 the result is not read: it may be anything.
+  // If beta is 0, the result is not read: it may be anything.
   void write(const Array& array, std::int64_t at, float value) const {
     float sum = scale_.alpha * value;
     if (scale_.beta != 0) sum += scale_.beta * load(array.type, memory_.result, at);
@@ -213,7 +213,7 @@ class Computation {
     }
   }
 
-  // visit(the tap's channels in windows_, the same in image_), where the tap is not in the padding.
+  // visit(the tap's channels in windows_, the same in image_), unless the tap is in the padding.
   template <typename Visit>
   void for_each_tap(const Visit& visit) {
     const Convolution& c = p_.convolution;

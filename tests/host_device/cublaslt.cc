@@ -456,7 +456,7 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
   return "unrecognized status";
 }
 
-// As the library does, the makers and setters take any value: it is looked at where it is used.
+// Like the library, makers and setters accept any value; it is checked at its use.
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {

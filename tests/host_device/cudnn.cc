@@ -273,8 +273,8 @@ cudnnStatus_t run(const Call& call, int number, const void* alpha, const void* b
 
 // Proposals.
 
-// The math types that proposals are made for. Where tensor cores are allowed, also what does
-// without them, which is better for short sums.
+// The math types that proposals are made for. If tensor cores are allowed, also the type without
+// them, which is better for short sums.
 std::vector<cudnnMathType_t> math_types(const Problem& p) {
   if (!allows_tensor_cores(p.convolution.math)) return {p.convolution.math};
   if (!has_tensor_cores(p)) return {CUDNN_DEFAULT_MATH};

@@ -63,7 +63,7 @@ const std::vector<int>& devices() {
   return all;
 }
 
-// Pages of its own, and one behind them that nobody may touch; what is not written reads as NaN.
+// Allocates whole pages and an inaccessible page after them; unwritten memory reads as NaN.
 cudaError_t allocate(void** out, std::size_t bytes, Place place) {
   const int device = this_thread().device;
   Memory& all = memory();

@@ -18,7 +18,7 @@
 
 namespace dl::host_device {
 
-// Where the calling thread of a kernel is.
+// The position of the calling thread in a kernel.
 struct Position {
   dim3 thread;
   dim3 block;
@@ -29,8 +29,8 @@ extern thread_local Position position;
 
 void wait_for_block();
 // Runs `thread` for every thread of every block. The blocks come one after another; the threads of
-// a block too, up to the barrier, and in another order behind each: who needs a barrier and has
-// none reads what nobody has written yet.
+// a block too, up to the barrier, and in another order behind each: a kernel that lacks a needed
+// barrier reads values that are not written yet.
 void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread);
 // What a launch may ask for; the error that the device would answer with.
 cudaError_t check_launch(dim3 grid, dim3 threads, std::size_t shared_bytes);

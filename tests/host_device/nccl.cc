@@ -1,5 +1,5 @@
 // NCCL between processes of one machine: what its header and documentation promise, and no more. A
-// call waits for whom NCCL waits for; where NCCL's result is not defined, it is refused, or waits.
+// call waits for the same ranks as NCCL; if NCCL's result is undefined, it fails or waits.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <unistd.h>

@@ -102,7 +102,7 @@ bool is_same_message(const Call& a, const Call& b, int rank) {
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Of two values, computed in float where they are shorter, and rounded.
+// Combines two values, in float if they are shorter, and rounds.
 template <typename T>
 T combine(ncclRedOp_t op, T a, T b) {
   if constexpr (std::is_integral_v<T>) {

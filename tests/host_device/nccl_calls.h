@@ -31,9 +31,9 @@ struct Call {
   int root = 0;  // a message's peer
 };
 
-// What is wrong with a call, or with calls that run at a time; empty: nothing. NCCL itself takes
-// buffers that are not the device's or overlap in part, and then fails on the device, or computes
-// what nobody defined.
+// What is wrong with a call, or with calls that run at a time; empty: nothing. NCCL itself accepts
+// buffers that are not the device's or overlap in part, and then fails on the device, or gives an
+// undefined result.
 std::string fault_of(const Call& call, int size, int rank);
 std::string fault_of(const std::vector<Call>& group, int size, int rank);
 // Messages from a rank to itself that lack their other half.
@@ -41,7 +41,7 @@ bool lacks_half(const std::vector<Call>& group, int rank);
 
 // Waits until the ranks have called together once. False: aborted.
 bool connect(World& world, const std::vector<Call>& group);
-// The collectives in their order, then the messages, all at a time. Ends early where aborted.
+// The collectives in their order, then the messages, all at a time. Ends early if aborted.
 void run(World& world, const std::vector<Call>& group);
 
 }  // namespace dl::host_device::nccl

@@ -20,7 +20,7 @@ namespace dl::host_device::nccl {
 struct Transfer {
   bool sends = false;
   int peer = 0;
-  std::byte* data = nullptr;  // only read where it sends
+  std::byte* data = nullptr;  // only read if it sends
   std::uint64_t bytes = 0;
   std::uint64_t what = 0;
 };

@@ -11,8 +11,8 @@
 namespace dl::host_device {
 namespace {
 
-// For ever: a program may end with streams that nobody destroyed, and destroyed ones still run what
-// they were given.
+// Never destroyed: a program may end without destroying its streams, and destroyed ones still run
+// their work.
 struct Registry {
   std::mutex mutex;
   std::set<cudaStream_t> streams;
@@ -163,7 +163,7 @@ void CUstream_st::run() {
     given_.pop_front();
     busy_ = true;
     lock.unlock();
-    std::this_thread::yield();  // whoever did not wait goes on first
+    std::this_thread::yield();  // threads that did not wait go first
     work();
     work = nullptr;
     lock.lock();

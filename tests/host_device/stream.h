@@ -1,5 +1,5 @@
 // A CUDA device that is this processor: its kernels run as functions, its memory is the host's. So
-// that what is written for GPUs runs in tests where no GPU is; how fast it is says nothing.
+// code for GPUs runs in tests without a GPU; its speed means nothing.
 //
 // libhost_device.so offers those calls of CUDA's runtime, cuBLASLt, cuDNN and NCCL that dlrun
 // makes, over NVIDIA's own headers. The modules libdlrun_cuda.so and libdlrun_nccl.so are compiled

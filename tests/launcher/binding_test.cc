@@ -1,4 +1,4 @@
-// Who is bound where, on machines in hwloc's notation.
+// The CPUs of each rank, on machines in hwloc's notation.
 #include "launcher/bind/binding.h"
 
 #include <gmock/gmock.h>

@@ -95,8 +95,8 @@ TEST_F(Descendants, AreKilledWithTheirOrphansWithinADeadline) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-// A supervisor that waits for its children, and what it has started: they are named alike where the
-// test is a rank of a dlrun.
+// A supervisor that waits for its children, and what it has started: they have the same names if
+// the test is a rank of a dlrun.
 TEST_F(Descendants, OfTheSupervisorAreTheRanksProcesses) {
   EXPECT_TRUE(processes_of_ranks().empty());
   const pid_t beside = child_that(spin);

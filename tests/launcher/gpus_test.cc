@@ -102,7 +102,7 @@ TEST(Gpus, AreReadFromProcWhereTheLibraryIsMissing) {
   EXPECT_EQ(gpus[0].name, "NVIDIA H200");
   EXPECT_EQ(gpus[0].uuid, "GPU-aa11");
   EXPECT_EQ(gpus[1].uuid, "");
-  EXPECT_THAT(tokens(gpus, "MIG-7"), ElementsAre("MIG-7"));  // nobody can check it here
+  EXPECT_THAT(tokens(gpus, "MIG-7"), ElementsAre("MIG-7"));  // it cannot be checked here
 }
 
 TEST(Gpus, AnAnswerThatEndsEarlyIsNoAnswer) {
@@ -183,8 +183,8 @@ TEST(GpuPlan, MigInstancesAreGivenOutOneARank) {
   EXPECT_THAT(environment(plan, 2), Contains("CUDA_VISIBLE_DEVICES=1"));
 }
 
-// A driver made for the purpose: ctest puts tests/launcher/fake_nvml.c where the library is looked
-// for.
+// A driver made for the purpose: ctest puts tests/launcher/fake_nvml.c into the library's search
+// path.
 class Driver : public testing::Test {
  protected:
   void SetUp() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }  // of the machine
@@ -242,7 +242,7 @@ TEST_F(Driver, DryRunShowsWhoHasWhich) {
   const auto refused = dlrun({"--nproc-per-node=gpu", "x"}, "CUDA_VISIBLE_DEVICES=0,5");
   EXPECT_EQ(refused->wait(), 2);
   EXPECT_THAT(refused->err(), HasSubstr("there is no GPU 5 (3 GPUs were found)"));
-  // Where nobody asks for a GPU, dlrun says it and goes on.
+  // If no rank asks for a GPU, dlrun reports it and continues.
   const auto noted = dlrun({"x"}, "CUDA_VISIBLE_DEVICES=0,5");
   EXPECT_EQ(noted->wait(), 0);
   EXPECT_THAT(noted->err(), HasSubstr("there is no GPU 5"));

@@ -26,7 +26,7 @@ TEST(JobState, SaysWhereEachRankStandsAndHowEarlierAttemptsEnded) {
   // One node may begin before another's word on the last attempt has come.
   state.attempt_ended({.exit_code = 137, .page = {"rank 3 was killed", "more"}, .attempt = 0},
                       begin + 2s);
-  state.rank_changed({.what = RankNews::What::kStarted, .rank = 9}, begin);  // nobody's
+  state.rank_changed({.what = RankNews::What::kStarted, .rank = 9}, begin);  // not in the job
   EXPECT_THAT(state.page(begin + 4s),
               ElementsAre("attempt 0 ended 2.0 s ago: rank 3 was killed",
                           "attempt 1, which began 1.0 s ago: ranks 2-4 are being started"));

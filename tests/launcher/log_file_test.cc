@@ -158,7 +158,7 @@ TEST(LogFolder, OfARunIsNeverAnotherOnes) {
   const LogFolder made = make_log_folder(folder.path(), run, 0, 0, true, {0, 1});
   EXPECT_EQ(made.error + made.no_link, "");
   EXPECT_EQ(made.ranks.size(), 2U);
-  // Another node of the job, in the same place; but nobody else's files.
+  // Another node of the job in the same folder; files of other jobs stay.
   EXPECT_EQ(make_log_folder(folder.path(), run, 1, 0, true, {2, 3}).error, "");
   EXPECT_NE(make_log_folder(folder.path(), run, 2, 0, true, {3}).error.find("File exists"),
             std::string::npos);

@@ -141,7 +141,7 @@ TEST(OutOfMemory, IsTheCauseOfASigkillIfTheKernelHasCountedIt) {
   EXPECT_THAT(describe_end(failed, place), HasSubstr("ended with exit code 1 after 1.50 s"));
   EXPECT_EQ(last_words(failed).front(),
             "  meanwhile memory ran out, and the kernel killed 2 processes of the control group");
-  // Somebody else's SIGKILL, and dlrun's.
+  // A SIGKILL from outside, and dlrun's own.
   const RankFacts by_hand = rank_of(SIGKILL, 0, 0);
   EXPECT_THAT(describe_end(by_hand, place), HasSubstr("(SIGKILL) after 1.50 s"));
   EXPECT_EQ(last_words(by_hand).front(),

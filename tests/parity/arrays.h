@@ -27,7 +27,7 @@ class Arrays {
 
   const std::string& raw(const std::string& name) const { return entry(name).bytes; }
 
-  // The values, row by row. Throws where T is not as wide as the file's dtype.
+  // The values, row by row. Throws if T is not as wide as the file's dtype.
   template <typename T>
   std::vector<T> get(const std::string& name) const {
     const Entry& found = entry(name);

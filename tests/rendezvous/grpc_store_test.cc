@@ -58,7 +58,7 @@ Deadline soon() {
   return Deadline::after(30s);
 }
 
-// A loopback port that stays the test's own while nobody listens there.
+// A loopback port that stays the test's own although no socket listens on it.
 class HeldPort {
  public:
   HeldPort() : held_(bound_to(resolve({"127.0.0.1", 0}, Deadline::never())[0])) {}
@@ -240,7 +240,7 @@ TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
   server.reset();
   waiter.join();
   EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
-  // The first where the call had reached the server by then.
+  // The first text if the call had reached the server by then.
   EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("the process that hosts the store has ended"),
                                      HasSubstr("could not be made again")));
   EXPECT_THAT(

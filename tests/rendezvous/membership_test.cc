@@ -357,7 +357,7 @@ TEST_F(MembershipTest, AServiceThatStoodStillDoesNotBlameOthersForIt) {
               "on");
   }
   EXPECT_THAT(told, ElementsAre(1U, 2U));
-  // Nobody is lost who goes on; one that is silent by this service's own time is.
+  // No node that continues is lost; one that is silent by this service's own time is.
   EXPECT_TRUE(pass(8s, {1}).empty());
   const Outbox later = pass(3s, {1});
   ASSERT_EQ(later.size(), 2U);

@@ -281,7 +281,7 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
   }
 }
 
-// Nobody has ended, and no word of gRPC's says what has happened.
+// No process has ended, and no text of gRPC tells what has happened.
 TEST_F(ProgramTest, AConnectionThatIsCutIsSaidOnBothSides) {
   tests::CuttingProxy proxy(Endpoint::parse(endpoint()));
   const auto service = serve();
@@ -434,7 +434,7 @@ TEST_F(ProgramTest, NodeThatStaysAwayIsNamedAtTheDeadline) {
   a->say(join("a", 0));
   const json error = a->hear()["error"];
   EXPECT_EQ(error["kind"], "timeout");
-  // The second where the service was kept from its core for all of the node's second.
+  // The second text if the service did not run for all of the node's second.
   EXPECT_THAT(error["text"].get<std::string>(),
               AnyOf("the other nodes did not join within 1 s: waiting for node rank 1",
                     AllOf(HasSubstr("connect to " + endpoint() + " for the rendezvous"),

@@ -27,7 +27,7 @@ pid_t parent_of(pid_t pid) {
   return read_stat("/proc/" + std::to_string(pid)).parent;
 }
 
-// What a process is, as far as its death goes; empty: it concerns nobody.
+// The role of a process, if its death matters; otherwise empty.
 std::string role_of(pid_t pid) {
   const std::string name = tests::name_of(pid);
   const std::string node = tests::variable_of(pid, "SLURM_NODEID");

@@ -65,7 +65,7 @@ inline std::string name_of(pid_t pid) {
 inline char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
-  std::getline(file, text);  // which does not throw where the process is gone by now
+  std::getline(file, text);  // does not throw if the process has ended
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos ? '\0' : text[name_end + 2];
 }
@@ -74,7 +74,7 @@ inline char state_of(pid_t pid) {
 // seconds.
 inline constexpr std::chrono::seconds kPatience{60};
 
-// True once `condition` holds; false where it does not within `limit`.
+// True once `condition` holds; false if it does not within `limit`.
 template <typename Condition>
 bool eventually(std::chrono::milliseconds limit, Condition condition) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -133,7 +133,7 @@ class Process {
     std::vector<std::string> copy = argv;
     for (std::string& argument : copy) args.push_back(argument.data());
     args.push_back(nullptr);
-    // Its signals are those of any program, also where ctest runs under nohup or in the background.
+    // Its signals are those of any program, also if ctest runs under nohup or in the background.
     posix_spawnattr_t attributes;
     ::posix_spawnattr_init(&attributes);
     sigset_t all, none;
@@ -175,14 +175,14 @@ class Process {
   const std::string& mark() const { return mark_; }
   void signal(int number) const { ::kill(pid_, number); }
 
-  // The exit code, 128+n for signal n; throws where it does not end in time.
+  // The exit code, 128+n for signal n; throws if it does not end in time.
   int wait(std::chrono::milliseconds limit = kPatience) {
     const bool in_time = eventually(limit, [this] { return has_ended(); });
     if (!in_time) {
       throw std::runtime_error("still running after " + std::to_string(limit.count()) +
                                " ms; out: " + out() + "; err: " + err());
     }
-    // What it wrote is complete once nobody holds the pipes any more.
+    // Its output is complete once no process holds the pipes.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(20), [this] { return closed_; });
     return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
@@ -200,7 +200,7 @@ class Process {
     const std::lock_guard lock(mutex_);
     return err_;
   }
-  // False where the text does not appear in time.
+  // False if the text does not appear in time.
   bool wait_for_out(const std::string& text, std::chrono::milliseconds limit = kPatience) const {
     return wait_for(out_, text, limit);
   }

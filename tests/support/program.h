@@ -1,4 +1,4 @@
-// Where ctest says that the programs of this build are.
+// The programs of this build, at the path that ctest sets.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace dl::tests {
 
-// The path of a program of build/<preset>/bin. Throws where the test was not started by ctest.
+// The path of a program of build/<preset>/bin. Throws if the test was not started by ctest.
 inline std::string program(const std::string& name) {
   const char* const folder = std::getenv("DLRUN_TEST_BIN");
   if (folder == nullptr) throw std::runtime_error("DLRUN_TEST_BIN is not set; run this with ctest");

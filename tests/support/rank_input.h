@@ -14,7 +14,7 @@
 
 namespace dl::tests {
 
-// Runs a line of sh where the job can be started.
+// Runs a line of sh in a place from which the job can be started.
 using InShell = std::function<std::unique_ptr<Process>(const std::string& script)>;
 
 // `dlrun`: the line of a job of at least two ranks, up to the program; its ranks have the working
@@ -50,7 +50,7 @@ inline void expect_input_goes_to_rank0(const InShell& in_shell, const std::strin
         << one.script << content("got.0").size();
     EXPECT_EQ(content("got.1"), "") << one.script;
   }
-  // One that nobody reads to its end.
+  // Input that is not read to its end.
   const auto job = in_shell("yes | " + dlrun + " sh -c 'test $RANK != 0 || head -n 2'");
   EXPECT_EQ(job->wait(), 0) << job->err();
   EXPECT_EQ(job->out(), "[rank 0] y\n[rank 0] y\n");

@@ -112,7 +112,7 @@ class SshHosts {
   std::string address(int host) const {
     return (ipv6_ ? "fd77::" : "10.77.0.") + std::to_string(host + 1);
   }
-  // Nothing arrives any more, and nobody is told.
+  // Nothing arrives any more, without notice.
   void cut(int host) const {
     run("ip -n " + namespaces_.at(static_cast<std::size_t>(host)) + " link set eth0 down");
   }

@@ -32,7 +32,7 @@ class StderrLines {
   StderrLines(const StderrLines&) = delete;
   StderrLines& operator=(const StderrLines&) = delete;
 
-  // The first line with `text` in it, which is waited for; empty where it does not come.
+  // Waits for the first line that contains `text`; empty if it does not come.
   std::string line_with(std::string_view text) {
     const detail::Deadline deadline = detail::Deadline::after(std::chrono::seconds(60));
     for (;;) {

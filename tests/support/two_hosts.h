@@ -87,7 +87,7 @@ class TwoHosts {
       run("tc -n " + name + " qdisc replace dev eth0 root tbf " + tbf);
     }
   }
-  // Nothing arrives any more, and nobody is told.
+  // Nothing arrives any more, without notice.
   void cut() const { run("ip -n " + names_[0] + " link set eth0 down"); }
 
  private:

@@ -118,7 +118,7 @@ TEST(Plan, AnAlgorithmThatWasAskedForGoesBeforeAllRules) {
   }
   EXPECT_EQ(choices.choose(f32(OpKind::kBroadcast, 8)), Algorithm::kChain);
   EXPECT_EQ(choices.choose(f32(OpKind::kReduce, 8)), Algorithm::kDirect);
-  // Partial sums of bf16 must not travel, whoever asks.
+  // Partial sums of bf16 must not be sent by any caller.
   const Descriptor bf16{.count = 4, .op = OpKind::kAllReduce, .dtype = DType::kBF16};
   EXPECT_EQ(choices.choose(bf16), Algorithm::kDirect);
   EXPECT_EQ(Plan::parse(plan.text(), "plan 'y'"), plan);

@@ -197,8 +197,8 @@ TEST(Reduce, MinAndMaxPropagateNaNFromEitherSide) {
   }
 }
 
-// A result must not depend on where a slice ends, as slices end elsewhere on every rank: not with
-// NaNs of different bits, zeros of both signs, infinities and denormals.
+// A result must not depend on the end of a slice, because slices end at different elements on every
+// rank: not with NaNs of different bits, zeros of both signs, infinities and denormals.
 Bytes awkward_numbers(DType dtype, std::size_t count, std::mt19937& random) {
   const std::size_t element = size_of(dtype);
   Bytes bytes(count * element);

@@ -70,7 +70,7 @@ class Machine {
 
   Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
 
-  // False where nobody can move although not all is done.
+  // False if no rank can move although work is left.
   bool run() {
     std::vector<int> order(static_cast<std::size_t>(size_));
     for (int r = 0; r < size_; ++r) order[static_cast<std::size_t>(r)] = r;

@@ -1,4 +1,4 @@
-// The parts of dlbench: what it expects, what it does where a result is wrong, and how it says it.
+// The parts of dlbench: the expected results, its reaction to a wrong result, and its output.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// What is special about groups on several nodes: who sits where, which way operations go, and that
-// both give the same. The nodes are pretended. What every group promises is tested in
-// tests/collectives/tcp with DLRUN_TEST_BACKEND=hybrid.
+// What is special about groups on several nodes: the placement of ranks, the two ways of
+// operations, and that both give the same results. The nodes are pretended. What every group
+// promises is tested in tests/collectives/tcp with DLRUN_TEST_BACKEND=hybrid.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -91,7 +91,7 @@ TEST(InitInADirectory, NamesARankThatDoesNotCome) {
   }
 }
 
-// Rank 2 does not come, so that nobody goes on; rank 1 has come, and is killed or stopped.
+// Rank 2 does not come, so that no rank continues; rank 1 has come, and is killed or stopped.
 TEST(InitInADirectory, NamesARankThatIsKilledThere) {
   const tests::TempDir directory;
   const pid_t victim = ::fork();

@@ -268,7 +268,7 @@ TEST(AgreeOfTheJob, AnswersWithABrokenGroupAndARankThatIsGone) {
       for (;;) default_group()->barrier()->wait();
     } catch (const Error&) {
     }
-    // Whoever is late has no say; but all hear the same.
+    // A late rank's answer does not count, but all ranks get the same one.
     const collectives::Agreement answer = agree("step 1", true, 300ms);
     if (!answer.flag || answer.missing.empty() || answer.missing.back() != 2) return 3;
     return 10 + static_cast<int>(answer.missing.size());

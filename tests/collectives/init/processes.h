@@ -134,8 +134,8 @@ inline std::function<int(const std::string&)> holds(const std::string& text) {
   };
 }
 
-// Lets processes of run_processes() go on when so many of them have come. Throws where too many
-// have ended without coming.
+// Lets processes of run_processes() go on when so many of them have come. Throws if too many have
+// ended without coming.
 class Meet {
  public:
   explicit Meet(int processes) : processes_(processes) {}

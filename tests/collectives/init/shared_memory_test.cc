@@ -1,4 +1,4 @@
-// Groups over shared memory where the system gives them too little.
+// Groups over shared memory on a system with too little of it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

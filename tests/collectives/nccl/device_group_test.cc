@@ -49,7 +49,7 @@ TEST(NcclChoice, OffersAreReadAsTheyWereWritten) {
   EXPECT_THAT(thrown_by([] { Offer::parse("GPU-a 1"); }).text, HasSubstr("GPU-a 1"));
 }
 
-// Ranks whose CUDA memory goes through the host, or where a test says.
+// Ranks whose CUDA memory is staged through the host, or as a test chooses.
 void run_staged(
     int size,
     const std::function<void(ProcessGroup& group, FakeRuntime& runtime, Stream stream)>& body) {

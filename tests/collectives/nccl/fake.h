@@ -1,10 +1,10 @@
 // A GPU and an NCCL for tests, all ranks of a test being threads of this process.
 //
 // A stream is a queue of steps, each a function that is asked again until it says that it is done;
-// queues run whenever somebody asks the fake runtime anything. An operation of the fake NCCL is a
-// step that is done when all ranks of its communicator have come to theirs, a message's when both
-// of its ranks have; a group of them is one step. A capture keeps what makes the steps, and each
-// launch makes them anew. What a test wants to go wrong stands in Fault.
+// every call of the fake runtime runs the queues. An operation of the fake NCCL is a step that is
+// done when all ranks of its communicator have come to theirs, a message's when both of its ranks
+// have; a group of them is one step. A capture keeps what makes the steps, and each launch makes
+// them anew. What a test wants to go wrong stands in Fault.
 #pragma once
 
 #include <algorithm>
@@ -139,7 +139,7 @@ class FakeRuntime : public cuda::Runtime {
       let_others_in();
     }
   }
-  // A mutex goes to whoever asks first, and that would be this thread again.
+  // A mutex goes to the first thread that asks, and that would be this thread again.
   static void let_others_in() { ::usleep(20); }
   void synchronize_device(int) override {}
   void* make_event(int, bool) override { return new FakeEvent; }
@@ -254,7 +254,7 @@ struct FakeNccl {
   FakeRuntime runtime;
   Fault fault;
   std::map<std::string, std::unique_ptr<World>> worlds;
-  std::atomic<int> alive{0};  // communicators; the last that whoever ends one does here
+  std::atomic<int> alive{0};  // communicators; ending one changes this last
   static inline FakeNccl* now = nullptr;
 
   FakeNccl() { now = this; }
@@ -264,8 +264,8 @@ struct FakeNccl {
     now = nullptr;
   }
 
-  // Waits for the threads that a group has left behind to end its communicator, which nobody else
-  // waits for. False where one has not within a minute.
+  // Waits for the threads that a group has left behind to end its communicator; there is no other
+  // wait for them. False if one has not ended within a minute.
   bool all_ended() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (alive > 0) {
@@ -473,7 +473,7 @@ struct FakeNccl {
     m.receive = receive;
     m.all_reduce = [](const void* input, void* output, std::size_t count, DType dtype, ReduceOp,
                       nccl::Comm comm, void* stream) {
-      // Floats: the sum of all. A barrier's byte is nobody's business.
+      // Floats: the sum of all. A barrier's byte has no meaning.
       const std::size_t bytes = count * size_of(dtype);
       return together(comm, stream, input, bytes, [=](const std::vector<const void*>& inputs) {
         if (dtype != DType::kF32) return;

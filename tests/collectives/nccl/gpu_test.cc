@@ -1,6 +1,6 @@
-// Collectives on real GPUs: two ranks as two processes, on a GPU each where there are two, else on
+// Collectives on real GPUs: two ranks as two processes, on a GPU each if there are two, else on
 // one, through NCCL in its correctness mode (DLRUN_NCCL_SHARED_GPU) and through pinned memory.
-// Skipped where there is no GPU.
+// Skipped if there is no GPU.
 //
 // Each test starts this program once a rank, with the part of the test that ranks run.
 #include <gmock/gmock.h>
@@ -117,7 +117,7 @@ TEST_F(GpuRank, Launches) {
       make_ref<cuda::WatchedError>(stream_.device.index, group_->background_error());
   if (rank_ == 0) {
     graph.launch(stream_);           // alone
-    EXPECT_THROW(last(sum), Error);  // the stream goes on behind it, and nobody sees the sum
+    EXPECT_THROW(last(sum), Error);  // the stream continues after it, but the sum cannot be read
   }
   ASSERT_TRUE(tests::eventually(30s, [&] { return group_->error() != nullptr; }));
   try {

@@ -79,9 +79,9 @@ class Nccl : public ::testing::Test {
   std::chrono::milliseconds patience_ = 60s;  // ends when all have answered
   std::chrono::milliseconds abort_time_ = 30s;
 
-  // Each begins when all have met: what one does would else end the others' meeting. (And a barrier
-  // of the host group's is no place to wait before something that ends that group: whoever leaves
-  // it first may end it for the others that are still in it.)
+  // Each begins when all have met: what one does would else end the others' meeting. (A barrier of
+  // the host group must not precede something that ends that group: the first rank to leave the
+  // barrier may end the group for ranks that are still in it.)
   void run(int size, const std::function<void(Rank& rank)>& body) {
     rendezvous::MemoryStore store;
     std::latch met(size);
@@ -304,7 +304,7 @@ TEST_F(Nccl, ARankThatIsStoppedDoesNotAnswer) {
   patience_ = 200ms;
   run(2, [&](Rank& rank) {
     float value[2] = {};
-    if (rank.rank() == 1) rank.notices->close();  // its watcher answers nobody
+    if (rank.rank() == 1) rank.notices->close();  // its watcher does not answer
     both_.arrive_and_wait();
     if (rank.rank() == 1) {
       ASSERT_TRUE(eventually_broken(rank));

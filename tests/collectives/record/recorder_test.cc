@@ -294,7 +294,7 @@ TEST(Recorder, OutlivesAKilledProcess) {
   EXPECT_EQ(facts.operations.back().state, State::kStarted);
   EXPECT_EQ(facts.torn, 0u);
 
-  // Its successor begins anew, and nobody writes beside it.
+  // Its successor starts a new recording, and is its only writer.
   std::string why;
   const auto successor = Recorder::open(fd, kNamed, why);
   ASSERT_TRUE(successor) << why;

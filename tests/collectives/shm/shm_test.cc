@@ -212,7 +212,7 @@ TEST(ShmGroups, GiveBackAllMemoryAndDescriptors) {
       EXPECT_GE(held().second, 1);
       group->barrier()->wait();
       if (round < 3) return;
-      // Also where it broke.
+      // Also if the group is broken.
       summed.arrive_and_wait();
       if (rank == 0) group->abort("enough");
       EXPECT_EQ(thrown_by([&] {
@@ -225,8 +225,8 @@ TEST(ShmGroups, GiveBackAllMemoryAndDescriptors) {
   EXPECT_EQ(before.second, 0);
 }
 
-// Ends the process where the calling thread, or one that it starts, reaches into another process.
-// False where filters are not to be had.
+// Ends the process if the calling thread, or one that it starts, accesses another process's memory.
+// False if the system has no such filters.
 bool forbid_reaching_into_others() {
   constexpr auto nr = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
   sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, nr),

@@ -21,7 +21,7 @@ namespace {
 using namespace testing;
 using namespace shm;
 
-// Above the exchange, also where ranks share cores: in one chunk of the slots, and in several.
+// Above the exchange, also if ranks share cores: in one chunk of the slots, and in several.
 constexpr std::size_t kOneChunk = 12'007;  // f32
 constexpr std::size_t kManyChunks = 100'003;
 static_assert(kOneChunk * 4 > kOversubscribedExchangeBytes && kOneChunk * 4 < kSlotBytes);
@@ -264,7 +264,7 @@ TEST(RegisteredMemory, ThatCannotBeSharedIsStagedOnAllRanks) {
   });
 }
 
-#if !defined(__SANITIZE_THREAD__)  // where ranks share one mapping
+#if !defined(__SANITIZE_THREAD__)  // under which ranks share one mapping
 TEST(RegisteredMemory, IsSharedInItsPlaceWhileTheHandleLives) {
   rendezvous::MemoryStore store;
   run_threads(3, [&](int rank) {

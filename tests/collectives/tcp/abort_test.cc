@@ -96,7 +96,7 @@ TEST(Abort, EndsOnlyWhatIsBehindTheLastCompleteOperation) {
       };
       const Ref<Work> first = sum(x);
       if (group.rank() == who) {
-        // Nobody else can complete it before the one that never calls it.
+        // No other rank can complete it before the rank that never calls it.
         first->wait();
         group.abort("loss is NaN");
       } else {

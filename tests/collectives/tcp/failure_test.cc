@@ -32,7 +32,8 @@ std::vector<Thrown> all_thrown(int size, const std::function<void(ProcessGroup&)
   run_ranks(size,
             [&](ProcessGroup& group) {
               Thrown& mine = thrown[static_cast<std::size_t>(group.rank())];
-              // Whoever is through before the other side's error arrives sees it at its next calls.
+              // A rank that completes before the other side's error arrives sees the error in its
+              // next calls.
               mine = thrown_by([&] {
                 call(group);
                 for (;;) group.barrier()->wait();
@@ -209,7 +210,7 @@ TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
 }
 
 // All have passed a barrier and three of them are inside the operation: only the one that stays
-// away is named. Time and again, since nobody else may keep the caller from throwing.
+// away is named. Repeated, since no other rank may keep the caller from throwing.
 TEST(Synchronize, WithATimeoutNamesTheMissingRankOnly) {
   std::latch called(3);
   std::latch timed_out(3);
@@ -458,7 +459,7 @@ TEST(Links, ThatAChildHoldsAreForgottenWithTheirGroup) {
   }
 }
 
-// Rank 0 gives up and leaves at once; what it says reaches rank 1 only, and its end reaches nobody.
+// Rank 0 gives up and leaves at once; its message reaches rank 1 only, and no rank notices its end.
 TEST(Abort, IsPassedOnByWhoeverHasHeardIt) {
   constexpr int kRanks = 4;
   std::vector<tcp::Mesh> meshes = connected(kRanks, 1);

@@ -327,7 +327,7 @@ TEST(Messages, InABatchGoAllAtOnce) {
       if (r == group.rank()) continue;
       out[at] = numbers(count, 10 * group.rank() + r);
       in[at].resize(count);
-      // Sends first: were they one after the other, nobody would come to receive.
+      // Sends first: if they ran one after the other, no rank would reach its receive.
       batch.emplace_back(
           SendOptions{.buffer = out[at].data(), .count = count, .dtype = DType::kI32, .peer = r});
       batch.emplace_back(

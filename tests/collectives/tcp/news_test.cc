@@ -83,7 +83,7 @@ TEST(News, OfARankThatHasLeftEndsNothingThatItHadCompleted) {
   }
 }
 
-// Nothing of a rank moves from stand_still() to go_on(). Over TCP somebody holds the role of its
+// Nothing of a rank moves from stand_still() to go_on(). Over TCP the test holds the role of its
 // engine; over shared memory its thread, which drives the operation for which it waits, is held in
 // a signal handler.
 class LateRank {

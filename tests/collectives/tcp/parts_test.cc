@@ -380,7 +380,7 @@ TEST_P(TcpParts, VVariantsMayBeWaitedForInAnyOrder) {
 
 TEST_P(TcpParts, SendrecvAroundARing) {
   const int size = GetParam();
-  if (size == 1) return;  // nobody to talk to
+  if (size == 1) return;  // no peers
   run_ranks(size, [size](ProcessGroup& group) {
     const int right = (group.rank() + 1) % size;
     const int left = (group.rank() + size - 1) % size;

@@ -149,7 +149,7 @@ TEST(Grad, RefusesWhatItCannotDo) {
                "autograd::grad: input 0 is undefined");
 }
 
-// What PyTorch gives: hooks of an input have run where the pass ends there.
+// PyTorch's results: the hooks of an input have run if the pass ends there.
 TEST(Grad, RunsHooksAsPyTorchDoes) {
   const Tensor x = grad_leaf({1});
   const Tensor h = x * 2;

@@ -209,7 +209,7 @@ TEST(Leaf, IsNotToldOfAPassInsideAnotherThatDoesNotUseIt) {
   EXPECT_EQ(of_other.texts.size(), 1U);
 }
 
-// A node that computes its leaf's gradient where the engine wants it.
+// A node that computes its leaf's gradient in the engine's target.
 struct InTargetBackward final : Node {
   std::string_view name() const noexcept override { return "in_target"; }
   void backward(BackwardContext& context) override {

@@ -12,7 +12,7 @@
 
 namespace {
 
-// Of the calling thread, as CUDA has it: 0 where none was named.
+// CUDA's device of the calling thread: 0 if none was named.
 constinit thread_local int device_of_thread = 0;
 constinit thread_local std::vector<int>* touched = nullptr;
 constinit thread_local int lost = -1;

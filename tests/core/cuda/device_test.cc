@@ -1,4 +1,4 @@
-// Tensors on a CUDA device, over a fake one: what runs where, which copies are made, who waits.
+// Tensors on a fake CUDA device: the stream of each call, the copies that are made, and the waits.
 #include "core/device/cuda/cuda.h"
 
 #include <fmt/format.h>
@@ -200,7 +200,7 @@ TEST(Cuda, ReadsDevicesAsPyTorchWritesThem) {
   }
 }
 
-// As where a python3 on the usual path is a link into a virtual environment.
+// For example, a python3 on the usual path may link into a virtual environment.
 TEST(Cuda, LooksForLibrariesInThePythonThatALinkLeadsTo) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / fmt::format("dlrun_python_{}", ::getpid());

@@ -215,7 +215,7 @@ TEST_F(CudaNetwork, ChainsOfLayers) {
   }
 }
 
-// What PyTorch's relu and its gradient do at zero, and with NaN, whoever computes them.
+// PyTorch's relu and its gradient at zero and with NaN, for every kernel that computes them.
 TEST_F(CudaNetwork, AFusedReLUIsAReLU) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     const std::string name(name_of(dtype));
@@ -308,7 +308,7 @@ TEST_F(CudaNetwork, ConvolutionsWithoutCudnn) {
   compare_convolutions({false}, {DType::kF32, DType::kF16, DType::kBF16});
 }
 
-// Of a batch whose images have an odd number of elements: not where 16 bytes can be loaded at once.
+// Slices of a batch whose images have an odd number of elements: not aligned for 16-byte loads.
 TEST_F(CudaNetwork, ConvolutionsOfSlices) {
   compare("conv2d",
           [](const Inputs& in) {

@@ -1,5 +1,5 @@
-// What tests on a GPU share: they skip themselves where there is none, and hold an operation's
-// result and gradients on the device against the CPU's.
+// Helpers of tests on a GPU: they skip the test if there is none, and compare an operation's result
+// and gradients on the device with the CPU's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ class OnDevice : public ::testing::Test {
 using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Inputs&)>;
 
-// How far a result may be from the f64 reference of the same rounded inputs, as a share of the
-// largest element (or of 1, where that is more).
+// How far a result may be from the f64 reference of the same rounded inputs, relative to the
+// largest element (or to 1, if that is larger).
 //
 // A value that is rounded to a dtype is off by u = 2^-11 of itself in f16, 2^-8 in bf16, 2^-24 in
 // f32. Between its inputs and its result an operation rounds a few times, each time at most to the

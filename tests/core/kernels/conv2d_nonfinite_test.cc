@@ -26,8 +26,9 @@ struct Operands {
   std::vector<T> x, weight, bias, dy;
 };
 
-// Infinite and NaN where the definition is, and elsewhere near it. `largest`: an operand's largest
-// magnitude, since algorithms that add before they multiply round by a share of that.
+// Infinite and NaN for the same elements as the definition, otherwise near it. `largest`: an
+// operand's largest magnitude, since algorithms that add before they multiply round by a share of
+// that.
 template <typename T>
 void expect_alike(const std::vector<T>& got, const std::vector<double>& wanted, double largest,
                   const std::string& what) {
@@ -118,7 +119,7 @@ void check(const Conv2dShape& s, const Kernels<T>& kernels = {}) {
   }
 }
 
-// For the time of a test. One thread where nothing else is tested: on a busy machine every parallel
+// For the time of a test. One thread if nothing else is tested: on a busy machine every parallel
 // loop waits for the scheduler.
 class Threads {
  public:

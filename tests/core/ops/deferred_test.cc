@@ -118,7 +118,7 @@ TEST(Deferred, WritesAreSeenThroughAllTensorsOverTheMemory) {
     const Tensor apart = x.detach();
     if (look_first) looked_at(x);
     std::vector<float> wanted = values<float>(arange(120).to(DType::kF32));
-    Tensor(x).mul_(2);  // where the elements lie
+    Tensor(x).mul_(2);  // in the source
     Tensor(last.select(3, 1)).add_(1000);
     Tensor(apart[1][2]).fill_(-1);
     for (int i = 0; i < 120; ++i) {
@@ -158,7 +158,7 @@ TEST(Deferred, TheAddressStaysTheSame) {
   EXPECT_EQ((x * 1).at<float>({0, 0, 0, 3}), 50);
 }
 
-// Any view, read and written where the elements lie or at home: as over row-major memory.
+// Any view, read and written in the source or in the storage, behaves as over row-major memory.
 TEST(Deferred, ViewsShowTheElementsOfRowMajorMemory) {
   std::mt19937 random(7);
   const auto up_to = [&](std::int64_t most) {

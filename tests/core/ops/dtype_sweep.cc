@@ -22,7 +22,7 @@ constexpr DType kAll[kDTypeCount] = {
     DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8,  DType::kU8,  DType::kI16,
     DType::kU16, DType::kI32,  DType::kU32, DType::kI64, DType::kU64, DType::kBool};
 
-// torch.promote_types; "-" where it throws.
+// torch.promote_types; "-" if it throws.
 // clang-format off
 constexpr std::string_view kPromoted[kDTypeCount][kDTypeCount] = {
   {"f16", "f32", "f32", "f64", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16"},
@@ -85,7 +85,7 @@ bool is_arithmetic(naive::Binary op) {
   return op <= naive::Binary::kDiv;
 }
 
-// The dtype in which an operation on the common dtype computes; none where it is refused.
+// The dtype in which an operation on the common dtype computes; nullopt if it throws.
 std::optional<DType> computed_in(naive::Binary op, std::optional<DType> common) {
   if (!common) return {};
   if (op == naive::Binary::kDiv && !is_floating(*common)) return DType::kF32;
@@ -159,7 +159,7 @@ std::vector<Operands> operands_of(DType a, DType b, Device device) {
   return all;
 }
 
-// The first element that differs, as text; empty where there is none.
+// The first element that differs, as text; empty if there is none.
 std::string difference(const Tensor& got, const Elements& wanted, DType dtype, const Shape& shape) {
   if (got.dtype() != dtype) {
     return "is " + std::string(name_of(got.dtype())) + ", wanted " + std::string(name_of(dtype));
@@ -184,7 +184,7 @@ Elements converted(const Tensor& tensor, const Shape& shape, DType dtype) {
   return result;
 }
 
-// Both refuse, or both give the same elements. `make` throws where the operation refuses.
+// Both refuse, or both give the same elements. `make` throws if the operation refuses.
 void expect_right(const std::string& what, bool refused, const std::function<std::string()>& make) {
   try {
     const std::string wrong = make();

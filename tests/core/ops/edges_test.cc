@@ -1,6 +1,6 @@
 // Results and gradients at the edges: at bounds, of NaN and infinities, of batches without values,
 // of numbers beside tensors without dimensions. The numbers are PyTorch's; tests/parity/fuzz found
-// where they differed.
+// the cases that differed.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -177,7 +177,8 @@ TEST(Comparison, OfBools) {
   EXPECT_EQ(bits(eq(a.t(), tensor(true))), (std::vector<int>{1, 0, 1, 0}));
 }
 
-// PyTorch: half to each at ties, the whole to both where neither is smaller, nothing to the loser.
+// PyTorch: half to each at ties, the whole gradient to both if neither is smaller, and 0 to the
+// larger one.
 TEST(MinimumAndMaximum, ShareGradientsAsPyTorchDoes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();

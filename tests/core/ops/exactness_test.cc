@@ -57,7 +57,7 @@ struct Exact {
   double (*function)(double);
   double units;          // of a result's last place that it may be away,
   double share = 0;      // of the input's magnitude, for results that cancel,
-  double magnitude = 0;  // and this, where e^-x has no float32
+  double magnitude = 0;  // and this, if e^-x has no float32
 };
 
 const Exact kExact[] = {

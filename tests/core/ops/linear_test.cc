@@ -137,8 +137,8 @@ TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
   }
 }
 
-// Two layers, of which the second's backward computes the first's activation gradient where nobody
-// sees the difference.
+// Two layers; the second's backward also computes the first's activation gradient if that is not
+// observable.
 class LinearChain : public ::testing::TestWithParam<Activation> {
  protected:
   using Between = std::function<Tensor(const Tensor&)>;

@@ -62,7 +62,7 @@ TEST_P(LossOf, MseEqualsTheDefinitionForAnyLayout) {
   EXPECT_NEAR(mse_loss(a.contiguous(MemoryFormat::kChannelsLast), b).item<double>(), wanted, 1e-6);
 }
 
-// What PyTorch's formulas give where they meet infinities and NaN.
+// The results of PyTorch's formulas for infinities and NaN.
 class LossEdges : public ::testing::TestWithParam<DType> {
  protected:
   static Tensor leaf(std::initializer_list<double> numbers) {
@@ -271,7 +271,7 @@ TEST(Loss, OfProbabilitiesTakesWeightsOfAnyDtype) {
   EXPECT_EQ(kl_div(x, y.to(DType::kF64)).dtype(), DType::kF64);
 }
 
-// As PyTorch's warning: once for two shapes, and only where it warns.
+// Like PyTorch's warning: once for two shapes, and only if PyTorch warns.
 TEST(Loss, WarnsOfShapesThatAreBroadcast) {
   detail::forget_written_lines();
   const Tensor column = ones({5, 1});

@@ -115,7 +115,7 @@ TEST(Indices, ReadAndWriteLinesOfEveryWidthAndLength) {
       EXPECT_EQ(values<double>(gather(x, 1, index)), read) << what;
       EXPECT_EQ(values<double>(scatter(zeros_like(x), 1, index, x)), written) << what;
       EXPECT_EQ(values<double>(scatter_add(zeros_like(x), 1, index, even)), added) << what;
-      // The same along the first dimension, where a line is a column.
+      // The same along the first dimension, so that a line is a column.
       const auto down = [](const Tensor& t) { return t.t().contiguous(); };
       EXPECT_EQ(values<double>(gather(down(x), 0, down(index)).t()), read) << what;
       EXPECT_EQ(values<double>(scatter(zeros_like(down(x)), 0, down(index), down(x)).t()), written)

@@ -159,8 +159,8 @@ inline void expect_nans(const Tensor& got, const Tensor& wanted, NanPlaces place
   }
 }
 
-// With a NaN in each of the inputs in turn, and then in the gradient of the output: in the output
-// and in all gradients NaN stands where separate operations in f64 have it.
+// With a NaN in each of the inputs in turn, and then in the gradient of the output: the output and
+// all gradients have NaN in the same elements as separate operations in f64.
 inline void expect_nan_stays(const NanCase& c, DType dtype, Device device, MemoryFormat format,
                              NanPlaces places) {
   for (std::size_t with_nan = 0; with_nan <= c.inputs.size(); ++with_nan) {

@@ -1,6 +1,6 @@
 // Every row of DL_UNARY and DL_UNARY_WITH in core/elementwise/list.def: gradients, dtypes, layouts,
 // special values, the form in place, the method. The reference is the row's own float64 result, and
-// PyTorch's in tests/parity/arrays/elementwise.safetensors, where value and slope stand.
+// PyTorch's values and slopes in tests/parity/arrays/elementwise.safetensors.
 #include "tests/core/ops/rows.h"
 #include "core/base/sanitizers.h"
 #include "core/ops/dispatch/kernel_names.h"

@@ -1,5 +1,5 @@
-// Reductions and norms that subtract a mean keep their digits in float32: where squares overflow or
-// vanish, and where the mean is much larger than the distances from it.
+// Reductions and norms that subtract a mean stay accurate in float32: if squares overflow or
+// underflow, and if the mean is much larger than the distances from it.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The loops end where PyTorch's end.
+// The loops end with PyTorch's results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -38,7 +38,7 @@ class Client {
     EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // Less where the connection ends before.
+  // Fewer if the connection ends before.
   std::string receive(std::size_t size) {
     std::string bytes(size, '\0');
     const ssize_t n = ::recv(fd_.get(), bytes.data(), size, MSG_WAITALL);

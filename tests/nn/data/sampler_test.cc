@@ -172,7 +172,8 @@ TEST(DistributedSampler, ResumesAtTheExactSampleWithAnotherNumberOfRanks) {
   EXPECT_EQ(pieces, whole);
 }
 
-// 10 samples of 4 ranks: two are visited twice, and which must not depend on where the run stopped.
+// 10 samples of 4 ranks: two are visited twice, and they must not depend on the position at which
+// the run stopped.
 TEST(DistributedSampler, ResumesWithThePaddingOfTheWholeEpoch) {
   for (int rank = 0; rank < 4; ++rank) {
     DistributedSampler sampler(10, {.num_replicas = 4, .rank = rank, .seed = 7});

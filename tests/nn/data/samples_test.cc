@@ -111,7 +111,7 @@ TEST(DefaultCollate, NamesTheSampleThatDiffers) {
                   "default_collate: got 0 samples, wanted at least 1 of at least 1 field"));
 }
 
-// Rows of differing length as one row, with where each ends.
+// Rows of different lengths as one row, with the end of each.
 Batch joined(const std::vector<Sample>& samples) {
   std::vector<float> all;
   std::vector<std::int64_t> ends;

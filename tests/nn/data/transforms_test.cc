@@ -80,7 +80,7 @@ TEST(Resize, AgreesWithTorchvisions) {
   EXPECT_EQ(Resize(10)(image[0]).sizes(), Shape({10, 13}));
 }
 
-// PyTorch gives 5/7 three times, but the means where the image is two equal columns.
+// PyTorch gives 5/7 three times, but the means if the image has two equal columns.
 TEST(Resize, ToOneColumnHasTheWeightedMeans) {
   const Tensor result = Resize({3, 1})(arange(6, {.dtype = DType::kF32}).view({1, 6, 1}));
   const float want[] = {5.0F / 7, 2.5F, 30.0F / 7};

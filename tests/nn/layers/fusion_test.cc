@@ -61,7 +61,7 @@ TEST(SequentialFusion, KeepsTheBits) {
                    {2, 1, 4, 4});
 }
 
-// Where a run diverges, its loss must show it.
+// If a run diverges, its loss must show it.
 // PyTorch's pooling saves its input, so that its output may be written.
 TEST(SequentialFusion, PooledReluMayBeChangedInPlace) {
   const Tensor x = tensor({-1, 2, 3, -4}).to(DType::kF32).view({1, 1, 2, 2}).requires_grad_();

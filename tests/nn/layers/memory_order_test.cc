@@ -61,7 +61,7 @@ Strides torch_strides_of(const std::string& name) {
   return Strides(std::span<const std::int64_t>(torch_orders().get<std::int64_t>(name)));
 }
 
-// A tensor of PyTorch's strides; elements differ where they are not one in memory.
+// A tensor of PyTorch's strides; elements differ unless they share an address.
 Tensor lying_as(const std::string& layout) {
   const Strides strides = torch_strides_of("input." + layout);
   const std::int64_t extent = strided_extent(kInputShape, strides, "test");

@@ -399,7 +399,7 @@ TEST(DdpOnADevice, TrainsThroughTheHostAsOnTheCpu) {
   });
 }
 
-// The streams went on behind a collective that failed, and nobody has waited for them since.
+// The streams continued after a collective that failed, without a wait since then.
 TEST(DdpOnADevice, WhatAFailedGroupMayHaveSpoiltIsNotUsedUntilItIsLoadedAnew) {
   test::use_fake_cuda();
   const tests::TempDir dir;

@@ -213,7 +213,7 @@ TEST(PthErrors, Pickles) {
   expect_refused(path, path + ": its byteorder is \"middle\", wanted little or big");
 }
 
-// The bytes of a file of PyTorch's format, and where its records stand.
+// The bytes of a file of PyTorch's format, and the offsets of its records.
 struct Archive {
   std::string bytes;
   std::size_t central = 0;  // of the first entry, data.pkl

@@ -132,7 +132,7 @@ TEST(Safetensors, AFailedSaveLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "a temporary file is left";
 }
 
-// Where nobody catches the error, no destructor comes to it.
+// If the error is not caught, no destructor runs.
 TEST(AtomicFile, IsGoneOnceAWriteHasFailed) {
   const TemporaryDirectory dir;
   AtomicFile file(dir.path() + "/f");

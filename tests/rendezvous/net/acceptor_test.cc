@@ -98,7 +98,7 @@ class AcceptorTest : public ::testing::Test {
     }
     return "not refused";
   }
-  // Waits until the other side has closed the connection; false where 20 s pass.
+  // Waits until the other side has closed the connection; false after 20 s.
   static bool wait_closed(int fd) {
     const Deadline deadline = Deadline::after(20s);
     char buffer[256];
@@ -149,8 +149,8 @@ TEST_F(AcceptorTest, BytesThatFollowTheHandshakeReachTheHandlersOwner) {
   EXPECT_EQ(::recv(server.fd.get(), buffer, sizeof buffer, 0), 4);
 }
 
-// Nobody, a program that takes connections and says nothing, another job, and another rank of this
-// one stand at the better addresses.
+// The better addresses have no listener, a program that accepts connections and is silent, another
+// job, and another rank of this job.
 TEST_F(AcceptorTest, IsFoundBehindTheOneOfItsAddressesThatLeadsToIt) {
   std::uint16_t free_port = 0;
   {
@@ -303,7 +303,7 @@ TEST_F(AcceptorTest, HalfOpenConnectionIsDroppedAfterFiveSeconds) {
 }
 
 TEST_F(AcceptorTest, HangupEndsAConnectionThatIsBeingMade) {
-  // Nobody accepts: the connection is made by the system, and the handshake gets no answer.
+  // Without an accept() the system completes the connection, and the handshake gets no answer.
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const UniqueFd reading(ends[0]);
@@ -424,7 +424,7 @@ int proofs_until_one_stays(Listener& listener, const JobKey& key,
   }
 }
 
-// A rank that connects to another looks at times whether that one is alive. Its proof may have been
+// A connecting rank checks from time to time whether the other one lives. Its proof may have been
 // accepted by then: the other counts it as there, and would refuse a second connection.
 TEST(ConnectAndProve, WaitsOnForTheAnswerToAProofWhenATurnIsOver) {
   constexpr auto kTurn = 200ms;

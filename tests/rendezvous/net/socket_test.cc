@@ -40,7 +40,8 @@ std::string error_of(ErrorKind kind, Call call) {
   return "no error";
 }
 
-// A loopback port where nobody listens, and nobody else will while this object lives: it is bound.
+// A loopback port without a listener. While this object lives, no other process can listen: it is
+// bound.
 class ClosedPort {
  public:
   ClosedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -107,7 +108,7 @@ TEST(Address, UnknownHostIsNamed) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_THAT(text, HasSubstr("resolve no-such-host.invalid: "));
-    // Where the name service of this machine cannot tell, that is the error.
+    // If this machine's name service does not answer, that is the error.
     const bool is_unknown = text.ends_with(::gai_strerror(EAI_NONAME));
     const bool is_silent = text.ends_with("no answer from the name service in time");
     EXPECT_EQ(error.kind(), is_unknown  ? ErrorKind::kNotFound

@@ -142,7 +142,7 @@ Meaning meaning_of(std::span<const Call> program, std::size_t k, std::size_t ran
   const auto part = [&](std::size_t from, std::size_t to) {
     return given(call, static_cast<int>(from), static_cast<int>(to));
   };
-  // Where what is for `to` begins in the input of `from`.
+  // The first element for `to` in the input of `from`.
   const auto before = [&](std::size_t from, std::size_t to) {
     std::size_t all = 0;
     for (std::size_t r = 0; r < to; ++r) all += part(from, r);
@@ -208,7 +208,7 @@ struct Knowledge {
   }
 };
 
-// A store to a word; whoever acquires it knows what its writer knew.
+// A store to a word; a rank that acquires it knows what its writer knew.
 struct Message {
   std::uint64_t value = 0;
   Knowledge known{};
@@ -464,7 +464,7 @@ class Digest {
 
 // States in which the same can come have the same digest. What all ranks know that are not through
 // counts for nothing, since no message can tell it to anybody; what they do not is counted from
-// there, so that a state is not another one for how often somebody has slept before.
+// there, so that a state does not depend on how often a rank has slept before.
 std::uint64_t digest_of(const World& world, std::size_t size, std::span<const Call> program,
                         bool sleeps) {
   Digest digest;
@@ -622,14 +622,14 @@ std::uint64_t load(const void* address, std::memory_order order) noexcept {
   const std::size_t count = run.world->words[word].count;
   std::size_t index = me.now.floor[word];
   if (field == Field::kAsleep) {
-    // Of what it may read the worst is that nobody sleeps. A ring that could have been left out
+    // The worst value that it may read is that no rank sleeps. A ring that could have been left out
     // wakes a rank that might as well have looked once more before it slept.
     std::size_t awake = index;
     while (awake < count && message(word, awake).value != 0) ++awake;
     if (awake < count) index = awake;
   } else {
     begin_piece_after_writing();
-    // An old number of rings keeps nobody asleep: only the last one matters.
+    // An old number of rings lets no rank sleep on: only the last one matters.
     index = field == Field::kBell ? count - 1 : index + run.choices->next(count - index);
   }
   const Message& m = message(word, index);

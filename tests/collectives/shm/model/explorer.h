@@ -5,13 +5,13 @@
 // also what only weakly ordered processors do is seen. The model is the operational one of
 // release/acquire, relaxed and SC fences without load buffering (Kang et al., "A promising
 // semantics", POPL 2017, without promises). Plain bytes carry vector clocks, and two accesses
-// without an order are an error; so is a wrong byte, or that nobody can go on.
+// without an order are an error; so is a wrong byte, or a state in which no rank can move.
 //
 // A rank's turn is cut into pieces that read first and then write. What others do between two
 // accesses of one piece needs no look: a load may return an old store, so that the whole piece may
-// as well come where its last access stands. From every state each rank's next piece is run with
-// every choice of what it reads; states in which the same can come (digest_of) are gone on from
-// once. A piece that finds nothing to do changes nothing and is left out.
+// as well happen at its last access. From every state each rank's next piece is run with every
+// choice of what it reads; states in which the same can come (digest_of) are gone on from once. A
+// piece that finds nothing to do changes nothing and is left out.
 #pragma once
 
 #include <cstdint>

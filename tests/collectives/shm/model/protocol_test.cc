@@ -1,5 +1,6 @@
 // The protocol of shared memory under the C++ memory model: the code that moves operations on, in
-// all executions of all pairs of operations, and what is found where one memory order is weakened.
+// all executions of all pairs of operations, and the errors that are found if one memory order is
+// weakened.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -130,7 +131,7 @@ TEST(ShmProtocolLong, LosesNoRing) {
   check_programs({{{OpKind::kBarrier}}}, {.size = 3, .slots = 1, .sleeps = true});
 }
 
-// Every order on which the protocol rests is missed where it is weakened.
+// Weakening any order on which the protocol depends is noticed.
 TEST(ShmProtocol, IsFoundWrongWithoutAnyOneOfItsOrders) {
   using Kind = Mutation::Kind;
   const Call inlined{OpKind::kAllReduce, 1};

@@ -90,7 +90,7 @@ void Core::begin_talk(const Call& call) {
   talk_.sent = talk_.got = 0;
 }
 
-// As messages.cc does it. True where something moved.
+// As in messages.cc. True if something moved.
 bool Core::talk() {
   Talk& t = talk_;
   Peer& other = peer(1 - rank_);

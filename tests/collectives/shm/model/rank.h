@@ -13,7 +13,7 @@ std::byte* output(int rank, std::size_t call) noexcept;
 
 std::byte* symmetric(int rank) noexcept;
 
-// What the program does with its symmetric buffer before the call, where it has one.
+// The program's writes to its symmetric buffer before the call, if it has one.
 void write_symmetric(int rank, std::size_t call) noexcept;
 // Everything has arrived that the call promises; values are compared as they are written.
 void check_output(int rank, std::size_t call) noexcept;

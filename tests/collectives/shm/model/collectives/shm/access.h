@@ -14,7 +14,7 @@ std::uint64_t add(const void* word, std::uint64_t value, std::memory_order order
 void copy(void* to, const void* from, std::size_t bytes) noexcept;
 }  // namespace model
 
-// Its value is in the model; what counts of it is where it stands.
+// Its value is in the model; only its address counts.
 template <typename T>
 class Atomic {
  public:

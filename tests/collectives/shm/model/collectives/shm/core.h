@@ -108,7 +108,7 @@ class Core {
  public:
   Core(int rank, int size);
 
-  // Goes on with the program by one look: the driver's loop in small. False where that found
+  // Advances the program by one look: a small version of the driver's loop. False if there was
   // nothing to do. `sleeps`: then it sleeps until a peer rings, however long that takes.
   bool turn(std::span<const Call> program, bool sleeps);
   bool is_done(std::span<const Call> program) const { return called_ == program.size() && !runs_; }
