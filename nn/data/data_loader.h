@@ -115,8 +115,8 @@ class DataLoader {
   // The order is the sampler's, the batch sampler's, or that of options.shuffle. Throws
   // kInvalidArgument for a null dataset or a field with a negative size; for a batch_size or
   // prefetch_factor below 1, or num_workers, timeout or stop_timeout below 0; for shuffle with a
-  // sampler or of an empty dataset; for shuffle,
-  // batch_size or drop_last with a batch sampler; and for default_generator_draws with workers.
+  // sampler or of an empty dataset; for shuffle, batch_size or drop_last with a batch sampler; and
+  // for default_generator_draws with workers.
   DataLoader(const DatasetRef& dataset, Sampler& sampler, const DataLoaderOptions& options = {});
   DataLoader(const DatasetRef& dataset, BatchSampler& sampler,
              const DataLoaderOptions& options = {});

@@ -2,12 +2,12 @@
 // OptimizerFacts<Options>:
 //   using Step                the kernel's arguments; step(options) makes it
 //   kName, kSlots             the optimizer's name; its state, counts first, in Step's order
-//                             refs(options) the options by their names in state_dict()
+//   refs(options)             the options by their names in state_dict()
 //   check(options)            throws for a bad option
 // and, if they differ from OptimizerDefaults:
 //   uses(options, slot)       true if a step with these options needs the slot
-//   start(options, slot)      the initial value of a slot begins_otherwise(options) true if the
-//                             first step has a different formula
+//   start(options, slot)      the initial value of a slot
+//   begins_otherwise(options) true if the first step has a different formula
 //   fixed_option(name)        the fixed value of a PyTorch option that this class does not offer
 #pragma once
 

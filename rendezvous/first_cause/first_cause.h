@@ -5,6 +5,7 @@
 // rank (a follower) reports it on its lifeline. Then the rule looks at the rank that it blames, at
 // the rank that this one blames, and so on, on any node and in whatever order their ends become
 // known:
+// clang-format off
 //   it runs             ask its dlrun whether it is about to end; if not, the follower is the cause
 //                       (after a timeout the headline names the late rank first)
 //   it ended with 0     it left the others waiting: the cause is that end
@@ -14,6 +15,7 @@
 //                       the odd one out by majority; in a tie, or if all have called the same
 //                       and only counts of one pair differ, both sides are named, and the exit code
 //                       is that of the higher rank
+// clang-format on
 //
 // One thread at a time.
 #pragma once

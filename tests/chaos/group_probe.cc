@@ -1,11 +1,11 @@
 // A rank of a job that one rank spoils, told by its arguments:
-//   throw RANK       it throws while the others wait for it in an all_reduce
-//   differ RANK DIR  it calls something else, once the others have called their all_reduce
-//   early RANK       it ends with 0 before the group is made
-//   leave RANK       it leaves with 0 while the others wait for it in a barrier
-//   reset RANK WHICH a connection of its group is reset, the first or the last that it has made, or
-//                    all of them; or "closed": all are closed, and it waits for SIGTERM
-//   slow SECONDS     all of them sum more than a slow line carries in so many seconds
+//   throw RANK        it throws while the others wait for it in an all_reduce
+//   differ RANK DIR   it calls something else, once the others have called their all_reduce
+//   early RANK        it ends with 0 before the group is made
+//   leave RANK        it leaves with 0 while the others wait for it in a barrier
+//   reset RANK WHICH  a connection of its group is reset, the first or the last that it has made,
+//                     or all of them; or "closed": all are closed, and it waits for SIGTERM
+//   slow SECONDS      all of them sum more than a slow line carries in so many seconds
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,8 +1,7 @@
 // One rank of mpi_test: every operation of an MPI group, compared with what it must give.
 //   mpirun -n N mpi_ranks operations   all go well; MPI is finalised
 //   mpirun -n N mpi_ranks failures     each in a group of its own; MPI is left with what it holds
-//   mpirun -n N mpi_ranks own LEVEL    the program starts MPI with this level of threads, and ends
-//   it
+//   mpirun -n N mpi_ranks own LEVEL    the program starts and ends MPI, with this level of threads
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

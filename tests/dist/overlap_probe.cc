@@ -6,8 +6,7 @@
 //   backward    a pass without synchronisation
 //   all-reduce  the same gradients in the same buckets, with nothing computed meanwhile
 //   both        a pass with DDP
-//   step        zero_grad, forward, backward, optimizer; with DDP, and alone without
-//   synchronisation
+//   step        zero_grad, forward, backward, optimizer; with DDP, and without synchronisation
 // Each begins with a barrier, and a time is the slowest rank's; the figures are medians. Prints one
 // JSON object on rank 0, with what DDP itself says was hidden beside what these times say.
 #include <fmt/core.h>

@@ -29,10 +29,11 @@ struct ProveOptions {
 
 // Returns an authenticated connection; its `peer` is what the server said of itself. Throws with
 // the address and the purpose in the text:
-//   kAuthentication  the other side has another key, or does not speak this protocol
-//   kMismatch        another job, generation or version of dlrun; the purpose is not served there
+//   kAuthentication                   the other side has another key, or another protocol
+//   kMismatch                         it has another job, generation or version of dlrun, or does
+//                                     not serve the purpose
 //   kConnection, kTimeout, kNotFound  the server could not be reached
-//   kAborted         hangup_fd has hung up
+//   kAborted                          hangup_fd has hung up
 // "connect to node1:29500 for 'store': it is at generation 4, this process at generation 3; ..."
 Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
                              Deadline deadline, const ProveOptions& options = {});
