@@ -70,7 +70,9 @@ function(dl_cuda_module name)
   add_library(${name} MODULE ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib" CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    CUDA_STANDARD 20 UNITY_BUILD OFF)
+    CUDA_STANDARD 20)
+  # Two files of a module that have names in common are more than 8 apart.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-extended-lambda;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra>"
     "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:dlrun_private_flags,INTERFACE_COMPILE_OPTIONS>>")
@@ -79,4 +81,19 @@ function(dl_cuda_module name)
   target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE})
   install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
+# dl_cuda_kernels(MODULE NAME SOURCES...): .cu files of a module. Half of a small file's compilation is CUDA's headers, so a unity build
+# compiles these files as one, NAME.cu; CMake 3.31 is the first to do that by itself. The module's property DLRUN_KERNELS_<NAME> lists them.
+function(dl_cuda_kernels module name)
+  list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" OUTPUT_VARIABLE compiled)
+  if(CMAKE_UNITY_BUILD)
+    list(TRANSFORM compiled REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE text)
+    string(JOIN "" text ${text})
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}.cu")
+    file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
+    set_property(TARGET ${module} PROPERTY "DLRUN_KERNELS_${name}" ${compiled})
+    set(compiled "${file}")
+  endif()
+  target_sources(${module} PRIVATE ${compiled})
 endfunction()

@@ -1,5 +1,5 @@
 // Elements in device code: their compute type, hardware conversions, and packs of 16 bytes. Device
-// code only.
+// code, except for with_arithmetic().
 #pragma once
 
 #include <cstdint>
@@ -140,6 +140,13 @@ inline unsigned blocks_for(std::int64_t threads) {
 }
 __device__ inline std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+// Host code: launch.operator()<M>() with the type that arithmetic on a floating dtype is done in.
+template <typename Launch>
+void with_arithmetic(DType dtype, const Launch& launch) {
+  if (dtype == DType::kF64) return launch.template operator()<double>();
+  launch.template operator()<float>();
 }
 
 }  // namespace dl::kernels::cuda

@@ -104,13 +104,6 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(dweight, dtype, element, sum);
 }
 
-// Calls launch.operator()<M>() with the compute type of a floating dtype.
-template <typename Launch>
-void with_arithmetic(DType dtype, const Launch& launch) {
-  if (dtype == DType::kF64) return launch.template operator()<double>();
-  launch.template operator()<float>();
-}
-
 }  // namespace
 
 void conv2d_direct_launch(DType dtype, const ConvShape& s, const void* x, const void* weight,

@@ -47,12 +47,6 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(out, dtype, i, mask[i] ? load_as<M>(in, dtype, i) * scale : M(0));
 }
 
-template <typename Launch>
-void with_arithmetic(DType dtype, const Launch& launch) {
-  if (dtype == DType::kF64) return launch.template operator()<double>();
-  launch.template operator()<float>();
-}
-
 }  // namespace
 
 void index_select_launch(const IndexArgs& args, std::size_t width, const void* in, void* out,

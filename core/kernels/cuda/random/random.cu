@@ -99,12 +99,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename Launch>
-void with_arithmetic(DType dtype, const Launch& launch) {
-  if (dtype == DType::kF64) return launch.template operator()<double>();
-  launch.template operator()<float>();
-}
-
 template <typename M>
 unsigned draw_blocks(std::int64_t count) {
   return blocks_for((count + random::kPhiloxElements<M> - 1) / random::kPhiloxElements<M>);

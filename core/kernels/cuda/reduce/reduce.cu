@@ -141,7 +141,7 @@ void launch_sum(const SumArgs& args, cudaStream_t stream) {
 }
 
 template <typename Launch>
-void with_arithmetic(DType dtype, const Launch& launch) {
+void with_any_arithmetic(DType dtype, const Launch& launch) {
   switch (dtype) {
     case DType::kF16:
     case DType::kBF16:
@@ -157,12 +157,12 @@ void with_arithmetic(DType dtype, const Launch& launch) {
 }  // namespace
 
 void sum_launch(const SumArgs& args, cudaStream_t stream) {
-  with_arithmetic(args.dtype, [&]<typename M>() { launch_sum<M>(args, stream); });
+  with_any_arithmetic(args.dtype, [&]<typename M>() { launch_sum<M>(args, stream); });
 }
 
 void max_launch(const MaxArgs& args, cudaStream_t stream) {
   const auto lines = static_cast<std::uint32_t>(args.lines.lines());
-  with_arithmetic(args.dtype, [&]<typename M>() {
+  with_any_arithmetic(args.dtype, [&]<typename M>() {
     max_kernel<M><<<(args.kept.count + lines - 1) / lines, kGroupThreads, 0, stream>>>(args);
   });
 }

@@ -172,13 +172,6 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(d, dtype, i, scale * (load_as<M>(x, dtype, i) - load_as<M>(y, dtype, i)));
 }
 
-// Calls launch.operator()<M>() with the compute type of a floating dtype.
-template <typename Launch>
-void with_arithmetic(DType dtype, const Launch& launch) {
-  if (dtype == DType::kF64) return launch.template operator()<double>();
-  launch.template operator()<float>();
-}
-
 unsigned blocks_of(std::int64_t count, const Lines& lines) {
   return static_cast<unsigned>((count + lines.lines() - 1) / lines.lines());
 }
