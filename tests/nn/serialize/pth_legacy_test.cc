@@ -68,7 +68,7 @@ class PthLegacy : public testing::Test {
   TemporaryDirectory dir_;
 };
 
-const std::string kFour =
+const std::string kFourFloats =
     legacy_file(pickled_tensor(0, {4}, {1}, legacy_storage(4)), keys_of({"7"}), floats(4));
 
 TEST_F(PthLegacy, StoragesStandInTheOrderOfTheirKeys) {
@@ -125,7 +125,7 @@ TEST_F(PthLegacy, PicklesLongerThanTheFirstReadAreRead) {
 
 TEST_F(PthLegacy, AFileThatIsNotWhatItShouldBeIsOneSentence) {
   const std::string tensor = pickled_tensor(0, {4}, {1}, legacy_storage(4));
-  std::string other_version = kFour;
+  std::string other_version = kFourFloats;
   other_version[18] = '\x02';
   const struct {
     std::string bytes;
@@ -140,10 +140,10 @@ TEST_F(PthLegacy, AFileThatIsNotWhatItShouldBeIsOneSentence) {
        ": it has bytes of storage \"7\", which no tensor has or which comes twice"},
       {legacy_file(tensor, keys_of({"7"}), floats(5)),
        ": storage \"7\" has 5 elements, but its tensors' storage has 4"},
-      {kFour.substr(0, kFour.size() - 1),
+      {kFourFloats.substr(0, kFourFloats.size() - 1),
        " is truncated: storage \"7\" takes 16 bytes, and 15 are"},
-      {kFour.substr(0, kFour.size() - 17), " is truncated before storage \"7\""},
-      {kFour.substr(0, kFour.size() - 30), " is truncated: it ends inside its pickles"},
+      {kFourFloats.substr(0, kFourFloats.size() - 17), " is truncated before storage \"7\""},
+      {kFourFloats.substr(0, kFourFloats.size() - 30), " is truncated: it ends inside its pickles"},
       {other_version, ": its format has another version than 1001"},
       {legacy_file("cos\nsystem\n", keys_of({}), ""), "names \"os.system\""},
   };
@@ -151,10 +151,10 @@ TEST_F(PthLegacy, AFileThatIsNotWhatItShouldBeIsOneSentence) {
 }
 
 TEST_F(PthLegacy, AnyCutOrByteTurnedAroundGivesValuesOrAnError) {
-  EXPECT_EQ(load(kFour).as_tensor().at<float>({3}), 3.0F);
-  for (std::size_t i = 0; i < kFour.size(); ++i) {
-    EXPECT_THROW(load(kFour.substr(0, i)), Error) << i;
-    std::string bytes = kFour;
+  EXPECT_EQ(load(kFourFloats).as_tensor().at<float>({3}), 3.0F);
+  for (std::size_t i = 0; i < kFourFloats.size(); ++i) {
+    EXPECT_THROW(load(kFourFloats.substr(0, i)), Error) << i;
+    std::string bytes = kFourFloats;
     bytes[i] = static_cast<char>(~bytes[i]);
     try {
       load(bytes);

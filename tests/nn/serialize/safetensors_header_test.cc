@@ -20,7 +20,7 @@ SafetensorsHeader parse(std::string_view json, std::uint64_t data_bytes = 24) {
   return parse_safetensors_header(json, data_bytes, "f");
 }
 
-void expect_refused(std::string_view json, const std::string& text, std::uint64_t bytes = 24) {
+void expect_invalid(std::string_view json, const std::string& text, std::uint64_t bytes = 24) {
   EXPECT_THAT([&] { parse(json, bytes); }, ThrowsMessage<Error>(text)) << json;
 }
 
@@ -69,30 +69,30 @@ TEST(SafetensorsHeader, RefusesLengthsThatTheFileDoesNotHave) {
 }
 
 TEST(SafetensorsHeader, RefusesWhatIsNotItsJson) {
-  expect_refused("[1]", "f is not a safetensors file: its header does not begin with {");
+  expect_invalid("[1]", "f is not a safetensors file: its header does not begin with {");
   EXPECT_THAT([] { parse(R"({"a":)"); },
               ThrowsMessage<Error>(HasSubstr("f: the header is not JSON from byte ")));
-  expect_refused(R"({"a":1})", R"(f: tensor "a" is described by number, wanted an object)");
-  expect_refused(R"({"a":{"a":{"a":{"a":{}}}}})", R"(f: tensor "a" has no dtype)");
-  expect_refused(R"({"a":[1]})", R"(f: tensor "a" is described by array, wanted an object)");
-  expect_refused(R"({"__metadata__":[]})", "f: __metadata__ is no object of texts");
-  expect_refused(R"({"__metadata__":{"k":1}})", R"(f: "k" in __metadata__ is no text)");
-  expect_refused(R"({"__metadata__":{"k":{}}})", R"(f: "k" in __metadata__ is no text)");
-  expect_refused(R"({"__metadata__":{},"__metadata__":{}})",
+  expect_invalid(R"({"a":1})", R"(f: tensor "a" is described by number, wanted an object)");
+  expect_invalid(R"({"a":{"a":{"a":{"a":{}}}}})", R"(f: tensor "a" has no dtype)");
+  expect_invalid(R"({"a":[1]})", R"(f: tensor "a" is described by array, wanted an object)");
+  expect_invalid(R"({"__metadata__":[]})", "f: __metadata__ is no object of texts");
+  expect_invalid(R"({"__metadata__":{"k":1}})", R"(f: "k" in __metadata__ is no text)");
+  expect_invalid(R"({"__metadata__":{"k":{}}})", R"(f: "k" in __metadata__ is no text)");
+  expect_invalid(R"({"__metadata__":{},"__metadata__":{}})",
                  R"(f: "__metadata__" appears twice in the header)");
   EXPECT_THAT([] { parse(R"({} x)", 0); },
               ThrowsMessage<Error>(HasSubstr("f: the header is not JSON from byte ")));
 }
 
 TEST(SafetensorsHeader, RefusesNamesAndFieldsTwice) {
-  expect_refused(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
                  R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
                  R"(f: "a" appears twice in the header)", 1);
-  expect_refused(R"({"a":{"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]}})",
                  R"(f: "dtype" appears twice in the header)", 1);
-  expect_refused(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1,"x":2}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1,"x":2}})",
                  R"(f: "x" appears twice in the header)", 1);
-  expect_refused(R"({"__metadata__":{"k":"1","k":"2"}})", R"(f: "k" appears twice in the header)");
+  expect_invalid(R"({"__metadata__":{"k":"1","k":"2"}})", R"(f: "k" appears twice in the header)");
 }
 
 TEST(SafetensorsHeader, SkipsWhatItDoesNotKnowAndSaysWhy) {
@@ -118,61 +118,61 @@ TEST(SafetensorsHeader, HoldsWhatItSkipsAgainstTheFileToo) {
   const auto f8 = [](const char* offsets) {
     return fmt::format(R"({{"f8":{{"dtype":"F8_E5M2","shape":[4],"data_offsets":{}}}}})", offsets);
   };
-  expect_refused(f8("[0,5]"),
+  expect_invalid(f8("[0,5]"),
                  "f is truncated: its header announces 5 bytes of tensors, 4 are there", 4);
-  expect_refused(f8("[1,4]"),
+  expect_invalid(f8("[1,4]"),
                  R"(f: tensor "f8" begins at byte 1 of the data, wanted 0: no gaps, no overlaps)",
                  4);
-  expect_refused(f8("[4,0]"),
+  expect_invalid(f8("[4,0]"),
                  R"(f: tensor "f8" has data_offsets [4, 0], wanted a begin and an end)", 4);
-  expect_refused(R"({"a":{"x":1,"dtype":"U8","shape":[]}})",
+  expect_invalid(R"({"a":{"x":1,"dtype":"U8","shape":[]}})",
                  R"(f: tensor "a" has no data_offsets)");
   EXPECT_EQ(parse(f8("[0,3]"), 3).skipped.size(), 1U) << "of an unknown dtype, the size is too";
 }
 
 TEST(SafetensorsHeader, RefusesTensorsThatMakeNoSense) {
-  expect_refused(R"({"a":{"shape":[],"data_offsets":[0,1]}})", R"(f: tensor "a" has no dtype)");
-  expect_refused(R"({"a":{"dtype":1,"shape":[24],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"shape":[],"data_offsets":[0,1]}})", R"(f: tensor "a" has no dtype)");
+  expect_invalid(R"({"a":{"dtype":1,"shape":[24],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has a dtype that is no text)");
-  expect_refused(R"({"a":{"dtype":["U8"],"shape":[24],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":["U8"],"shape":[24],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has a dtype that is no text)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":24,"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":24,"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has a shape that is no list)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":{},"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":{},"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has a shape that is no list)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[[2]],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[[2]],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has "array" in its shape, wanted whole numbers of at least 0)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":["2"],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":["2"],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has "2" in its shape, wanted whole numbers of at least 0)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2.5],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[2.5],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has "2.5" in its shape, wanted whole numbers of at least 0)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})",
                  R"(f: tensor "a" has "-1" in its shape, wanted whole numbers of at least 0)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,1]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,1]}})",
                  R"(f: tensor "a" has more elements than memory can address)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})",
                  R"(f: tensor "a" has more elements than memory can address)", 0);
   std::string sizes = "1";
   for (int i = 0; i < 64; ++i) sizes += ",1";
-  expect_refused(R"({"a":{"dtype":"U8","shape":[)" + sizes + R"(],"data_offsets":[0,1]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[)" + sizes + R"(],"data_offsets":[0,1]}})",
                  R"(f: tensor "a" has 65 dimensions, wanted at most 64)");
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})",
                  R"(f: tensor "a" has data_offsets [1, 0], wanted a begin and an end)");
-  expect_refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,24]}})",
+  expect_invalid(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,24]}})",
                  R"(f: tensor "a" has 24 bytes, but its dtype and shape make 8)");
 }
 
 TEST(SafetensorsHeader, RefusesGapsOverlapsAndWrongSizes) {
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
                  R"(f: tensor "a" begins at byte 1 of the data, wanted 0: no gaps, no overlaps)",
                  3);
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                  R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
                  R"(f: tensor "b" begins at byte 1 of the data, wanted 2: no gaps, no overlaps)",
                  3);
-  expect_refused(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}})",
                  "f is truncated: its header announces 5 bytes of tensors, 3 are there", 3);
-  expect_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+  expect_invalid(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
                  "f has 1 bytes beyond the 2 that its header announces", 3);
 }
 

@@ -24,6 +24,7 @@
 #include "nn/layers/linear.h"
 #include "nn/optim/algorithms/adam.h"
 #include "nn/optim/algorithms/sgd.h"
+#include "tests/core/support.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/parity/arrays.h"
 #include "tests/support/file_size_limit.h"
@@ -39,13 +40,6 @@ using testing::ThrowsMessage;
 std::string python_file(const std::string& topic) {
   return std::string(std::getenv("DLRUN_TEST_SOURCE")) + "/tests/parity/arrays/" + topic +
          ".safetensors";
-}
-
-template <typename T>
-std::vector<T> values(const Tensor& tensor) {
-  const Tensor dense = tensor.contiguous();
-  const T* first = dense.data<T>();
-  return {first, first + dense.numel()};
 }
 
 std::string content(const std::string& path) {
