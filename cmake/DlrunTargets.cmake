@@ -42,6 +42,35 @@ function(dl_little_optimised)
   endforeach()
 endfunction()
 
+# dl_highway_files(TARGET NAME SOURCES... [OPTIONS...]): files that Highway compiles once for each instruction set. Each reads Highway's headers
+# for all of them, which is half of its compilation. A unity build compiles these files as one: NAME's, which includes them for each set.
+function(dl_highway_files target name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;OPTIONS" ${ARGN})
+  set(compiled ${ARG_SOURCES})
+  if(CMAKE_UNITY_BUILD)
+    set(compiled "${CMAKE_CURRENT_BINARY_DIR}/highway_${name}.cc")
+    set(text "#define HWY_TARGET_INCLUDE \"${compiled}\"\n#include <hwy/foreach_target.h>\n")
+    foreach(source IN LISTS ARG_SOURCES)
+      string(APPEND text "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT "${compiled}" CONTENT "${text}" @ONLY)
+  endif()
+  target_sources(${target} PRIVATE ${compiled})
+  set_source_files_properties(${compiled} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS "${ARG_OPTIONS}")
+  if(DLRUN_SANITIZE AND ARG_OPTIONS)
+    set_source_files_properties(${compiled} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
+# dl_precompile(TARGETS...): libraries of tensors, which share one precompiled header if DLRUN_PRECOMPILE says so.
+function(dl_precompile)
+  if(DLRUN_PRECOMPILE)
+    foreach(target IN LISTS ARGN)
+      target_precompile_headers(${target} REUSE_FROM dlrun_precompiled)
+    endforeach()
+  endif()
+endfunction()
+
 # What test programs are compiled with: dlrun_test_flags does not optimise, as their compilation is half of `./dev test` and their own code is not
 # timed; dlrun_test_optimised is for programs whose own loops take seconds otherwise. One precompiled header serves all programs with the same
 # flags, if DLRUN_PRECOMPILE says so.

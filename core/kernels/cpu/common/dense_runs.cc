@@ -1,7 +1,8 @@
 #include "core/kernels/cpu/common/dense_runs.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/common/dense_runs.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

@@ -13,8 +13,9 @@
 #include "core/kernels/cpu/conv/conv2d.h"
 #include "core/kernels/cpu/conv/conv2d_direct.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/conv/conv2d_thin.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

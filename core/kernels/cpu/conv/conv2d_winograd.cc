@@ -24,8 +24,9 @@
 #include "core/kernels/cpu/conv/conv2d_direct.h"
 #include "core/kernels/cpu/conv/conv2d_winograd_plan.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/conv/conv2d_winograd.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

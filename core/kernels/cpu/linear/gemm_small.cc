@@ -10,8 +10,9 @@
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/linear/gemm.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/linear/gemm_small.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>
@@ -46,19 +47,19 @@ void pack_panel(const Gemm<float>& g, std::int64_t first, std::int64_t width, fl
 template <int Rows>
 void block(const Gemm<float>& g, std::int64_t row, std::int64_t first, const float* panel) {
   const hn::ScalableTag<float> d;
-  using V = hn::Vec<decltype(d)>;
+  using Vector = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t a_row = g.transpose_a ? 1 : g.lda;
   const std::int64_t a_col = g.transpose_a ? g.lda : 1;
   const float* a = g.a + row * a_row;
-  V left[Rows];
-  V right[Rows];
+  Vector left[Rows];
+  Vector right[Rows];
   for (int r = 0; r < Rows; ++r) left[r] = right[r] = hn::Zero(d);
   for (std::int64_t p = 0; p < g.k; ++p) {
-    const V b0 = hn::Load(d, panel + p * 2 * lanes);
-    const V b1 = hn::Load(d, panel + p * 2 * lanes + lanes);
+    const Vector b0 = hn::Load(d, panel + p * 2 * lanes);
+    const Vector b1 = hn::Load(d, panel + p * 2 * lanes + lanes);
     for (int r = 0; r < Rows; ++r) {
-      const V x = hn::Set(d, a[r * a_row + p * a_col]);
+      const Vector x = hn::Set(d, a[r * a_row + p * a_col]);
       left[r] = hn::MulAdd(x, b0, left[r]);
       right[r] = hn::MulAdd(x, b1, right[r]);
     }

@@ -7,8 +7,9 @@
 
 #include "core/kernels/cpu/common/parts.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/loss/loss.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/contrib/math/math-inl.h>

@@ -10,8 +10,9 @@
 #include "core/kernels/cpu/elementwise/carrier.h"
 #include "core/kernels/formulas/numbers.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/loss/pair_loss.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include "core/kernels/cpu/elementwise/vector/lanes-inl.h"

@@ -2,8 +2,9 @@
 
 #include <type_traits>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/norm/norm_loops.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

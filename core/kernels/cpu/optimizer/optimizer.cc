@@ -8,8 +8,9 @@
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/elementwise/carrier.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/optimizer/optimizer.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

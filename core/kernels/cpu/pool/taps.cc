@@ -7,8 +7,9 @@
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/copy/half_width.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/pool/taps.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>

@@ -6,8 +6,9 @@
 #include "core/kernels/cpu/reduce/rows.h"
 #include "core/kernels/formulas/reductions.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/reduce/vector_rows.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include "core/kernels/cpu/reduce/blocks-inl.h"

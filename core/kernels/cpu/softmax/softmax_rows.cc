@@ -6,8 +6,9 @@
 #include <iterator>
 #include <limits>
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/softmax/softmax_rows.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include "core/kernels/cpu/reduce/blocks-inl.h"

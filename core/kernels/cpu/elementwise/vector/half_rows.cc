@@ -1,7 +1,8 @@
 #include "core/kernels/cpu/elementwise/vector/half_rows.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/elementwise/vector/half_rows.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include "core/kernels/cpu/elementwise/vector/half_lanes-inl.h"

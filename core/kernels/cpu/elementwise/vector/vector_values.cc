@@ -1,8 +1,9 @@
 // The values of functions of one element, on vectors of float.
 #include "core/kernels/cpu/elementwise/rows.h"
 
-#undef HWY_TARGET_INCLUDE
+#ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/elementwise/vector/vector_values.cc"
+#endif
 #include <hwy/foreach_target.h>
 //
 #include "core/kernels/cpu/elementwise/vector/lanes-inl.h"
