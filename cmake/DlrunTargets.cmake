@@ -96,17 +96,20 @@ function(dl_test_base)
       add_executable(${flags}_base EXCLUDE_FROM_ALL support/precompiled.cc)
       set_target_properties(${flags}_base PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
       target_link_libraries(${flags}_base PRIVATE ${flags})
-      target_precompile_headers(${flags}_base PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+      # clang reads a precompiled header as it needs it, so that one of tensors costs the other tests nothing; g++ gains nothing by it.
+      target_precompile_headers(${flags}_base PRIVATE <gmock/gmock.h> <gtest/gtest.h>
+        "$<$<CXX_COMPILER_ID:Clang>:${PROJECT_SOURCE_DIR}/core/autograd/graph/node.h>")
+      target_include_directories(${flags}_base PRIVATE ${PROJECT_SOURCE_DIR})
     endif()
   endforeach()
 endfunction()
 
-# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...] [SHARDS N] [SEPARATE] [OPTIMISED])
+# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...] [SHARDS N] [OPTIMISED])
 # One GoogleTest program and one ctest entry. The default label is `unit`. The timeout is for what hangs: a loaded
-# machine takes many times as long. SHARDS: so many processes at once share the tests, for a program that mostly waits. SEPARATE: its files
-# have names in common and cannot share a compilation. OPTIMISED: its own loops are long.
+# machine takes many times as long. SHARDS: so many processes at once share the tests, for a program that mostly waits. OPTIMISED: its
+# own loops are long.
 function(dl_test name)
-  cmake_parse_arguments(ARG "SEPARATE;OPTIMISED" "SHARDS" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMISED" "SHARDS" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
