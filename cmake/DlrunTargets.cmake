@@ -42,6 +42,13 @@ function(dl_little_optimised)
   endforeach()
 endfunction()
 
+# dl_unoptimised(TARGETS...): programs that tests start, and that compute next to nothing themselves.
+function(dl_unoptimised)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+  endforeach()
+endfunction()
+
 # dl_highway_files(TARGET NAME SOURCES... [OPTIONS...]): files that Highway compiles once for each instruction set. Each reads Highway's headers
 # for all of them, which is half of its compilation. A unity build compiles these files as one: NAME's, which includes them for each set.
 function(dl_highway_files target name)
