@@ -40,7 +40,7 @@ set(DLRUN_PRECOMPILE_DEFAULT ON)
 if(DLRUN_CCACHE_PROGRAM)
   set(DLRUN_PRECOMPILE_DEFAULT OFF)
 endif()
-option(DLRUN_PRECOMPILE "Compile the tests with a precompiled GoogleTest, and core/ with a precompiled tensor.h" ${DLRUN_PRECOMPILE_DEFAULT})
+option(DLRUN_PRECOMPILE "Compile tests and libraries with precompiled headers" ${DLRUN_PRECOMPILE_DEFAULT})
 
 # What every target of the project is compiled with; never exported to a user of the package.
 add_library(dlrun_private_flags INTERFACE)
