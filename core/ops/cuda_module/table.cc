@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "core/base/version.h"
-#include "core/kernels/cuda/all.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
 #include "core/ops/dispatch/dispatch.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/kernels/cpu/loss/ctc_loss.h"
+#include "core/kernels/declared/loss.h"
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/elementwise/activation.h"
@@ -27,7 +27,7 @@ struct CtcLossBackward final : Node {
                                saved(2), saved(3), lengths, zero_infinity, d);
     context.give(0, d);
   }
-  kernels::cpu::CtcLengths lengths;
+  kernels::CtcLengths lengths;
   bool zero_infinity = false;
 };
 
@@ -48,8 +48,7 @@ std::vector<std::int64_t> lengths_in(const Tensor& lengths, std::int64_t samples
   return result;
 }
 
-void check_labels(const Tensor& labels, const kernels::cpu::CtcLengths& lengths,
-                  std::int64_t classes) {
+void check_labels(const Tensor& labels, const kernels::CtcLengths& lengths, std::int64_t classes) {
   for (std::size_t i = 0; i < lengths.first.size(); ++i) {
     for (std::int64_t k = 0; k < lengths.targets[i]; ++k) {
       const std::int64_t label = labels.data<std::int64_t>()[lengths.first[i] + k];
@@ -90,7 +89,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
            "another",
            kCtcName, targets.sizes().str(), samples);
   const Tensor labels = targets.detach().cpu().to(DType::kI64).reshape({-1}).contiguous();
-  kernels::cpu::CtcLengths lengths{
+  kernels::CtcLengths lengths{
       .inputs = lengths_in(input_lengths, samples, x.size(0), "input_lengths"),
       .targets = lengths_in(target_lengths, samples, padded ? targets.size(1) : labels.numel(),
                             "target_lengths"),

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "core/kernels/cpu/loss/loss.h"
+#include "core/kernels/declared/loss.h"
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -133,7 +133,7 @@ Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& t
   const Tensor weight = options.weight.defined() ? laid_out(options.weight) : Tensor();
   Tensor loss = empty(reduced ? Shape() : t.sizes(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor by_place = t.detach().view({samples, places});
-  const kernels::cpu::NllResult result = call<Op::kNllLoss>(
+  const kernels::NllResult result = call<Op::kNllLoss>(
       x.device(), x.detach().view({samples, classes, places}), by_place, weight, args, loss);
   if (result.bad >= 0) refuse_class(op, t, result.bad, classes, options.ignore_index);
   if (auto* node = record<NllLossBackward>(loss, log_probabilities)) {

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/loss/loss.h"
+#include "core/kernels/cpu/loss/loss_loops.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/copy/copy.h"
+#include "core/kernels/declared/elementwise.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/elementwise/elementwise.h"
+#include "core/kernels/declared/elementwise.h"
 
 #include <array>
 

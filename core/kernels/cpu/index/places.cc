@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/index/places.h"
+#include "core/kernels/declared/index.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/loss/ctc_loss.h"
+#include "core/kernels/declared/loss.h"
 
 #include <algorithm>
 #include <cmath>

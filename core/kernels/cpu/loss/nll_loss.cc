@@ -1,11 +1,11 @@
-#include "core/kernels/cpu/loss/nll_loss.h"
+#include "core/kernels/declared/loss.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "core/kernels/cpu/common/half_width.h"
 #include "core/kernels/cpu/common/parts.h"
-#include "core/kernels/cpu/copy/half_width.h"
 
 namespace dl::kernels::cpu {
 namespace {

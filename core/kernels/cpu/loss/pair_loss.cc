@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/loss/pair_loss.h"
+#include "core/kernels/declared/loss.h"
 
 #include <algorithm>
 #include <array>

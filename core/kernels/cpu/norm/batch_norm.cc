@@ -7,8 +7,8 @@
 #include "core/kernels/cpu/elementwise/carried.h"
 #include "core/kernels/cpu/norm/batch_moments.h"
 #include "core/kernels/cpu/norm/batch_walk.h"
-#include "core/kernels/cpu/norm/norm.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
+#include "core/kernels/declared/norm.h"
 
 namespace dl::kernels::cpu {
 namespace {

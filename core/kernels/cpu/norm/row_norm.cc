@@ -7,9 +7,9 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/elementwise/carried.h"
-#include "core/kernels/cpu/norm/norm.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
 #include "core/kernels/cpu/reduce/moments.h"
+#include "core/kernels/declared/norm.h"
 
 namespace dl::kernels::cpu {
 namespace {

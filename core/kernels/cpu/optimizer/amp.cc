@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/optimizer/amp.h"
+#include "core/kernels/declared/optimizer.h"
 
 #include <atomic>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/optimizer/optimizer.h"
+#include "core/kernels/declared/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/order/order.h"
+#include "core/kernels/declared/order.h"
 
 #include <algorithm>
 #include <array>

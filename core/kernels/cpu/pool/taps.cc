@@ -1,11 +1,11 @@
-#include "core/kernels/cpu/pool/taps.h"
+#include "core/kernels/declared/pool.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "core/args/axis_taps.h"
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/copy/half_width.h"
+#include "core/kernels/cpu/common/half_width.h"
 
 #ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/pool/taps.cc"

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/random/philox.h"
+#include "core/kernels/declared/random.h"
 
 #include <algorithm>
 #include <numeric>

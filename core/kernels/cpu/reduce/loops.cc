@@ -9,9 +9,9 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/reduce/moments.h"
-#include "core/kernels/cpu/reduce/reduce.h"
 #include "core/kernels/cpu/reduce/rows.h"
 #include "core/kernels/cpu/reduce/source.h"
+#include "core/kernels/declared/reduce.h"
 #include "core/kernels/strided_loop.h"
 #include "core/tensor/factories.h"
 

@@ -1,11 +1,11 @@
-#include "core/kernels/cpu/softmax/softmax.h"
+#include "core/kernels/declared/softmax.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/copy/copy.h"
 #include "core/kernels/cpu/softmax/softmax_rows.h"
+#include "core/kernels/declared/elementwise.h"
 #include "core/tensor/factories.h"
 
 namespace dl::kernels::cpu {

@@ -1,4 +1,13 @@
-#include "core/kernels/cuda/conv/conv2d.h"
+// CUDA's convolutions, by cuDNN on channels-last images; f64, images without pixels and what cuDNN
+// has no deterministic algorithm for (the log says so), by a plain kernel of our own, as all
+// without backends::cudnn::enabled. f16 and bf16 are summed in f32; f32 in f32 or, with
+// backends::cudnn::allow_tf32 (the default), in TF32. Bias and ReLU follow in one pass over the
+// result.
+//
+// The algorithm that cuDNN's heuristic prefers for a shape is kept (with backends::cudnn::benchmark
+// the one that was fastest when it was first met, unless that was in a capture); only deterministic
+// ones are taken.
+#include "core/kernels/declared/conv.h"
 
 #include <cstdint>
 #include <limits>
@@ -8,7 +17,7 @@
 #include "core/kernels/cuda/conv/cudnn_conv.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
 #include "core/kernels/cuda/linear/bias_relu.h"
-#include "core/kernels/cuda/reduce/reduce.h"
+#include "core/kernels/cuda/reduce/reduce_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
 

@@ -1,4 +1,4 @@
-#include "core/kernels/cuda/copy/copy.h"
+#include "core/kernels/declared/elementwise.h"
 
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"

@@ -1,4 +1,6 @@
-#include "core/kernels/cuda/elementwise/elementwise.h"
+// CUDA's element-wise kernels. One operand of a binary kernel may be a tensor without dimensions on
+// the CPU: its value travels with the launch. A row without a CUDA kernel is refused by name.
+#include "core/kernels/declared/elementwise.h"
 
 #include "core/kernels/cuda/common/missing.h"
 #include "core/kernels/cuda/common/strided.h"

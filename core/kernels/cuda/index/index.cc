@@ -1,4 +1,6 @@
-#include "core/kernels/cuda/index/index.h"
+// CUDA's gathering, scattering and masking. An index out of range is reported as a fault, and gives
+// zeros.
+#include "core/kernels/declared/index.h"
 
 #include "core/kernels/cuda/index/index_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"

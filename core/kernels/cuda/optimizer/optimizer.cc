@@ -1,4 +1,6 @@
-#include "core/kernels/cuda/optimizer/optimizer.h"
+// CUDA's optimizer steps and gradient scaling, on device pointers; learning rate, scale and step
+// counts are read on the device if they are given there.
+#include "core/kernels/declared/optimizer.h"
 
 #include <algorithm>
 #include <variant>

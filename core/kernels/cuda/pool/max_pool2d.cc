@@ -1,4 +1,4 @@
-#include "core/kernels/cuda/pool/max_pool2d.h"
+#include "core/kernels/declared/pool.h"
 
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/pool/max_pool2d_kernels.h"

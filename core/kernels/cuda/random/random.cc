@@ -1,4 +1,6 @@
-#include "core/kernels/cuda/random/random.h"
+// CUDA's random numbers: the CPU's. A probability that is none is reported as a fault, and gives
+// NaN.
+#include "core/kernels/declared/random.h"
 
 #include "core/kernels/cuda/random/random_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"

@@ -1,4 +1,4 @@
-#include "core/kernels/cuda/reduce/reduce.h"
+#include "core/kernels/declared/reduce.h"
 
 #include <algorithm>
 

@@ -9,6 +9,10 @@
 #include "core/kernels/cuda/common/offsets.h"
 #include "core/tensor/dtype.h"
 
+namespace dl {
+class Tensor;
+}
+
 namespace dl::kernels::cuda {
 
 // Each of `kept` results is a sum over `reduced`. Floating elements are summed in f64, integers and
@@ -49,5 +53,10 @@ void max_launch(const MaxArgs& args, cudaStream_t stream);
 inline constexpr int kSquareParts = 512;
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
                         double* partial, void* out, cudaStream_t stream);
+
+// The columns' sums of a row-major [rows, columns] in memory, written or added to out[columns]:
+// gradients of biases.
+void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool accumulate,
+                 const Tensor& out);
 
 }  // namespace dl::kernels::cuda

@@ -1,4 +1,4 @@
-#include "core/kernels/cuda/softmax/softmax.h"
+#include "core/kernels/declared/softmax.h"
 
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/softmax/softmax_kernels.h"

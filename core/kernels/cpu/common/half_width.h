@@ -1,6 +1,8 @@
-// f16 and bf16 in kernels that compute in f32: operands are widened, the kernel runs, and its
-// result is rounded once.
+// Kernels that compute in f32 and f64. For f16 and bf16, operands are widened to f32, the kernel
+// runs, and its result is rounded once.
 #pragma once
+
+#include <string_view>
 
 #include "core/tensor/tensor.h"
 
@@ -16,5 +18,18 @@ Tensor widened(const Tensor& tensor);
 Tensor wide_like(const Tensor& out);
 // Rounds the result into `out`; does nothing for undefined tensors.
 void round_into(const Tensor& wide, const Tensor& out);
+
+// Calls body<float>() or body<double>(), by the tensor's dtype; others throw kDType.
+template <typename Body>
+decltype(auto) visit_f32_f64(const Tensor& tensor, std::string_view op, const Body& body) {
+  switch (tensor.dtype()) {
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    default:
+      refuse_dtype(op, tensor.dtype(), "a floating dtype");
+  }
+}
 
 }  // namespace dl::kernels::cpu

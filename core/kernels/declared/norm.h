@@ -9,32 +9,34 @@
 #pragma once
 
 #include "core/args/norm_args.h"
-#include "core/tensor/tensor.h"
+#include "core/kernels/kernel.h"
 
-namespace dl::kernels::cpu {
+namespace dl::kernels {
 
 // x, y and dx are contiguous. stats [rows, 3] receives each row's mean, 1 / deviation, and the
 // rounding error of the mean.
-void row_norm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
-              const Tensor& y, const Tensor& stats);
+DL_KERNEL(void, row_norm,
+          (const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+           const Tensor& y, const Tensor& stats))
 // dx, dweight and dbias may be undefined.
-void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& x,
-                       const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                       const Tensor& dweight, const Tensor& dbias);
+DL_KERNEL(void, row_norm_backward,
+          (const RowNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
+           const Tensor& stats, const Tensor& dx, const Tensor& dweight, const Tensor& dbias))
 
 // moments [2, channels] float64 receives each channel's mean, and the sum of squared distances from
 // this mean.
-void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& moments);
+DL_KERNEL(void, batch_moments, (const BatchNormArgs& args, const Tensor& x, const Tensor& moments))
 
 // args gives the memory layout of x, y and dx. stats [3, channels] receives each channel's mean,
 // 1 / deviation, and the rounding error of the mean. With batch statistics, defined running
 // statistics are updated by them, the variance with divisor n - 1. Without batch statistics,
 // running_mean and running_var may be float64.
-void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
-                const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                const Tensor& y, const Tensor& stats);
-void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                         const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                         const Tensor& dweight, const Tensor& dbias);
+DL_KERNEL(void, batch_norm,
+          (const BatchNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+           const Tensor& running_mean, const Tensor& running_var, const Tensor& y,
+           const Tensor& stats))
+DL_KERNEL(void, batch_norm_backward,
+          (const BatchNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
+           const Tensor& stats, const Tensor& dx, const Tensor& dweight, const Tensor& dbias))
 
-}  // namespace dl::kernels::cpu
+}  // namespace dl::kernels

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-namespace dl::kernels {
+#include "core/kernels/declared/loss.h"
 
-inline constexpr std::int64_t kIgnoreIndex = -100;
+namespace dl::kernels {
 
 struct CrossEntropyResult {
   double loss = 0;            // mean over the rows that count; NaN if none does, as in PyTorch

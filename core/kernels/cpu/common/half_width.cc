@@ -1,6 +1,6 @@
-#include "core/kernels/cpu/copy/half_width.h"
+#include "core/kernels/cpu/common/half_width.h"
 
-#include "core/kernels/cpu/copy/copy.h"
+#include "core/kernels/declared/elementwise.h"
 #include "core/tensor/factories.h"
 
 namespace dl::kernels::cpu {

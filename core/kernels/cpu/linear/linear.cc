@@ -1,0 +1,120 @@
+#include "core/kernels/declared/linear.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/device/parallel.h"
+#include "core/kernels/cpu/common/half_width.h"
+#include "core/kernels/cpu/common/relu.h"
+#include "core/kernels/cpu/linear/gemm.h"
+#include "core/kernels/declared/elementwise.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kColumnsAtOnce = 64;  // sums that are carried at once
+
+// to[i] = (or +=) the sum of column i. Blocks of rows are summed on their own, so that the rounding
+// error of many rows stays that of a block.
+template <typename T>
+void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_t columns,
+                 bool accumulate, T* to) {
+  constexpr std::int64_t kRows = 128;
+  std::array<T, kColumnsAtOnce> total{};
+  for (std::int64_t first = 0; first < rows; first += kRows) {
+    std::array<T, kColumnsAtOnce> sums{};
+    for (std::int64_t r = first; r < std::min(rows, first + kRows); ++r) {
+      for (std::int64_t i = 0; i < columns; ++i) {
+        sums[static_cast<std::size_t>(i)] += from[r * row + i];
+      }
+    }
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += sums[i];
+  }
+  for (std::int64_t i = 0; i < columns; ++i) {
+    to[i] = (accumulate ? to[i] : T{0}) + total[static_cast<std::size_t>(i)];
+  }
+}
+
+// x weight^T + bias, and its ReLU.
+void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu,
+                const Tensor& y) {
+  if (is_half_width(x)) {
+    const Tensor wide = wide_like(y);
+    affine_map(widened(x), widened(weight), widened(bias), relu, wide);
+    return round_into(wide, y);
+  }
+  visit_f32_f64(x, "linear", [&]<typename T>() {
+    const std::int64_t rows = x.size(0);
+    const std::int64_t in = x.size(1);
+    const std::int64_t out = weight.size(0);
+    T* to = y.data<T>();
+    if (bias.defined()) {
+      for (std::int64_t r = 0; r < rows; ++r) std::copy_n(bias.data<T>(), out, to + r * out);
+    }
+    gemm(Gemm<T>{.m = rows,
+                 .n = out,
+                 .k = in,
+                 .a = x.data<T>(),
+                 .lda = std::max<std::int64_t>(1, in),
+                 .b = weight.data<T>(),
+                 .ldb = std::max<std::int64_t>(1, in),
+                 .transpose_b = true,
+                 .c = to,
+                 .ldc = std::max<std::int64_t>(1, out),
+                 .accumulate = bias.defined()});
+    if (relu) relu_in_place(rows * out, to);
+  });
+}
+
+// The columns' sums of dy, written or added to dbias.
+void bias_gradient(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+  if (is_half_width(dy)) {
+    const Tensor wide = accumulate ? widened(dbias) : wide_like(dbias);
+    bias_gradient(widened(dy), accumulate, wide);
+    return round_into(wide, dbias);
+  }
+  visit_f32_f64(dy, "linear", [&]<typename T>() {
+    const std::int64_t rows = dy.size(0);
+    const std::int64_t out = dy.size(1);
+    const std::int64_t grain =
+        std::max<std::int64_t>(kColumnsAtOnce, 32 * 1024 / std::max<std::int64_t>(1, rows));
+    parallel_for(out, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; i += kColumnsAtOnce) {
+        sum_columns(rows, out, dy.data<T>() + i, std::min(kColumnsAtOnce, end - i), accumulate,
+                    dbias.data<T>() + i);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+            const Tensor& kept, const Tensor& y) {
+  if (activation != Activation::kGeluTanh) {
+    affine_map(x, weight, bias, activation == Activation::kRelu, y);
+    return false;
+  }
+  const Tensor& before = kept.defined() ? kept : y;
+  affine_map(x, weight, bias, false, before);
+  unary(UnaryFn::kGeluTanh, before, {}, y);
+  return true;
+}
+
+void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation activation,
+                           const Tensor& seen, const Tensor&, const Tensor& dx) {
+  matmul(dy, weight, false, dx);
+  if (activation != Activation::kNone) unary_backward(unary_of(activation), dx, seen, {}, dx);
+}
+
+void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,
+                            const Tensor& dweight, bool accumulate_bias, const Tensor& dbias) {
+  if (dbias.defined()) bias_gradient(dy, accumulate_bias, dbias);
+  if (!dweight.defined()) return;
+  const Tensor by_columns =
+      as_strided(dy, {dy.size(1), dy.size(0)}, {1, std::max<std::int64_t>(1, dy.size(1))},
+                 dy.storage_offset());
+  matmul(by_columns, x, accumulate, dweight);
+}
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,35 @@
+// Matrix products and linear layers. The op function has checked shapes and dtypes; float16 and
+// bfloat16 are computed through float32, or summed in it.
+#pragma once
+
+#include "core/args/linear_args.h"
+#include "core/kernels/kernel.h"
+
+namespace dl::kernels {
+
+// c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
+// last). Floating dtypes and int64.
+DL_KERNEL(void, matmul, (const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c))
+// c[i] = a[i] b[i]: a batch of matrices with any stride between them.
+DL_KERNEL(void, matmul_batch, (const Tensor& a, const Tensor& b, const Tensor& c))
+// y[n, out] = activation(x[n, in] weight[out, in]^T + bias). Row-major; bias may be undefined.
+//
+// `kept`, if defined, is for backward: with kGeluTanh the input of GELU, with y's shape and dtype;
+// with kRelu a mask, uint8 [n, relu_mask_bytes(out)], in a device-specific format. Returns true if
+// it was written; kGeluTanh always writes it.
+DL_KERNEL(bool, linear,
+          (const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+           const Tensor& kept, const Tensor& y))
+// dx[n, in] = dy[n, out] weight[out, in], times activation'(X) of the activation that made x.
+// `seen` is x for kRelu and GELU's input for kGeluTanh; `mask` is the mask that linear() kept for a
+// ReLU, or undefined.
+DL_KERNEL(void, linear_backward_input,
+          (const Tensor& dy, const Tensor& weight, Activation activation, const Tensor& seen,
+           const Tensor& mask, const Tensor& dx))
+// dweight[out, in] = (or +=) dy[n, out]^T x[n, in], and dbias[out] = (or +=) the column sums of dy.
+// Either may be undefined.
+DL_KERNEL(void, linear_backward_weight,
+          (const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dweight,
+           bool accumulate_bias, const Tensor& dbias))
+
+}  // namespace dl::kernels
