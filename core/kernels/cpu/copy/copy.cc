@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/common/element_width.h"
 #include "core/kernels/cpu/copy/transpose.h"
 #include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/element_width.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {

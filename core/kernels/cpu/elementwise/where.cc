@@ -4,7 +4,7 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/common/dense_runs.h"
-#include "core/kernels/cpu/common/element_width.h"
+#include "core/kernels/element_width.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {

@@ -1,6 +1,7 @@
 #include "core/kernels/cuda/common/alignment.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
+#include "core/kernels/element_width.h"
 
 namespace dl::kernels::cuda {
 namespace {
@@ -75,21 +76,6 @@ __global__ void __launch_bounds__(kThreads)
   if (element >= map.count) return;
   const Offsets<2> at = map(static_cast<std::uint32_t>(element));
   store_converted<M>(to, to_dtype, at.at[0], load_as<M>(from, from_dtype, at.at[1]));
-}
-
-// Calls body.operator()<Bits>(); Bits is the unsigned integer with the width of an element.
-template <typename Body>
-void visit_width(std::size_t width, const Body& body) {
-  switch (width) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
 }
 
 template <typename From, typename To>

@@ -1,5 +1,6 @@
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/index/index_kernels.h"
+#include "core/kernels/element_width.h"
 
 namespace dl::kernels::cuda {
 namespace {
@@ -55,20 +56,10 @@ void index_select_launch(const IndexArgs& args, std::size_t width, const void* i
   while (across < kThreads && across < args.inner) across *= 2;
   const dim3 threads(across, kThreads / across);
   const auto blocks = static_cast<unsigned>((args.outer * args.count + threads.y - 1) / threads.y);
-  const auto launch = [&]<typename Bits>() {
+  visit_width(width, [&]<typename Bits>() {
     select_kernel<Bits><<<blocks, threads, 0, stream>>>(args, static_cast<const Bits*>(in),
                                                         static_cast<Bits*>(out), fault);
-  };
-  switch (width) {
-    case 1:
-      return launch.template operator()<std::uint8_t>();
-    case 2:
-      return launch.template operator()<std::uint16_t>();
-    case 4:
-      return launch.template operator()<std::uint32_t>();
-    default:
-      return launch.template operator()<std::uint64_t>();
-  }
+  });
 }
 
 void index_add_launch(const IndexArgs& args, DType dtype, const void* grad, void* out,

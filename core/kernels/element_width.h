@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dl::kernels::cpu {
+namespace dl::kernels {
 
 // Calls body.operator()<Bits>(); Bits is the unsigned integer with the width of an element.
 template <typename Body>
@@ -21,4 +21,4 @@ void visit_width(std::size_t width, const Body& body) {
   }
 }
 
-}  // namespace dl::kernels::cpu
+}  // namespace dl::kernels
