@@ -73,7 +73,7 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias)) {
-    direct_conv2d_mend_grouped_weights(s, x, dy, dweight);
+    direct_conv2d_mend_weights(s, x, dy, dweight);
   }
 }
 

@@ -41,13 +41,14 @@ Sums weight_sums(const Conv2dShape& s, const float* x, const float* dy, std::int
   return sums;
 }
 
-// For output channels [o, o + Count) and one input channel.
+// For output channels [o, o + Count) and one input channel of their group.
 template <std::int64_t Count>
 void mend_weights(const Conv2dShape& s, const float* x, const float* dy, std::int64_t c,
                   std::int64_t o, float* dweight) {
   const std::int64_t window = s.kh * s.kw;
-  float* const to = dweight + (o * s.c_in + c) * window;
-  const std::int64_t step = s.c_in * window;  // to the next output channel
+  const std::int64_t in = s.c_in / s.groups;
+  float* const to = dweight + (o * in + c % in) * window;
+  const std::int64_t step = in * window;  // to the next output channel
   for (std::int64_t tap = 0; tap < window; ++tap) {
     bool finite = true;
     for (std::int64_t j = 0; j < Count; ++j) finite &= std::isfinite(to[j * step + tap]);
@@ -124,11 +125,13 @@ void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const floa
                                 float* dweight) {
   parallel_for(s.c_in, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
-      std::int64_t o = 0;
-      for (; o + kDirectChannels <= s.c_out; o += kDirectChannels) {
+      const std::int64_t group = c / (s.c_in / s.groups);
+      std::int64_t o = group * (s.c_out / s.groups);
+      const std::int64_t last = o + s.c_out / s.groups;
+      for (; o + kDirectChannels <= last; o += kDirectChannels) {
         mend_weights<kDirectChannels>(s, x, dy, c, o, dweight);
       }
-      for (; o < s.c_out; ++o) mend_weights<1>(s, x, dy, c, o, dweight);
+      for (; o < last; ++o) mend_weights<1>(s, x, dy, c, o, dweight);
     }
   });
 }
@@ -163,38 +166,6 @@ void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float
         for (std::int64_t o = 0; o < s.c_out; ++o) {
           if (!std::isfinite(pixel[o])) pixel[o] = sum_of(row / oh, top, left, o);
         }
-      }
-    }
-  });
-}
-
-void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,
-                                        float* dweight) {
-  const std::int64_t in = s.c_in / s.groups;
-  const std::int64_t out = s.c_out / s.groups;
-  const std::int64_t oh = s.out_h();
-  const std::int64_t ow = s.out_w();
-  const std::int64_t taps = s.kh * s.kw;
-  const auto sum_of = [&](std::int64_t o, std::int64_t c, std::int64_t tap) {
-    double sum = 0;
-    for (std::int64_t row = 0; row < s.n * oh && !std::isnan(sum); ++row) {
-      const std::int64_t iy = row % oh * s.stride_h - s.pad_h + tap / s.kw * s.dilation_h;
-      if (iy < 0 || iy >= s.h) continue;
-      for (std::int64_t ox = 0; ox < ow; ++ox) {
-        const std::int64_t ix = ox * s.stride_w - s.pad_w + tap % s.kw * s.dilation_w;
-        if (ix < 0 || ix >= s.w) continue;
-        const std::int64_t pixel = (row / oh * s.h + iy) * s.w + ix;
-        sum += static_cast<double>(x[pixel * s.c_in + o / out * in + c]) *
-               dy[(row * ow + ox) * s.c_out + o];
-      }
-    }
-    return static_cast<float>(sum);
-  };
-  parallel_for(s.c_out, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o) {
-      for (std::int64_t i = 0; i < in * taps; ++i) {
-        float& element = dweight[o * in * taps + i];
-        if (!std::isfinite(element)) element = sum_of(o, i / taps, i % taps);
       }
     }
   });

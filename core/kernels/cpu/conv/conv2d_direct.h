@@ -1,5 +1,5 @@
 // Convolution by its definition, term by term: recomputes the few results that a faster algorithm
-// got wrong. For one group, unless said otherwise.
+// got wrong. The mend functions take any number of groups, DirectConv2d only one.
 //
 // An algorithm that adds before it multiplies, or that multiplies the padding's zeros, turns an
 // infinity into NaN and large numbers into infinities. All wrong results are therefore not finite,
@@ -57,13 +57,10 @@ bool all_finite(const float* values, std::int64_t count) noexcept;
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight);
 
-// For any number of groups, after an algorithm that multiplies the padding's zeros: a NaN or an
-// infinity in the other operand then makes results NaN that do not depend on it. Recomputes
-// elements that are not finite: those of y whose window reaches into the padding (without ReLU),
-// and those of dweight.
+// After an algorithm that multiplies the padding's zeros: a NaN or an infinity in the other operand
+// then makes results NaN that do not depend on it. Recomputes the elements of y that are not finite
+// and whose window reaches into the padding; without ReLU.
 void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
                                const float* bias, float* y);
-void direct_conv2d_mend_grouped_weights(const Conv2dShape& s, const float* x, const float* dy,
-                                        float* dweight);
 
 }  // namespace dl::kernels
