@@ -6,7 +6,7 @@
 #include <cmath>
 #include <variant>
 
-#include "core/kernels/formulas/optimizer_rules.h"
+#include "core/kernels/formulas/scalars.h"
 #include "core/tensor/dtype_types.h"
 #include "tests/core/kernels/random_values.h"
 

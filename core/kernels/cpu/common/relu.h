@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/device/parallel.h"
-#include "core/kernels/formulas/formulas.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/kernels/cpu/elementwise/rows.h"
-#include "core/kernels/formulas/formulas.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cpu {
 namespace {

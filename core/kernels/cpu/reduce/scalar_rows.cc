@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/kernels/cpu/reduce/rows.h"
-#include "core/kernels/formulas/reductions.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cpu {
 namespace {

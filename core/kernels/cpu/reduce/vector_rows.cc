@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "core/kernels/cpu/reduce/rows.h"
-#include "core/kernels/formulas/reductions.h"
+#include "core/kernels/formulas/scalars.h"
 
 #ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/reduce/vector_rows.cc"

@@ -7,7 +7,7 @@
 #include "core/kernels/cuda/common/alignment.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/elementwise/elementwise_kernels.h"
-#include "core/kernels/formulas/formulas.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cuda {
 

@@ -3,7 +3,7 @@
 #include "core/args/linear_args.h"
 #include "core/kernels/cuda/common/alignment.h"
 #include "core/kernels/cuda/common/device_types.h"
-#include "core/kernels/formulas/formulas.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cuda {
 namespace {

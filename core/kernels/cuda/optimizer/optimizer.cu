@@ -2,7 +2,7 @@
 
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/optimizer/optimizer_kernels.h"
-#include "core/kernels/formulas/optimizer_rules.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cuda {
 namespace {
