@@ -1,0 +1,30 @@
+// Elements along one dimension that an index tensor names: what gather, scatter and their family
+// share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/args/place_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::detail {
+
+// Checks the input and the index of gather and scatter, and returns the dimension.
+std::size_t check_along(const Tensor& input, std::int64_t dim, const Tensor& index,
+                        std::string_view op);
+// Checks the source of a scatter.
+void check_source(const Tensor& input, const Tensor& index, const Tensor& source,
+                  std::string_view op);
+
+Indexed along(const Tensor& input, std::size_t dim, std::string_view op);
+
+// Combines elements of `target` with those of `source`; not recorded.
+void write_along(const Tensor& target, std::size_t dim, const Tensor& index, const Tensor& source,
+                 PlaceWrite how, std::string_view op);
+// Checks, does the same and records it. `op` is the name that the caller used.
+Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
+                      PlaceWrite how, std::string_view op);
+
+}  // namespace dl::detail
