@@ -15,7 +15,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/graph/leaf.h"
 #include "core/autograd/graph/node.h"
-#include "core/autograd/graph/node_index.h"
+#include "core/autograd/graph/workspace.h"
 #include "core/autograd/record.h"
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
@@ -23,52 +23,11 @@
 namespace dl {
 
 using autograd::Engine;
-using autograd::NodeIndex;
+using autograd::Workspace;
 
 namespace {
 
-struct State {
-  Node* node;                // the roots keep the graph alive
-  std::uint32_t first_slot;  // of its outputs' gradients
-  std::uint32_t pending;     // uses of its outputs that have not run yet
-  bool announced = false;    // a leaf whose callbacks ran before its turn
-  // In a pass of autograd::grad(): whether gradients of outputs are results, and whether the node
-  // lies on the way to one, so that it has to run.
-  bool captured = false;
-  bool needed = false;
-};
-
-// A gradient that autograd::grad() is to return.
-struct Capture {
-  Edge edge;
-  Tensor gradient;
-};
-
-struct Ready {
-  std::uint64_t sequence;
-  std::uint32_t number;
-  friend bool operator<(const Ready& a, const Ready& b) noexcept { return a.sequence < b.sequence; }
-};
-
-// What a pass works with. Kept for the thread's next pass, so that a small step allocates nothing
-// here.
-struct Workspace {
-  NodeIndex index;
-  std::vector<State> states;
-  std::vector<Tensor> slots;
-  std::vector<Ready> ready;
-  std::vector<std::uint32_t> unvisited;
-
-  void clear() {
-    index.clear();
-    states.clear();
-    slots.clear();
-    ready.clear();
-    unvisited.clear();
-  }
-};
-
-thread_local Workspace spare_workspace;
+thread_local Workspace spare_workspace;  // of the thread's last pass
 
 constinit std::atomic<std::uint64_t> last_pass{0};
 
@@ -153,7 +112,7 @@ class autograd::Engine {
       }
     } catch (...) {  // there is no memory: only the leaves that are known can be told
     }
-    for (const State& state : work_.states) {
+    for (const NodeState& state : work_.states) {
       if (!state.node->is_leaf()) continue;
       try {
         static_cast<const LeafNode&>(*state.node).run_failed(error);
@@ -172,7 +131,7 @@ class autograd::Engine {
 
   void collect(const Edge& edge, Tensor gradient) {
     if (!gradient.defined()) return;
-    const State& state = work_.states[work_.index.at(edge.node.get())];
+    const NodeState& state = work_.states[work_.index.at(edge.node.get())];
     Tensor& slot = work_.slots[state.first_slot + edge.output_nr];
     if (!slot.defined()) {
       slot = std::move(gradient);
@@ -192,7 +151,7 @@ class autograd::Engine {
   // work.
   void wrote_in_target(LeafNode& leaf) {
     leaf.mark_written();
-    State& state = work_.states[work_.index.at(&leaf)];
+    NodeState& state = work_.states[work_.index.at(&leaf)];
     if (state.pending != 1 || work_.slots[state.first_slot].defined()) return;
     state.announced = true;
     leaf.run_ready();
@@ -204,7 +163,7 @@ class autograd::Engine {
     if (node == nullptr || node->is_leaf() || node->has_hooks() || node->output_count() != 1) {
       return nullptr;
     }
-    const State& state = work_.states[work_.index.at(node)];
+    const NodeState& state = work_.states[work_.index.at(node)];
     const bool only = state.pending == 1 && !work_.slots[state.first_slot].defined();
     return only && !state.captured ? node : nullptr;
   }
@@ -263,7 +222,7 @@ class autograd::Engine {
     }
   }
 
-  bool is_asked(const State& state) const noexcept {
+  bool is_asked(const NodeState& state) const noexcept {
     return !is_filtered_ || state.captured || state.needed;
   }
 
@@ -284,7 +243,7 @@ class autograd::Engine {
       }
     }
     for (std::size_t i = order.size(); i-- > 0;) {
-      State& state = work_.states[order[i]];
+      NodeState& state = work_.states[order[i]];
       for (const Edge& edge : state.node->edges()) {
         state.needed = state.needed || (edge.node && leads_to_asked(edge));
       }
@@ -295,7 +254,7 @@ class autograd::Engine {
   // The hooks of a single root run even if no input is asked for through it, as in PyTorch.
   void run_hooks_of_unasked_root() {
     if (roots_.size() != 1) return;
-    const State& root = work_.states[work_.index.at(roots_[0].node.get())];
+    const NodeState& root = work_.states[work_.index.at(roots_[0].node.get())];
     if (is_asked(root)) return;
     root.node->run_hooks({work_.slots.data() + root.first_slot, root.node->output_count()});
   }
@@ -359,7 +318,7 @@ class autograd::Engine {
     if (!options_.retain_graph) node.release_saved();
     for (const Edge& edge : node.edges()) {
       if (!edge.node) continue;
-      State& next = work_.states[work_.index.at(edge.node.get())];
+      NodeState& next = work_.states[work_.index.at(edge.node.get())];
       if (--next.pending == 0 && is_asked(next)) push_ready(work_.index.at(edge.node.get()));
     }
   }
