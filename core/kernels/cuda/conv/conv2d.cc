@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/kernels/cuda/common/alignment.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/conv/cudnn_conv.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"

@@ -2,7 +2,7 @@
 // the CPU: its value travels with the launch. A row without a CUDA kernel is refused by name.
 #include "core/kernels/declared/elementwise.h"
 
-#include "core/kernels/cuda/common/missing.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/elementwise/elementwise_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/kernels/cuda/common/alignment.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/elementwise/elementwise_kernels.h"
 #include "core/kernels/formulas/scalars.h"

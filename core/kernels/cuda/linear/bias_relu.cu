@@ -1,7 +1,7 @@
 #include "core/kernels/cuda/linear/bias_relu.h"
 
 #include "core/args/linear_args.h"
-#include "core/kernels/cuda/common/alignment.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/formulas/scalars.h"
 

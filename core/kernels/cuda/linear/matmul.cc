@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/kernels/cuda/common/alignment.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/linear/bias_relu.h"
 #include "core/kernels/cuda/linear/product.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/cuda/common/missing.h"
+#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"

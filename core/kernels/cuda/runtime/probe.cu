@@ -1,5 +1,5 @@
 // An empty kernel, to check that the device can run the compiled code.
-#include "core/kernels/cuda/runtime/probe.h"
+#include "core/kernels/cuda/runtime/real_runtime.h"
 
 namespace dl::cuda {
 namespace {

@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "core/kernels/cuda/runtime/active_device.h"
 #include "core/kernels/cuda/runtime/errors.h"
-#include "core/kernels/cuda/runtime/probe.h"
 
 namespace dl::cuda {
 namespace {

@@ -28,4 +28,7 @@ const Host& opener() noexcept;
 // The device's fault record; created at first use.
 Fault* faults_of(int device);
 
+// Whether the active device can run the module's code: the error of loading a kernel.
+cudaError_t probe_kernel();
+
 }  // namespace dl::cuda
