@@ -4,7 +4,6 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "core/base/system/machine/pmi.h"
 
 namespace dl::collectives {
 namespace {
@@ -55,7 +54,7 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
       if (!(found_rank || found_size) || !has_rank || !has_size) continue;
       launch = {rank ? *rank : to_int(*found_rank, env::name_of(source.rank)),
                 world_size ? *world_size : to_int(*found_size, env::name_of(source.world_size)),
-                source.rank == Var::kPmiRank && is_pmi_of_srun() ? "srun" : source.told_by};
+                source.rank == Var::kPmiRank && env::is_pmi_of_srun() ? "srun" : source.told_by};
       break;
     }
     launch.rank = rank.value_or(launch.rank);

@@ -94,4 +94,10 @@ std::int64_t require_int(Var var) {
   return *value;
 }
 
+bool is_pmi_of_srun() {
+  const auto rank = get_int(Var::kPmiRank);
+  const auto size = get_int(Var::kPmiSize);
+  return rank && size && rank == get_int(Var::kSlurmRank) && size == get_int(Var::kSlurmStepTasks);
+}
+
 }  // namespace dl::env

@@ -44,4 +44,9 @@ std::optional<std::int64_t> get_int(Var var);
 // rank".
 std::int64_t require_int(Var var);
 
+// Whether PMI_RANK and PMI_SIZE come from srun, which sets them beside its own variables if it
+// speaks PMI (--mpi=pmi2). They do if they have the values of srun's own; an mpirun that runs
+// inside a step of srun gives its ranks other ones.
+bool is_pmi_of_srun();
+
 }  // namespace dl::env

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace dl {
 
@@ -16,6 +17,10 @@ inline constexpr int kMostThreads = 4096;
 int num_threads() noexcept;
 // Throws kInvalidArgument if it is not from 1 to kMostThreads.
 void set_num_threads(int threads);
+
+// The threads, libraries and environment variables that affect computation, in several lines, like
+// torch.__config__.parallel_info(). Any thread may call.
+std::string parallel_info();
 
 // While it lives, parallel loops that this thread opens run serially.
 class SerialScope {

@@ -1,4 +1,3 @@
-#include "core/device/parallel_info.h"
 
 #include <fmt/format.h>
 #include <hwy/targets.h>

@@ -6,7 +6,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
-#include "core/device/parallel_info.h"
+#include "core/device/parallel.h"
 #include "core/profiler/profile.h"
 #include "examples/book/cnn.h"
 #include "examples/book/images.h"

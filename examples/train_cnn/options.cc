@@ -12,7 +12,6 @@
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
-#include "core/device/parallel_info.h"
 
 namespace dl::examples {
 namespace {

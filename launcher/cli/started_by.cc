@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/base/env.h"
-#include "core/base/system/machine/pmi.h"
 
 namespace dl::launcher {
 namespace {
@@ -40,7 +39,7 @@ std::string one_of_several_jobs() {
   };
   for (const Names& mpi :
        {Names{Var::kOmpiRank, Var::kOmpiSize}, Names{Var::kPmiRank, Var::kPmiSize}}) {
-    if (mpi.rank == Var::kPmiRank && is_pmi_of_srun()) continue;
+    if (mpi.rank == Var::kPmiRank && env::is_pmi_of_srun()) continue;
     const auto rank = env::get_int(mpi.rank);
     const auto size = env::get_int(mpi.size);
     if (rank && size && *size > 1) return under_mpirun(*rank, *size);

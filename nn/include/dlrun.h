@@ -27,7 +27,6 @@
 #include "core/device/cuda/cuda.h"
 #include "core/device/math_flags.h"
 #include "core/device/parallel.h"
-#include "core/device/parallel_info.h"
 #include "core/memory/allocator.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/conv/conv.h"

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/device/parallel_info.h"
 
 namespace dl {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/kernels/cpu/elementwise/carrier.h"
 
-#include "core/kernels/cpu/elementwise/vector/half_rows.h"
 #include "core/tensor/dtype_types.h"
 
 namespace dl::kernels::cpu {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/tensor/dtype.h"
+#include "core/tensor/half.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {
@@ -28,5 +29,12 @@ using Store = void (*)(const void* block, void* to, std::int64_t step, std::int6
 // `carrier` is kF32, kF64 or kI64; uint64 loaded as a floating type keeps its value.
 Load load_as(DType dtype, DType carrier) noexcept;
 Store store_from(DType carrier, DType dtype) noexcept;
+
+// Vectorised conversions of dense runs between float16 or bfloat16 and float32. Rounds to nearest
+// even, as Half and BFloat16 do; NaN stays NaN.
+void widen(const BFloat16* from, float* to, std::int64_t count) noexcept;
+void widen(const Half* from, float* to, std::int64_t count) noexcept;
+void narrow(const float* from, BFloat16* to, std::int64_t count) noexcept;
+void narrow(const float* from, Half* to, std::int64_t count) noexcept;
 
 }  // namespace dl::kernels::cpu

@@ -4,7 +4,6 @@
 
 #include "core/kernels/cpu/elementwise/loops.h"
 #include "core/kernels/cpu/elementwise/rows.h"
-#include "core/kernels/cpu/elementwise/where.h"
 
 namespace dl::kernels::cpu {
 

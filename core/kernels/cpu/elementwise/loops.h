@@ -17,4 +17,8 @@ namespace dl::kernels::cpu {
 void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output);
 
+// out = condition ? yes : no. The condition is bool, the others have one dtype; inputs are
+// broadcast to the output's shape. It moves elements of any dtype without converting them.
+void where(const Tensor& condition, const Tensor& yes, const Tensor& no, const Tensor& out);
+
 }  // namespace dl::kernels::cpu

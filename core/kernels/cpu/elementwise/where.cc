@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/elementwise/where.h"
+#include "core/kernels/cpu/elementwise/loops.h"
 
 #include <array>
 

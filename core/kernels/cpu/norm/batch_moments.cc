@@ -1,7 +1,6 @@
 // The mean and the sum of squared distances from it, for each channel of a batch. Each block's
 // moments are computed while it is in the cache, then merged (Chan, Golub and LeVeque 1983), so
 // that memory is read once.
-#include "core/kernels/cpu/norm/batch_moments.h"
 
 #include <algorithm>
 

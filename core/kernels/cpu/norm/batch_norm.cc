@@ -5,7 +5,6 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/elementwise/carried.h"
-#include "core/kernels/cpu/norm/batch_moments.h"
 #include "core/kernels/cpu/norm/batch_walk.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
 #include "core/kernels/declared/norm.h"

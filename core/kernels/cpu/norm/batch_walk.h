@@ -9,6 +9,8 @@
 
 #include "core/args/norm_args.h"
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/reduce/moments.h"
+#include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {
 
@@ -107,5 +109,9 @@ void for_each_channel(const BatchNormArgs& args, const Body& body) {
     for (std::int64_t c = begin; c < end; ++c) body(c, memory.data());
   });
 }
+
+// The moments of each channel. Float32 is summed in float32 within blocks, or in float64 throughout
+// if float32 would overflow or underflow. Defined in batch_moments.cc.
+std::vector<Moments> moments_of(const BatchNormArgs& args, const Tensor& x);
 
 }  // namespace dl::kernels::cpu
