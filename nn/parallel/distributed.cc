@@ -8,8 +8,8 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/profiler/span.h"
-#include "nn/parallel/broadcast.h"
 #include "nn/parallel/model_check.h"
+#include "nn/parallel/reducer/broadcast.h"
 #include "nn/parallel/reducer/reducer.h"
 
 namespace dl::nn::parallel {

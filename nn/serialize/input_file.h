@@ -11,6 +11,10 @@
 
 namespace dl::nn {
 
+// Dimensions of a tensor that a file may announce, as in PyTorch and NumPy; all readers refuse
+// more.
+inline constexpr std::size_t kMaxDims = 64;
+
 class InputFile {
  public:
   // Throws kNotFound or kIo.

@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text/printable.h"
-#include "nn/serialize/max_dims.h"
+#include "nn/serialize/input_file.h"
 
 namespace dl::nn {
 namespace {

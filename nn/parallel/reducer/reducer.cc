@@ -11,7 +11,7 @@
 #include "core/device/cuda/watched_error.h"
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
-#include "nn/parallel/reducer/stream.h"
+#include "nn/parallel/reducer/broadcast.h"
 
 namespace dl::nn::parallel {
 namespace {

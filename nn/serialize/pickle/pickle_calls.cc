@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/text/utf8.h"
-#include "nn/serialize/max_dims.h"
+#include "nn/serialize/input_file.h"
 #include "nn/serialize/pickle/pickle_machine.h"
 #include "nn/serialize/safetensors_header.h"
 

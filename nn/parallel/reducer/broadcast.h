@@ -1,12 +1,18 @@
-// Copies tensors from one rank to all.
+// Copies tensors from one rank to all, in the streams in which they are computed.
 #pragma once
 
 #include <span>
 
 #include "collectives/process_group.h"
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::nn::parallel {
+
+// The stream in which a tensor is computed and read.
+inline Stream stream_of(const Tensor& tensor) {
+  return tensor.is_cuda() ? cuda::current_stream(tensor.device().index) : Stream{};
+}
 
 // Collective: every rank calls it with tensors of the same shapes and dtypes in the same order.
 // Large tensors are sent from their own memory, small ones packed together. Waits; throws the

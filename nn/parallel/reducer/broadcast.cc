@@ -1,4 +1,4 @@
-#include "nn/parallel/broadcast.h"
+#include "nn/parallel/reducer/broadcast.h"
 
 #include <cstdint>
 #include <utility>
@@ -6,7 +6,6 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/tensor/factories.h"
-#include "nn/parallel/reducer/stream.h"
 
 namespace dl::nn::parallel {
 namespace {

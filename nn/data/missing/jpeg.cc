@@ -1,6 +1,7 @@
-// Replaces jpeg.cc in a build without libjpeg.
+// Replaces readers/decoders/jpeg.cc and writers/jpeg.cc in a build without libjpeg.
 #include "core/base/error.h"
 #include "nn/data/readers/decoders/decoders.h"
+#include "nn/data/writers/encoders.h"
 
 namespace dl::data {
 
@@ -13,6 +14,13 @@ Picture decode_jpeg(std::span<const std::byte> /*bytes*/, std::string_view name,
   throw_error(ErrorKind::kNotImplemented,
               "{} is a JPEG file, and dlrun was built without libjpeg (Debian: "
               "libjpeg-dev)",
+              name);
+}
+
+std::vector<std::byte> encode_jpeg(const Rows& /*rows*/, std::string_view name) {
+  throw_error(ErrorKind::kNotImplemented,
+              "{}: dlrun was built without libjpeg (Debian: libjpeg-dev), and cannot write "
+              "JPEG files",
               name);
 }
 
