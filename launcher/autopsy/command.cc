@@ -1,11 +1,10 @@
-#include "launcher/autopsy/command.h"
 
 #include <fmt/core.h>
 
 #include <cstdio>
 
 #include "core/base/text/printable.h"
-#include "launcher/autopsy/page.h"
+#include "launcher/autopsy/autopsy.h"
 #include "launcher/process/start/program.h"
 
 namespace dl::launcher::autopsy {

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
+#include "launcher/autopsy/autopsy.h"
 #include "launcher/autopsy/diagnosis.h"
-#include "launcher/autopsy/page.h"
 
 namespace dl::launcher::autopsy {
 namespace {

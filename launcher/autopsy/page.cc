@@ -1,4 +1,4 @@
-#include "launcher/autopsy/page.h"
+#include "launcher/autopsy/autopsy.h"
 
 #include <fmt/core.h>
 

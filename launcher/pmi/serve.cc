@@ -1,4 +1,3 @@
-#include "launcher/pmi/serve.h"
 
 #include "core/base/error.h"
 #include "launcher/pmi/which_mpi.h"

@@ -1,4 +1,5 @@
-// Finds the MPI to which a program is linked, by the libraries that its file names.
+// Finds the MPI to which a program is linked, by the libraries that its file names, and decides
+// whether dlrun serves the ranks as MPI processes.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "launcher/cli/options.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 
@@ -30,5 +34,9 @@ std::vector<std::string_view> needed_libraries(std::span<const char> file);
 
 // The MPI that has a library with this name.
 MpiKind mpi_of_library(std::string_view name);
+
+// Throws kInvalidArgument if the program is linked to an MPI that dlrun cannot serve: each rank
+// would be an MPI job of one process.
+bool is_to_serve_pmi(const Options& options, const Program& program);
 
 }  // namespace dl::launcher

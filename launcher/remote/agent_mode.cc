@@ -27,7 +27,7 @@
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
-#include "launcher/pmi/serve.h"
+#include "launcher/pmi/which_mpi.h"
 #include "launcher/preempt/save_requests.h"
 #include "launcher/process/start/program.h"
 #include "launcher/process/start/rank_files.h"

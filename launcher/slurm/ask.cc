@@ -1,4 +1,4 @@
-#include "launcher/slurm/ask.h"
+#include "launcher/slurm/commands.h"
 
 #include <fcntl.h>
 #include <poll.h>

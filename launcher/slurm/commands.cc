@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "launcher/slurm/ask.h"
 
 namespace dl::launcher {
 namespace {

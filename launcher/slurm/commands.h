@@ -1,12 +1,24 @@
-// Calls of SLURM's own programs. To be called before any thread exists, or at the very end.
+// Calls of the cluster's own programs, most of them SLURM's. To be called before any thread exists,
+// or at the very end.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dl::launcher {
+
+struct Answer {
+  int status = 0;    // as waitpid() gives it
+  std::string text;  // stdout and stderr
+};
+
+// Runs one of the cluster's own programs (squeue, scontrol, munge), found along PATH, and waits for
+// its end. `input`: the program's standard input, at most 4 KiB. Throws Error{kNotFound, kTimeout,
+// kIo} with a sentence.
+Answer ask_program(std::vector<std::string> line, const std::string& input = "");
 
 // The time at which the job ends, as `squeue` reports it (SLURM before 23.02 sets no variable).
 // nullopt: it has no limit. Throws Error{kNotFound, kTimeout, kParse} with a sentence.

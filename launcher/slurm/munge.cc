@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "launcher/slurm/ask.h"
+#include "launcher/slurm/commands.h"
 #include "launcher/slurm/slurm_conf.h"
 
 namespace dl::launcher {

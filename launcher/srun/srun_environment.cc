@@ -1,4 +1,4 @@
-#include "launcher/srun/srun_environment.h"
+#include "launcher/srun/srun_job.h"
 
 #include <stdlib.h>
 

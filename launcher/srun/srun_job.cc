@@ -18,7 +18,6 @@
 #include "launcher/remote/ssh/ssh.h"
 #include "launcher/slurm/hostlist.h"
 #include "launcher/slurm/slurm_conf.h"
-#include "launcher/srun/srun_environment.h"
 #include "launcher/srun/srun_step.h"
 #include "launcher/srun/srun_task.h"
 

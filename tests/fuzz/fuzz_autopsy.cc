@@ -13,7 +13,7 @@
 
 #include "collectives/record/recorder.h"
 #include "collectives/record/snapshot.h"
-#include "launcher/autopsy/page.h"
+#include "launcher/autopsy/autopsy.h"
 
 namespace {
 

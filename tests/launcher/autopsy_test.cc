@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collectives/record/recorder.h"
-#include "launcher/autopsy/page.h"
+#include "launcher/autopsy/autopsy.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher::autopsy {

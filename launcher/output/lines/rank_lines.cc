@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "launcher/output/lines/timestamp.h"
-
 namespace dl::launcher {
 
 RankLines::RankLines(Sink& sink, LineLook look, bool shows_status)

@@ -22,6 +22,9 @@ struct LineLook {
   bool timestamps = false;  // each line begins with the time at which it was read
 };
 
+// The time that --timestamp-output writes before each line: "2026-01-31 23:59:59.123 ", local time.
+std::string timestamp(std::chrono::system_clock::time_point time);
+
 class RankLines {
  public:
   using Clock = std::chrono::steady_clock;

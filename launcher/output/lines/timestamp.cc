@@ -1,4 +1,4 @@
-#include "launcher/output/lines/timestamp.h"
+#include "launcher/output/lines/rank_lines.h"
 
 #include <fmt/format.h>
 

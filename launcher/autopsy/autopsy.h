@@ -1,4 +1,5 @@
-// A Case as one page for a person, and as JSON for a program.
+// `dlrun autopsy`: reads the flight recorders that a job left after a failure or on request, and
+// shows them as one page for a person, or as JSON for a program.
 #pragma once
 
 #include <string>
@@ -14,5 +15,9 @@ std::vector<std::string> page(const Case& from);
 
 // docs/reference/dlrun.md, "dlrun autopsy", has the members.
 std::string json(const Case& from);
+
+// `arguments` without "autopsy" itself. Prints the page, or JSON, and returns dlrun's exit code: 0,
+// 1 if nothing could be read, 2 for bad usage.
+int run(const std::vector<std::string>& arguments);
 
 }  // namespace dl::launcher::autopsy
