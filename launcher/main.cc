@@ -88,39 +88,40 @@ int run(int argc, char** argv, std::string& step) {
     }
     options = std::get<Options>(std::move(parsed));
     if (remote::is_for_hosts(options)) {
-      options.preempt_at = time_of_preemption(options);
+      options.end.preempt_at = time_of_preemption(options);
       return remote::run_on_hosts(options, {argc, argv});
     }
     if (const auto allocation = needs_srun(options)) {
       return run_on_allocation(options, *allocation, {argc, argv});
     }
-    if (!options.dry_run) {
-      step = options.slurm_step;
+    if (!options.output.dry_run) {
+      step = options.where.slurm_step;
       key = key_of_step(options, {argc, argv});  // may execute dlrun-srun, with all still to do
     }
     take_surroundings(options);
     Machine machine = this_machine();
     if (needs_gpus(options)) {
       machine.gpus = gpus_to_give_out();
-    } else if (options.dry_run) {
+    } else if (options.output.dry_run) {
       machine.gpus = gpus_to_show();
     }
     if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
     plan = make_plan(options, machine);
-    plan.awaits_lost_nodes = options.slurm_step.empty();  // srun starts a task once
+    plan.awaits_lost_nodes = options.where.slurm_step.empty();  // srun starts a task once
   } catch (const Error& error) {
     say(error.what());
     if (!step.empty()) end_slurm_step(step);
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
   for (const std::string& line : remarks_on(options, plan)) say(line);
-  if (options.dry_run) {
+  if (options.output.dry_run) {
     const Meeting meeting = supposed_meeting(plan);
-    show(options.json ? plan_as_json(options.settings, plan, meeting)
-                      : printable(plan_as_table(options.settings, plan, meeting)));
+    show(options.output.json ? plan_as_json(options.settings, plan, meeting)
+                             : printable(plan_as_table(options.settings, plan, meeting)));
     return 0;
   }
-  if (options.verbose) fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
+  if (options.output.verbose)
+    fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
   for (const std::string& line : shared_gpus(plan)) say(line);
   Program& program = plan.program;
   if (program.exit_code == 0) {
@@ -138,11 +139,11 @@ int run(int argc, char** argv, std::string& step) {
     if (!has_others) return program.exit_code;
   }
   // One node's request is enough for all.
-  if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
+  if (plan.node_rank == 0) options.end.preempt_at = time_of_preemption(options);
   for (const std::string& line : plan.bindings_drawn) say(line);
   const int ranks = plan.local_world_size();
-  const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
-                                                   ranks, kHighestRankFd);
+  const rlimit open_files = raise_descriptor_limit(
+      descriptors_for(ranks, !options.output.log_dir.empty()), ranks, kHighestRankFd);
   JobSignals::hold();
   StartHere starter(plan, start_warden({program.path, plan.job.program, open_files}, {argc, argv}));
   if (key) key->serve();

@@ -80,7 +80,7 @@ int number_of_nodes(const Given& given) {
   if (nnodes == nullptr) return 1;
   Options only;
   nnodes->row->read(only, *nnodes);
-  return only.nnodes;
+  return only.where.nnodes;
 }
 
 // A line that says that the job has one node overrides every variable that only several nodes need.
@@ -114,29 +114,30 @@ std::string_view known_as(const Given& given, std::string_view option) {
 }
 
 void check_nodes(const Given& given, const Options& options) {
-  const bool several = options.nnodes > 1;
+  const bool several = options.where.nnodes > 1;
   const std::string_view nnodes = known_as(given, "--nnodes");
   const std::string_view node_rank = known_as(given, "--node-rank");
   DL_CHECK(!given.has("--standalone") || !several, kInvalidArgument,
-           "--standalone means one node, but {} is {}", nnodes, options.nnodes);
-  DL_CHECK(several || options.node_rank.value_or(0) == 0, kInvalidArgument, "{} is {} but {} is 1",
-           node_rank, options.node_rank.value_or(0), nnodes);
-  DL_CHECK(options.node_rank.value_or(0) < options.nnodes, kInvalidArgument,
-           "{} is {}, wanted less than {}, which is {}", node_rank, options.node_rank.value_or(0),
-           nnodes, options.nnodes);
+           "--standalone means one node, but {} is {}", nnodes, options.where.nnodes);
+  DL_CHECK(several || options.where.node_rank.value_or(0) == 0, kInvalidArgument,
+           "{} is {} but {} is 1", node_rank, options.where.node_rank.value_or(0), nnodes);
+  DL_CHECK(options.where.node_rank.value_or(0) < options.where.nnodes, kInvalidArgument,
+           "{} is {}, wanted less than {}, which is {}", node_rank,
+           options.where.node_rank.value_or(0), nnodes, options.where.nnodes);
   const Typed* const backend = given.find("--rdzv-backend");
   const bool is_static = backend != nullptr && backend->value == "static";
-  DL_CHECK(!several || options.node_rank || !is_static, kInvalidArgument,
+  DL_CHECK(!several || options.where.node_rank || !is_static, kInvalidArgument,
            "{} is {} and {} is static: give this node's number in --node-rank", nnodes,
-           options.nnodes, known_as(given, "--rdzv-backend"));
-  DL_CHECK(options.mpi != Mpi::kPmi1 || !several, kInvalidArgument,
+           options.where.nnodes, known_as(given, "--rdzv-backend"));
+  DL_CHECK(options.job.mpi != Mpi::kPmi1 || !several, kInvalidArgument,
            "--mpi pmi1 serves one node, but {} is {}: start an MPI program on several nodes with "
            "mpirun or srun",
-           nnodes, options.nnodes);
-  const bool endpoint = !options.rdzv_endpoint.empty() ||
-                        (!options.master_addr.empty() && options.master_port.has_value());
+           nnodes, options.where.nnodes);
+  const bool endpoint = !options.meet.rdzv_endpoint.empty() ||
+                        (!options.meet.master_addr.empty() && options.meet.master_port.has_value());
   DL_CHECK(!several || endpoint, kInvalidArgument,
-           "{} is {}: give node 0's address in --rdzv-endpoint HOST:PORT", nnodes, options.nnodes);
+           "{} is {}: give node 0's address in --rdzv-endpoint HOST:PORT", nnodes,
+           options.where.nnodes);
   if (several || given.has("--standalone")) return;
   if (const std::string why = one_of_several_jobs(); !why.empty()) {
     throw_error(ErrorKind::kInvalidArgument, "{}", why);
@@ -144,58 +145,61 @@ void check_nodes(const Given& given, const Options& options) {
 }
 
 void check_ranks(const Given& given, Options& options) {
-  DL_CHECK(options.hosts.empty() || options.nnodes == 1, kInvalidArgument,
+  DL_CHECK(options.where.hosts.empty() || options.where.nnodes == 1, kInvalidArgument,
            "{} starts the whole job from here, and {} is {}: leave one of them out",
            given.has("--hosts") ? "--hosts" : "--hostfile", known_as(given, "--nnodes"),
-           options.nnodes);
+           options.where.nnodes);
   DL_CHECK(!given.has("--hosts") || !given.has("--hostfile"), kInvalidArgument,
            "--hosts and --hostfile both name the hosts; leave one of them out");
   // As mpirun: a host takes as many ranks as it has slots.
-  if (options.hosts.size() == 1 && options.hosts.front().slots) {
-    const int slots = *options.hosts.front().slots;
-    DL_CHECK(options.np.value_or(1) <= slots, kInvalidArgument,
-             "--np is {}, and {} has {} slot{}; write {}:{}", options.np.value_or(1),
-             options.hosts.front().host, slots, slots == 1 ? "" : "s", options.hosts.front().host,
-             options.np.value_or(1));
-    if (!options.np && !given.has("--nproc-per-node")) {
-      options.nproc_per_node = std::to_string(slots);
+  if (options.where.hosts.size() == 1 && options.where.hosts.front().slots) {
+    const int slots = *options.where.hosts.front().slots;
+    DL_CHECK(options.job.np.value_or(1) <= slots, kInvalidArgument,
+             "--np is {}, and {} has {} slot{}; write {}:{}", options.job.np.value_or(1),
+             options.where.hosts.front().host, slots, slots == 1 ? "" : "s",
+             options.where.hosts.front().host, options.job.np.value_or(1));
+    if (!options.job.np && !given.has("--nproc-per-node")) {
+      options.job.nproc_per_node = std::to_string(slots);
     }
   }
-  if (!options.np) return;
+  if (!options.job.np) return;
   const std::string_view per_node = known_as(given, "--nproc-per-node");
-  DL_CHECK(*options.np % options.nnodes == 0, kInvalidArgument,
+  DL_CHECK(*options.job.np % options.where.nnodes == 0, kInvalidArgument,
            "--np is {}, and {} nodes ({}) cannot share that many ranks equally; give each its "
            "number in --nproc-per-node",
-           *options.np, options.nnodes, known_as(given, "--nnodes"));
-  const std::string each = std::to_string(*options.np / options.nnodes);
-  DL_CHECK(
-      !given.has("--nproc-per-node") || options.nproc_per_node == each || !options.hosts.empty(),
-      kInvalidArgument, "--np is {} on {} node{}, but {} is {}; leave one of them out", *options.np,
-      options.nnodes, options.nnodes == 1 ? "" : "s", per_node, options.nproc_per_node);
-  options.nproc_per_node = each;
+           *options.job.np, options.where.nnodes, known_as(given, "--nnodes"));
+  const std::string each = std::to_string(*options.job.np / options.where.nnodes);
+  DL_CHECK(!given.has("--nproc-per-node") || options.job.nproc_per_node == each ||
+               !options.where.hosts.empty(),
+           kInvalidArgument, "--np is {} on {} node{}, but {} is {}; leave one of them out",
+           *options.job.np, options.where.nnodes, options.where.nnodes == 1 ? "" : "s", per_node,
+           options.job.nproc_per_node);
+  options.job.nproc_per_node = each;
 }
 
 void check_placement(const Given& given, Options& options) {
   DL_CHECK(!given.has("--bind") || !given.has("--bind-to"), kInvalidArgument,
            "--bind and --bind-to are one setting; leave one of them out");
   DL_CHECK(
-      !given.has("--map-by") || options.bind != Bind::kNone || options.report_bindings,
+      !given.has("--map-by") || options.where.bind != Bind::kNone || options.where.report_bindings,
       kInvalidArgument,
       "--map-by says in which order ranks take cores: give --bind or --bind-to, or leave it out");
-  DL_CHECK(options.gpu_policy != GpuPolicy::kLeave || !options.gpus_per_rank, kInvalidArgument,
-           "--gpu-policy leave gives out no GPUs, but --gpus-per-rank is {}",
-           options.gpus_per_rank.value_or(0));
-  if (!options.virtual_local_rank) return;
-  DL_CHECK(options.gpu_policy.value_or(GpuPolicy::kScope) == GpuPolicy::kScope, kInvalidArgument,
+  DL_CHECK(options.where.gpu_policy != GpuPolicy::kLeave || !options.where.gpus_per_rank,
+           kInvalidArgument, "--gpu-policy leave gives out no GPUs, but --gpus-per-rank is {}",
+           options.where.gpus_per_rank.value_or(0));
+  if (!options.where.virtual_local_rank) return;
+  DL_CHECK(options.where.gpu_policy.value_or(GpuPolicy::kScope) == GpuPolicy::kScope,
+           kInvalidArgument,
            "{} shows each rank its own GPU alone, and --gpu-policy does not; leave one of them out",
            known_as(given, "--virtual-local-rank"));
-  options.gpu_policy = GpuPolicy::kScope;
+  options.where.gpu_policy = GpuPolicy::kScope;
 }
 
 void check_output(const Given& given, const Options& options) {
   const Typed* const redirects = given.find("--redirects");
-  const bool hides = options.redirects.all != Streams() || !options.redirects.by_local_rank.empty();
-  DL_CHECK(!hides || !options.log_dir.empty(), kInvalidArgument,
+  const bool hides =
+      options.output.redirects.all != Streams() || !options.output.redirects.by_local_rank.empty();
+  DL_CHECK(!hides || !options.output.log_dir.empty(), kInvalidArgument,
            "{} is `{}`: give --log-dir DIR, or what is not shown is kept nowhere",
            known_as(given, "--redirects"), redirects == nullptr ? "" : redirects->value);
   const Typed* const prefix = given.find("--log-line-prefix-template");
@@ -203,7 +207,8 @@ void check_output(const Given& given, const Options& options) {
            kInvalidArgument, "--log-line-prefix-template and --no-prefix exclude each other");
   DL_CHECK(!given.has("--tag-output") || !given.has("--no-prefix"), kInvalidArgument,
            "--tag-output and --no-prefix exclude each other");
-  DL_CHECK(!options.json || options.dry_run, kInvalidArgument, "--json needs --dry-run");
+  DL_CHECK(!options.output.json || options.output.dry_run, kInvalidArgument,
+           "--json needs --dry-run");
   const Typed* const shutdown = given.find("--shutdown-timeout");
   DL_CHECK(!given.has("--grace") || shutdown == nullptr || !shutdown->variable.empty(),
            kInvalidArgument,
@@ -212,12 +217,12 @@ void check_output(const Given& given, const Options& options) {
 
 }  // namespace
 
-SignalMeaning Options::meaning_of(int signal) const {
+SignalMeaning EndOptions::meaning_of(int signal) const {
   const bool is_forwarded = std::ranges::find(forwarded_signals, signal) != forwarded_signals.end();
   return is_forwarded ? SignalMeaning::kForward : launcher::meaning_of(signal);
 }
 
-Streams Options::shown_streams(int local_rank) const {
+Streams OutputOptions::shown_streams(int local_rank) const {
   const bool passes = local_ranks_filter.empty() ||
                       std::find(local_ranks_filter.begin(), local_ranks_filter.end(), local_rank) !=
                           local_ranks_filter.end();
@@ -240,10 +245,11 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   add_variables(given, options.remarks);
   given.read_into(options);
   const bool says_nnodes = given.has("--nnodes");
-  options.says_nodes = given.has("--standalone") || says_nnodes || options.node_rank ||
-                       !options.rdzv_endpoint.empty() || !options.hosts.empty();
-  if (!given.has("--standalone") && options.hosts.empty()) take_slurm_step(options, says_nnodes);
-  if (says_nnodes && !given.has("--standalone") && options.hosts.empty()) {
+  options.where.says_nodes = given.has("--standalone") || says_nnodes || options.where.node_rank ||
+                             !options.meet.rdzv_endpoint.empty() || !options.where.hosts.empty();
+  if (!given.has("--standalone") && options.where.hosts.empty())
+    take_slurm_step(options, says_nnodes);
+  if (says_nnodes && !given.has("--standalone") && options.where.hosts.empty()) {
     take_slurm_allocation(options);
   }
   check_nodes(given, options);
@@ -254,13 +260,13 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   // -n or the slots of a host have replaced the default.
   std::erase_if(options.settings, [&](const Setting& setting) {
     return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node" &&
-           setting.value != options.nproc_per_node;
+           setting.value != options.job.nproc_per_node;
   });
   ProgramLine line = program_line(std::move(words.program), {.module = given.has("--module"),
                                                              .no_python = given.has("--no-python"),
                                                              .run_path = given.has("--run-path")});
-  options.program = std::move(line.words);
-  options.script = std::move(line.script);
+  options.job.program = std::move(line.words);
+  options.job.script = std::move(line.script);
   return options;
 }
 

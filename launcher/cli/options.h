@@ -72,54 +72,53 @@ struct Setting {
   std::string variable;  // kVariable: "PET_NNODES"
 };
 
-struct Options {
-  int nnodes = 1;
-  std::optional<int> node_rank;      // empty: several nodes are numbered as they come
+// The options in the groups of --help. A part of dlrun takes the whole group that it needs.
+
+// What is started.
+struct JobOptions {
   std::string nproc_per_node = "1";  // a number from 1, "auto", "cpu" or "gpu"
   std::optional<int> np;             // ranks of the whole job
-  std::vector<HostSlots> hosts;
-  std::string ssh = "ssh";    // with its options, as a shell line; starts agents on `hosts`
-  std::string rdzv_endpoint;  // HOST:PORT of the first agent; empty: not given
-  std::optional<bool>
-      is_host;          // whether this node listens there; empty: yes if the address is its own
-  std::string rdzv_id;  // name of the job; empty: made up
   std::string role = "default";
-  std::string local_addr;   // by which other nodes reach this node; empty: chosen at the start
-  std::string master_addr;  // empty: chosen
-  std::optional<int> master_port;
-  std::string iface;  // the interface on which this node's ranks listen; empty: they choose
-  std::string key_file;
-  std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
-  std::chrono::milliseconds grace{std::chrono::seconds(10)};
-  std::optional<std::chrono::milliseconds> linger;  // empty: as `grace`
-  int max_restarts = 0;
-  std::optional<std::chrono::milliseconds> timeout;  // of the whole job
-  std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged
-  std::vector<int> forwarded_signals;  // each goes to the ranks, and the job goes on
-  std::string log_dir;
   Mpi mpi = Mpi::kAuto;
-  // Requests to save and end (dl::should_checkpoint()).
-  bool preempt_on_term = false;
-  bool preempt_on_usr2 = false;
-  std::optional<std::chrono::milliseconds>
-      preempt_before;  // time before the end of SLURM's allocation
-  // The point in time for preempt_before, determined at the start.
-  std::optional<std::chrono::system_clock::time_point> preempt_at;
-  std::chrono::milliseconds preempt_wait{std::chrono::seconds(25)};
-  bool may_be_preempted() const { return preempt_on_term || preempt_on_usr2 || preempt_before; }
-  // preempt_wait, if the job may be preempted.
-  std::optional<std::chrono::milliseconds> patience_with_saving() const {
-    return may_be_preempted() ? std::optional(preempt_wait) : std::nullopt;
-  }
+  std::string wdir;  // working directory of the ranks; empty: dlrun's
+  std::vector<Exported> exports;
+  std::vector<std::string> program;  // the program that is executed, with its arguments
+  std::string script;                // the file that an interpreter in `program` reads; empty: none
+};
+
+// Where it runs: the nodes, and the CPUs and GPUs of each.
+struct WhereOptions {
+  int nnodes = 1;
+  std::optional<int> node_rank;  // empty: several nodes are numbered as they come
+  bool says_nodes = false;       // the line names nodes or says --standalone
   // "4711.0" if a step of srun has started this dlrun and one on each other node.
   std::string slurm_step;
-  bool says_nodes = false;  // the line names nodes or says --standalone
+  std::vector<HostSlots> hosts;
+  std::string ssh = "ssh";  // with its options, as a shell line; starts agents on `hosts`
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   bool report_bindings = false;
   std::optional<int> gpus_per_rank;
   std::optional<GpuPolicy> gpu_policy;
-  bool virtual_local_rank = false;              // LOCAL_RANK is 0 on every rank
+  bool virtual_local_rank = false;  // LOCAL_RANK is 0 on every rank
+};
+
+// How nodes and ranks meet.
+struct MeetOptions {
+  std::string rdzv_endpoint;    // HOST:PORT of the first agent; empty: not given
+  std::optional<bool> is_host;  // whether this node listens there; empty: yes if it is its address
+  std::string rdzv_id;          // name of the job; empty: made up
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
+  std::string key_file;
+  std::string iface;        // the interface on which this node's ranks listen; empty: they choose
+  std::string local_addr;   // where other nodes reach this node; empty: determined at the start
+  std::string master_addr;  // empty: chosen
+  std::optional<int> master_port;
+};
+
+// What is shown and kept.
+struct OutputOptions {
+  std::string log_dir;
   StreamChoice redirects;                       // streams that are kept and not shown,
   StreamChoice tee;                             // unless they are named here
   std::vector<int> local_ranks_filter;          // local ranks whose output is shown; empty: all
@@ -129,17 +128,45 @@ struct Options {
   bool verbose = false;
   bool dry_run = false;
   bool json = false;
-  std::string wdir;  // working directory of the ranks; empty: dlrun's
-  std::vector<Exported> exports;
-  std::vector<std::string> program;  // the program that is executed, with its arguments
-  std::string script;                // the file that an interpreter in `program` reads; empty: none
-  std::vector<Setting> settings;     // all options that have a value, in the order of the table
-  std::vector<std::string> remarks;  // lines to show before the start
 
-  // What a signal to dlrun means, with --forward-signals.
-  SignalMeaning meaning_of(int signal) const;
   // Which streams of a local rank dlrun shows; the others are kept in the logs, if there are any.
   Streams shown_streams(int local_rank) const;
+};
+
+// How it ends.
+struct EndOptions {
+  std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  std::optional<std::chrono::milliseconds> linger;  // empty: as `grace`
+  // Requests to save and end (dl::should_checkpoint()).
+  bool preempt_on_term = false;
+  bool preempt_on_usr2 = false;
+  // Time before the end of SLURM's allocation.
+  std::optional<std::chrono::milliseconds> preempt_before;
+  // The point in time for preempt_before, determined at the start.
+  std::optional<std::chrono::system_clock::time_point> preempt_at;
+  std::chrono::milliseconds preempt_wait{std::chrono::seconds(25)};
+  std::optional<std::chrono::milliseconds> timeout;  // of the whole job
+  int max_restarts = 0;
+  std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged
+  std::vector<int> forwarded_signals;  // each goes to the ranks, and the job goes on
+
+  bool may_be_preempted() const { return preempt_on_term || preempt_on_usr2 || preempt_before; }
+  // preempt_wait, if the job may be preempted.
+  std::optional<std::chrono::milliseconds> patience_with_saving() const {
+    return may_be_preempted() ? std::optional(preempt_wait) : std::nullopt;
+  }
+  // What a signal to dlrun means, with --forward-signals.
+  SignalMeaning meaning_of(int signal) const;
+};
+
+struct Options {
+  JobOptions job;
+  WhereOptions where;
+  MeetOptions meet;
+  OutputOptions output;
+  EndOptions end;
+  std::vector<Setting> settings;     // all options that have a value, in the order of the table
+  std::vector<std::string> remarks;  // lines to show before the start
 };
 
 // Text to print before dlrun exits: --help, --version, --print-completion.

@@ -8,7 +8,7 @@
 namespace dl::launcher {
 
 void take_slurm_step(Options& options, bool says_nnodes) {
-  if (options.node_rank || (says_nnodes && options.nnodes == 1)) return;
+  if (options.where.node_rank || (says_nnodes && options.where.nnodes == 1)) return;
   const auto step = slurm_step();
   if (!step || step->tasks == 1) return;
   // For an mpirun that runs inside the step, started_by.h decides.
@@ -25,35 +25,37 @@ void take_slurm_step(Options& options, bool says_nnodes) {
            "SLURM_STEP_NODELIST has {} nodes, but SLURM_STEP_NUM_TASKS is {}; is SLURM's "
            "environment passed on from another job?",
            nodes, step->tasks);
-  DL_CHECK(!says_nnodes || options.nnodes == nodes, kInvalidArgument,
+  DL_CHECK(!says_nnodes || options.where.nnodes == nodes, kInvalidArgument,
            "--nnodes is {}, but this step of srun has {} nodes; leave it out, or say srun "
            "--nodes={}",
-           options.nnodes, nodes, options.nnodes);
-  options.nnodes = nodes;
-  options.slurm_step = step->id();
-  options.node_rank = step->node;
-  if (options.rdzv_endpoint.empty() && !(options.master_port && !options.master_addr.empty())) {
-    options.rdzv_endpoint = step->endpoint();
+           options.where.nnodes, nodes, options.where.nnodes);
+  options.where.nnodes = nodes;
+  options.where.slurm_step = step->id();
+  options.where.node_rank = step->node;
+  if (options.meet.rdzv_endpoint.empty() &&
+      !(options.meet.master_port && !options.meet.master_addr.empty())) {
+    options.meet.rdzv_endpoint = step->endpoint();
   }
-  if (options.rdzv_id.empty()) options.rdzv_id = step->name();
+  if (options.meet.rdzv_id.empty()) options.meet.rdzv_id = step->name();
 }
 
 void take_slurm_allocation(Options& options) {
-  const bool has_address = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
-  if (options.nnodes == 1 || options.node_rank || has_address) return;
+  const bool has_address = !options.meet.rdzv_endpoint.empty() || !options.meet.master_addr.empty();
+  if (options.where.nnodes == 1 || options.where.node_rank || has_address) return;
   const auto allocation = slurm_allocation();
   if (!allocation) return;
   const int nodes = static_cast<int>(allocation->hosts.size());
-  DL_CHECK(options.nnodes == nodes, kInvalidArgument,
+  DL_CHECK(options.where.nnodes == nodes, kInvalidArgument,
            "--nnodes is {}, but the allocation of SLURM's job {} has {} node{}; leave it out, or "
            "ask sbatch or salloc for --nodes={}",
-           options.nnodes, allocation->job, nodes, nodes == 1 ? "" : "s", options.nnodes);
-  options.nnodes = 1;  // each node's dlrun is told the number by the front
-  options.says_nodes = false;
+           options.where.nnodes, allocation->job, nodes, nodes == 1 ? "" : "s",
+           options.where.nnodes);
+  options.where.nnodes = 1;  // each node's dlrun is told the number by the front
+  options.where.says_nodes = false;
 }
 
 std::optional<SlurmAllocation> needs_srun(const Options& options) {
-  if (options.says_nodes) return std::nullopt;
+  if (options.where.says_nodes) return std::nullopt;
   auto allocation = slurm_allocation();
   // SLURM sets this variable only for programs that it starts there itself.
   const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
@@ -62,16 +64,16 @@ std::optional<SlurmAllocation> needs_srun(const Options& options) {
 }
 
 bool needs_step_key(const Options& options) {
-  const bool has_key =
-      !options.key_file.empty() || env::is_set(env::Var::kKeyFd) || env::is_set(env::Var::kKeyFile);
-  return !options.slurm_step.empty() && !has_key;
+  const bool has_key = !options.meet.key_file.empty() || env::is_set(env::Var::kKeyFd) ||
+                       env::is_set(env::Var::kKeyFile);
+  return !options.where.slurm_step.empty() && !has_key;
 }
 
 std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options) {
-  if (!options.preempt_before || options.dry_run) return std::nullopt;
+  if (!options.end.preempt_before || options.output.dry_run) return std::nullopt;
   const auto end = end_of_slurm_job(env::get(env::Var::kSlurmJobId).value_or(""));
   if (!end) return std::nullopt;
-  return *end - *options.preempt_before;
+  return *end - *options.end.preempt_before;
 }
 
 }  // namespace dl::launcher

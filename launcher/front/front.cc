@@ -49,23 +49,23 @@ Front::Front(const Options& options, Starter& starter)
       output_(
           io_, disk_, [this](const StreamId& id) { return look_of(id); },
           [this](LostStream lost) { on_output_lost(lost); }),
-      agent_(starter.start({io_, disk_, output_, *this, settings(), options.key_file})),
+      agent_(starter.start({io_, disk_, output_, *this, settings(), options.meet.key_file})),
       signals_(io_, [this](int signal) { on_signal(signal); }),
-      restarts_(options.max_restarts),
+      restarts_(options.end.max_restarts),
       timeout_(io_),
       allocation_timer_(io_),
-      save_requests_(options.preempt_on_term, options.preempt_on_usr2) {
+      save_requests_(options.end.preempt_on_term, options.end.preempt_on_usr2) {
   output_.show_node(agent_->node_output());
 }
 
 AgentSettings Front::settings() const {
   AgentSettings settings;
-  settings.grace = options_.grace;
-  settings.linger = options_.linger.value_or(options_.grace);
-  settings.join_timeout = options_.join_timeout;
-  settings.log_dir = options_.log_dir;
-  settings.preempt_wait = options_.patience_with_saving();
-  settings.master_addr = options_.master_addr;
+  settings.grace = options_.end.grace;
+  settings.linger = options_.end.linger.value_or(options_.end.grace);
+  settings.join_timeout = options_.meet.join_timeout;
+  settings.log_dir = options_.output.log_dir;
+  settings.preempt_wait = options_.end.patience_with_saving();
+  settings.master_addr = options_.meet.master_addr;
   if (output_.out().is_terminal()) {
     const int prefix = static_cast<int>(look_of({.attempt = 0, .rank = 0}).prefix.size());
     settings.progress_columns = std::max(0, output_.out().columns() - 1 - prefix);
@@ -76,13 +76,13 @@ AgentSettings Front::settings() const {
 LineLook Front::look_of(const StreamId& id) const {
   const auto next = first_ranks_.upper_bound(id.rank);
   const int local_rank = next == first_ranks_.begin() ? id.rank : id.rank - *std::prev(next);
-  const Streams shown = options_.shown_streams(local_rank);
-  return {.prefix = line_prefix_of(options_.line_prefix, {.role_name = options_.role,
-                                                          .rank = id.rank,
-                                                          .local_rank = local_rank,
-                                                          .hostname = host_}),
+  const Streams shown = options_.output.shown_streams(local_rank);
+  return {.prefix = line_prefix_of(options_.output.line_prefix, {.role_name = options_.job.role,
+                                                                 .rank = id.rank,
+                                                                 .local_rank = local_rank,
+                                                                 .hostname = host_}),
           .shown = id.stream == Stream::kOut ? shown.out : shown.err,
-          .timestamps = options_.timestamps};
+          .timestamps = options_.output.timestamps};
 }
 
 int Front::run() {
@@ -97,11 +97,11 @@ int Front::run() {
 }
 
 void Front::limit_time() {
-  if (!options_.timeout) return;
-  timeout_.expires_after(*options_.timeout);
+  if (!options_.end.timeout) return;
+  timeout_.expires_after(*options_.end.timeout);
   timeout_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    const std::chrono::duration<double> limit = *options_.timeout;
+    const std::chrono::duration<double> limit = *options_.end.timeout;
     agent_->stop({kExitTimeout,
                   fmt::format("the job has run for {:g} s, which is its --timeout", limit.count())},
                  SIGTERM);
@@ -111,7 +111,7 @@ void Front::limit_time() {
 // srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
 // Only node 0's ranks read theirs, so the other nodes discard it.
 void Front::discard_input_of_other_nodes() {
-  if (options_.slurm_step.empty() || options_.node_rank.value_or(0) == 0) return;
+  if (options_.where.slurm_step.empty() || options_.where.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
   discarded_.emplace(io_, duplicate(STDIN_FILENO), [this](const std::string& bytes) {
     discarded_->give(static_cast<std::uint32_t>(bytes.size()));
@@ -145,7 +145,7 @@ void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& r
 // Signals.
 
 bool Front::is_to_handle(int signal) const {
-  const std::vector<int>& named = options_.signals_to_handle;
+  const std::vector<int>& named = options_.end.signals_to_handle;
   return std::find(named.begin(), named.end(), signal) != named.end();
 }
 
@@ -155,7 +155,7 @@ void Front::on_signal(int signal) {
     end_for(signal);
     return;
   }
-  switch (options_.meaning_of(signal)) {
+  switch (options_.end.meaning_of(signal)) {
     case SignalMeaning::kSuspend:
       suspend();
       return;
@@ -188,8 +188,8 @@ bool Front::asks_to_save(int signal) {
 }
 
 void Front::watch_allocation() {
-  if (!options_.preempt_at) return;
-  const auto left = *options_.preempt_at - std::chrono::system_clock::now();
+  if (!options_.end.preempt_at) return;
+  const auto left = *options_.end.preempt_at - std::chrono::system_clock::now();
   allocation_timer_.expires_after(std::max<std::chrono::system_clock::duration>(left, {}));
   allocation_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error || interrupts_ > 0 || !save_requests_.ask(Clock::now())) return;
@@ -201,8 +201,9 @@ void Front::end_for(int signal) {
   if (interrupts_ > 0 && !is_of_a_person(signal)) return;
   last_interrupt_ = signal;
   ++interrupts_;
-  output_.hurry_until(interrupts_ == 1 && !output_.is_finishing() ? Clock::now() + options_.grace
-                                                                  : Clock::now());
+  output_.hurry_until(interrupts_ == 1 && !output_.is_finishing()
+                          ? Clock::now() + options_.end.grace
+                          : Clock::now());
   if (output_.is_finishing()) return;
   if (interrupts_ > 1) {
     agent_->hurry();
@@ -270,13 +271,14 @@ int Front::exit_code_of(LostStream lost) const {
 }
 
 bool Front::has_reported(const Verdict& verdict) {
-  if (options_.report_fd < 0 || verdict.exit_code == 0) return false;
+  if (options_.output.report_fd < 0 || verdict.exit_code == 0) return false;
   std::string page = fmt::format("{}", fmt::join(verdict.page, "\n"));
   if (page.empty() && lost_) page = text_of_lost_output(*lost_);
-  const int error = write_all(
-      options_.report_fd, fmt::format("failed {} {}\n{}\n", verdict.rank, verdict.exit_code, page));
+  const int error =
+      write_all(options_.output.report_fd,
+                fmt::format("failed {} {}\n{}\n", verdict.rank, verdict.exit_code, page));
   if (error == 0) return true;
-  output_.say(fmt::format("write to descriptor {} of --report-fd: {}", options_.report_fd,
+  output_.say(fmt::format("write to descriptor {} of --report-fd: {}", options_.output.report_fd,
                           std::strerror(error)));
   return false;
 }

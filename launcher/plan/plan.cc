@@ -31,10 +31,10 @@ std::string made_up_name() {
 }
 
 int local_ranks(const Options& options, const Machine& machine) {
-  const std::string& wanted = options.nproc_per_node;
+  const std::string& wanted = options.job.nproc_per_node;
   const auto gpus = static_cast<int>(machine.gpus.size());
   if (wanted == "gpu" || (wanted == "auto" && gpus > 0)) {
-    const int each = options.gpus_per_rank.value_or(1);
+    const int each = options.where.gpus_per_rank.value_or(1);
     DL_CHECK(gpus > 0, kInvalidArgument,
              "--nproc-per-node gpu: this process sees no GPU{}; `cpu` means one rank a core",
              env::is_set(env::Var::kCudaVisibleDevices)
@@ -54,20 +54,20 @@ int local_ranks(const Options& options, const Machine& machine) {
 // Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only if each has one.
 void give_out_gpus(const Options& options, const Machine& machine, NodePlan& plan) {
   plan.gpus = machine.gpus;
-  const bool asked = options.gpus_per_rank || options.gpu_policy;
-  const bool counted =
-      options.nproc_per_node == "gpu" || (options.nproc_per_node == "auto" && !plan.gpus.empty());
+  const bool asked = options.where.gpus_per_rank || options.where.gpu_policy;
+  const bool counted = options.job.nproc_per_node == "gpu" ||
+                       (options.job.nproc_per_node == "auto" && !plan.gpus.empty());
   plan.gpu_policy =
-      options.gpu_policy.value_or(asked || counted ? GpuPolicy::kKeep : GpuPolicy::kLeave);
+      options.where.gpu_policy.value_or(asked || counted ? GpuPolicy::kKeep : GpuPolicy::kLeave);
   if (plan.gpu_policy == GpuPolicy::kLeave) return;
 
   const int gpus = static_cast<int>(plan.gpus.size());
-  const int each = options.gpus_per_rank.value_or(1);
+  const int each = options.where.gpus_per_rank.value_or(1);
   const int ranks = plan.local_world_size();
   DL_CHECK(gpus > 0, kInvalidArgument, "{}: this process sees no GPU",
-           options.gpus_per_rank        ? "--gpus-per-rank"
-           : options.virtual_local_rank ? "--virtual-local-rank"
-                                        : "--gpu-policy");
+           options.where.gpus_per_rank        ? "--gpus-per-rank"
+           : options.where.virtual_local_rank ? "--virtual-local-rank"
+                                              : "--gpu-policy");
   DL_CHECK(each == 1 || std::int64_t{each} * ranks <= gpus, kInvalidArgument,
            "--gpus-per-rank {}: {} ranks would need {} GPUs, and {} can be seen", each, ranks,
            std::int64_t{each} * ranks, gpus);
@@ -95,11 +95,11 @@ std::optional<int> threads_of_user() {
 void bind(const Options& options, const Machine& machine, NodePlan& plan) {
   if (!needs_topology(options)) return;
   const std::vector<Binding> bindings =
-      bind_ranks(*machine.topology, {.bind = options.bind,
-                                     .map_by = options.map_by,
+      bind_ranks(*machine.topology, {.bind = options.where.bind,
+                                     .map_by = options.where.map_by,
                                      .ranks = plan.local_world_size(),
                                      .threads = threads_of_user()});
-  if (options.report_bindings) {
+  if (options.where.report_bindings) {
     plan.bindings_drawn = draw_bindings(*machine.topology, bindings, plan.host);
   }
   for (std::size_t i = 0; i < bindings.size(); ++i) plan.ranks[i].binding = bindings[i];
@@ -142,13 +142,13 @@ void check_interface(const std::string& wanted, std::string_view given_in) {
 }  // namespace
 
 bool needs_topology(const Options& options) {
-  return options.bind != Bind::kNone || options.report_bindings;
+  return options.where.bind != Bind::kNone || options.where.report_bindings;
 }
 
 bool needs_gpus(const Options& options) {
-  return options.nproc_per_node == "gpu" || options.nproc_per_node == "auto" ||
-         options.gpus_per_rank ||
-         options.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
+  return options.job.nproc_per_node == "gpu" || options.job.nproc_per_node == "auto" ||
+         options.where.gpus_per_rank ||
+         options.where.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
 }
 
 std::vector<Host> ThisMachine::hosts() const {
@@ -157,16 +157,17 @@ std::vector<Host> ThisMachine::hosts() const {
 
 std::vector<Host> HostList::hosts() const {
   std::vector<Host> hosts;
-  int left = options_.np.value_or(0);
-  for (const HostSlots& host : options_.hosts) {
-    const std::string& each = options_.nproc_per_node;
-    DL_CHECK(host.slots || options_.np || each.find_first_not_of("0123456789") == std::string::npos,
-             kInvalidArgument,
-             "--nproc-per-node is `{}`: give the number of ranks of each host, as in --hosts {}:4",
-             each, host.host);
+  int left = options_.job.np.value_or(0);
+  for (const HostSlots& host : options_.where.hosts) {
+    const std::string& each = options_.job.nproc_per_node;
+    DL_CHECK(
+        host.slots || options_.job.np || each.find_first_not_of("0123456789") == std::string::npos,
+        kInvalidArgument,
+        "--nproc-per-node is `{}`: give the number of ranks of each host, as in --hosts {}:4", each,
+        host.host);
     // As mpirun, a host without a number has one slot if --np says how many ranks there are.
-    int slots = host.slots ? *host.slots : options_.np ? 1 : std::stoi(each);
-    if (options_.np) {
+    int slots = host.slots ? *host.slots : options_.job.np ? 1 : std::stoi(each);
+    if (options_.job.np) {
       slots = std::min(slots, left);
       left -= slots;
     }
@@ -174,15 +175,15 @@ std::vector<Host> HostList::hosts() const {
   }
   DL_CHECK(left == 0, kInvalidArgument,
            "--np is {}, and the hosts have {} slots; give each its number, as in --hosts {}:{}",
-           options_.np.value_or(0), options_.np.value_or(0) - left, options_.hosts.front().host,
-           options_.np.value_or(0));
+           options_.job.np.value_or(0), options_.job.np.value_or(0) - left,
+           options_.where.hosts.front().host, options_.job.np.value_or(0));
   return hosts;
 }
 
 JobPlan make_job_plan(const Options& options, const HostSource& source) {
   JobPlan job;
-  job.named = !options.rdzv_id.empty();
-  job.name = job.named ? options.rdzv_id : made_up_name();
+  job.named = !options.meet.rdzv_id.empty();
+  job.name = job.named ? options.meet.rdzv_id : made_up_name();
   DL_CHECK(job.name.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
            job.name.size());
   DL_CHECK(is_printable_utf8(job.name), kInvalidArgument,
@@ -190,23 +191,23 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   job.hosts = source.hosts();
   // The front tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;
-  job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.nnodes;
-  job.role = options.role;
-  job.program = options.program;
-  job.max_restarts = options.max_restarts;
+  job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.where.nnodes;
+  job.role = options.job.role;
+  job.program = options.job.program;
+  job.max_restarts = options.end.max_restarts;
   const int slots = job.hosts.front().slots;
-  DL_CHECK(std::int64_t{options.nnodes} * slots <= kMostRanks, kInvalidArgument,
+  DL_CHECK(std::int64_t{options.where.nnodes} * slots <= kMostRanks, kInvalidArgument,
            "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
-           options.nnodes, slots, kMostRanks);
-  job.master_addr = options.master_addr;
-  job.master_port = options.master_port;
+           options.where.nnodes, slots, kMostRanks);
+  job.master_addr = options.meet.master_addr;
+  job.master_port = options.meet.master_port;
   if (job.nnodes > 1 && !are_known) {
     // As with torchrun, --master-addr and --master-port alone name the meeting place.
-    job.rdzv_endpoint = options.rdzv_endpoint;
+    job.rdzv_endpoint = options.meet.rdzv_endpoint;
     job.is_endpoint_given = !job.rdzv_endpoint.empty();
     if (!job.is_endpoint_given) {
-      const auto port = static_cast<std::uint16_t>(*options.master_port);
-      job.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
+      const auto port = static_cast<std::uint16_t>(*options.meet.master_port);
+      job.rdzv_endpoint = rendezvous::Endpoint{options.meet.master_addr, port}.text();
     }
     // Every node must use one name without a message from the others.
     if (!job.named) job.name = "default";
@@ -215,7 +216,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   } else if (job.master_addr.empty() && !are_known) {
     job.master_addr = "127.0.0.1";
   }
-  if (job.nnodes > 1 || !options.log_dir.empty()) job.run = new_run_name(job.name);
+  if (job.nnodes > 1 || !options.output.log_dir.empty()) job.run = new_run_name(job.name);
   return job;
 }
 
@@ -226,7 +227,7 @@ bool JobPlan::shares_master_port() const {
 
 bool has_mpirun_names(const Options& options) {
   const std::optional<std::int64_t> wanted = env::get_int(env::Var::kMpirunNames);
-  return wanted ? *wanted != 0 : options.np.has_value();
+  return wanted ? *wanted != 0 : options.job.np.has_value();
 }
 
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
@@ -235,10 +236,10 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   plan.job = job;
   plan.host = machine.host;
   plan.node_rank = node_rank;
-  plan.local_addr = options.local_addr;
-  plan.virtual_local_rank = options.virtual_local_rank;
+  plan.local_addr = options.meet.local_addr;
+  plan.virtual_local_rank = options.where.virtual_local_rank;
   if (job.nnodes > 1) {
-    plan.listens = listens_at(place_to_meet(job.rdzv_endpoint), options.is_host, node_rank);
+    plan.listens = listens_at(place_to_meet(job.rdzv_endpoint), options.meet.is_host, node_rank);
   }
   const Host& host =
       job.hosts.size() == 1 ? job.hosts.front() : job.hosts.at(static_cast<std::size_t>(node_rank));
@@ -248,13 +249,13 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   bind(options, machine, plan);
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
-  if (!options.iface.empty()) {
-    check_interface(options.iface, "--iface");
+  if (!options.meet.iface.empty()) {
+    check_interface(options.meet.iface, "--iface");
   } else if (const auto inherited = env::get(env::Var::kIface)) {
     check_interface(*inherited, env::name_of(env::Var::kIface));
   }
-  plan.iface = options.iface;
-  if (!job.program.empty()) plan.program = find_program(job.program.front(), options.script);
+  plan.iface = options.meet.iface;
+  if (!job.program.empty()) plan.program = find_program(job.program.front(), options.job.script);
   plan.wants_torch_store = wants_torch_store(job.program, plan.program);
   plan.has_mpirun_names = has_mpirun_names(options);
   return plan;
@@ -262,7 +263,8 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
 
 NodePlan make_plan(const Options& options, const Machine& machine) {
   return make_node_plan(make_job_plan(options, ThisMachine(options, machine)),
-                        options.node_rank.value_or(options.nnodes == 1 ? 0 : -1), options, machine);
+                        options.where.node_rank.value_or(options.where.nnodes == 1 ? 0 : -1),
+                        options, machine);
 }
 
 std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan) {
@@ -272,16 +274,17 @@ std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan
     lines.push_back(fmt::format("{} names local rank {}, and this node has {} ranks", option,
                                 local_rank, plan.local_world_size()));
   };
-  for (const auto& [rank, streams] : options.redirects.by_local_rank) check("--redirects", rank);
-  for (const auto& [rank, streams] : options.tee.by_local_rank) check("--tee", rank);
-  for (const int rank : options.local_ranks_filter) check("--local-ranks-filter", rank);
+  for (const auto& [rank, streams] : options.output.redirects.by_local_rank)
+    check("--redirects", rank);
+  for (const auto& [rank, streams] : options.output.tee.by_local_rank) check("--tee", rank);
+  for (const int rank : options.output.local_ranks_filter) check("--local-ranks-filter", rank);
   // torchrun's own lines give `localhost:0` if there is nothing to meet.
-  const bool says_none = options.rdzv_endpoint.ends_with(":0");
-  if (plan.job.nnodes == 1 && !options.rdzv_endpoint.empty() && !says_none) {
+  const bool says_none = options.meet.rdzv_endpoint.ends_with(":0");
+  if (plan.job.nnodes == 1 && !options.meet.rdzv_endpoint.empty() && !says_none) {
     lines.push_back(fmt::format("--rdzv-endpoint {} is not used: a job of one node meets no other",
-                                options.rdzv_endpoint));
+                                options.meet.rdzv_endpoint));
   }
-  for (const Exported& variable : options.exports) {
+  for (const Exported& variable : options.job.exports) {
     if (variable.value || env::exists(variable.name)) continue;
     lines.push_back(
         fmt::format("-x {0}: {0} is not set in dlrun's environment, and the ranks have "

@@ -5,7 +5,7 @@
 namespace dl::launcher {
 
 bool is_to_serve_pmi(const Options& options, const Program& program) {
-  if (options.mpi != Mpi::kAuto) return options.mpi == Mpi::kPmi1;
+  if (options.job.mpi != Mpi::kAuto) return options.job.mpi == Mpi::kPmi1;
   const WhichMpi mpi = program.can_be_read ? which_mpi(program.path) : WhichMpi();
   if (mpi.kind == MpiKind::kNone) return false;
   constexpr const char* kInsist =
@@ -14,10 +14,10 @@ bool is_to_serve_pmi(const Options& options, const Program& program) {
            "{} is linked to Open MPI ({}), whose processes dlrun cannot join: start it with "
            "`mpirun -n N` or `srun --mpi=pmix`; {}",
            program.path, mpi.library, kInsist);
-  DL_CHECK(options.nnodes == 1, kInvalidArgument,
+  DL_CHECK(options.where.nnodes == 1, kInvalidArgument,
            "{} is linked to MPICH ({}), whose processes dlrun joins on one node only: start it on "
            "{} nodes with `mpirun -n N --hosts ...` or `srun --mpi=pmi2`; {}",
-           program.path, mpi.library, options.nnodes, kInsist);
+           program.path, mpi.library, options.where.nnodes, kInsist);
   return true;
 }
 

@@ -201,21 +201,21 @@ class AgentMode : private AgentEvents {
                 {.on_value = [this](Value value) { on_value(value); },
                  .on_closed = [this](const std::string&) { on_front_gone(); }}),
         agent_(io_, node_.plan,
-               {.grace = node_.options.grace,
-                .linger = node_.options.linger.value_or(node_.options.grace),
-                .join_timeout = node_.options.join_timeout,
+               {.grace = node_.options.end.grace,
+                .linger = node_.options.end.linger.value_or(node_.options.end.grace),
+                .join_timeout = node_.options.meet.join_timeout,
                 .preempt_wait = start.preempt_wait < 0
                                     ? std::nullopt
                                     : std::optional(std::chrono::milliseconds(start.preempt_wait)),
                 .log_dir = {},
-                .master_addr = node_.options.master_addr,
+                .master_addr = node_.options.meet.master_addr,
                 .progress_columns = start.progress_columns},
                rendezvous::JobKey::from_hex(start.key).to_memfd(), std::move(warden), disk_,
                writer_, static_cast<AgentEvents&>(*this)),
         signals_(io_, [this](int signal) { on_signal(signal); }),
         timer_(io_),
-        save_requests_(node_.options.preempt_on_term, node_.options.preempt_on_usr2),
-        restarts_(node_.options.max_restarts) {
+        save_requests_(node_.options.end.preempt_on_term, node_.options.end.preempt_on_usr2),
+        restarts_(node_.options.end.max_restarts) {
     if (node_.listener) agent_.listen_with(std::move(node_.listener));
     if (node_.plan.node_rank == 0) {
       input_.emplace(io_, [this](std::uint32_t bytes) { writer_.send(InputRoom{bytes}); });
@@ -323,7 +323,7 @@ class AgentMode : private AgentEvents {
       case SaveRequests::Is::kNone:
         break;
     }
-    switch (node_.options.meaning_of(signal)) {
+    switch (node_.options.end.meaning_of(signal)) {
       case SignalMeaning::kReport:
         agent_.report();
         return;

@@ -52,7 +52,7 @@ std::vector<std::string> environment_of(const Options& options) {
   // The agents' lines have no -n.
   entries.push_back(fmt::format("{}={}", env::name_of(env::Var::kMpirunNames),
                                 has_mpirun_names(options) ? 1 : 0));
-  for (const Exported& one : options.exports) {
+  for (const Exported& one : options.job.exports) {
     std::string value;
     if (one.value) {
       value = *one.value;
@@ -72,19 +72,19 @@ std::string directory_of(const Options& options) {
   std::error_code error;
   const fs::path here = fs::current_path(error);
   if (error) throw_errno(error.value(), "the working directory");
-  return (here / options.wdir).lexically_normal();
+  return (here / options.job.wdir).lexically_normal();
 }
 
 }  // namespace
 
 bool is_for_hosts(const Options& options) {
-  return options.hosts.size() > 1 ||
-         (options.hosts.size() == 1 && !is_this_host(options.hosts.front().host));
+  return options.where.hosts.size() > 1 ||
+         (options.where.hosts.size() == 1 && !is_this_host(options.where.hosts.front().host));
 }
 
 int run_on_hosts(const Options& options, CommandLine line) {
   const auto lines = [&options](const JobPlan& plan, const std::string& dlrun) -> MakeLines {
-    const std::vector<std::string> ssh = words_of("--ssh", options.ssh);
+    const std::vector<std::string> ssh = words_of("--ssh", options.where.ssh);
     std::vector<std::pair<std::string, AgentCommand>> commands;
     for (const Host& host : plan.hosts) {
       commands.emplace_back(host.name, agent_command(ssh, host.name, dlrun));
@@ -104,7 +104,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
                CommandLine line) {
   RemoteJob job;
   job.plan = make_job_plan(options, source);
-  job.join_timeout = options.join_timeout;
+  job.join_timeout = options.meet.join_timeout;
   job.dlrun = fs::read_symlink("/proc/self/exe");
   Start start;
   start.directory = directory_of(options);
@@ -116,7 +116,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
     job.starts.push_back(start);
     ranks += host.slots > 0 ? host.slots : kMostCounted;
   }
-  if (options.dry_run) {
+  if (options.output.dry_run) {
     fmt::print("{}", printable(job_plan_text(job.plan, reach.starter)));
     return 0;
   }
@@ -125,9 +125,10 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
     fmt::print(stderr, "dlrun: {}\n", printable(remark));
   }
   const int hosts = static_cast<int>(job.plan.hosts.size());
-  const int logs = options.log_dir.empty() ? 0 : 2 * ranks;
-  raise_descriptor_limit(descriptors_for(0, !options.log_dir.empty()) + hosts * kFdsOfHost + logs,
-                         hosts, kHighestRankFd);
+  const int logs = options.output.log_dir.empty() ? 0 : 2 * ranks;
+  raise_descriptor_limit(
+      descriptors_for(0, !options.output.log_dir.empty()) + hosts * kFdsOfHost + logs, hosts,
+      kHighestRankFd);
   JobSignals::hold();
   StartOnHosts starter(std::move(job), start_warden_of_helpers(line));
   return Front(options, starter).run();

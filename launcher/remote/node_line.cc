@@ -40,35 +40,37 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   add("--nnodes", std::to_string(plan.nnodes));
   add("--node-rank", std::to_string(node));
   const int slots = plan.hosts[static_cast<std::size_t>(node)].slots;
-  add("--nproc-per-node", slots > 0 ? std::to_string(slots) : options.nproc_per_node);
+  add("--nproc-per-node", slots > 0 ? std::to_string(slots) : options.job.nproc_per_node);
   add("--rdzv-id", plan.name);
-  add("--grace", in_seconds(options.grace));
-  if (options.linger) add("--linger", in_seconds(*options.linger));
-  add("--join-timeout", in_seconds(options.join_timeout));
-  add("--iface", options.iface);
-  add("--master-addr", options.master_addr);
-  if (options.master_port) add("--master-port", std::to_string(*options.master_port));
-  if (options.preempt_on_term) line.emplace_back("--preempt");
-  if (options.preempt_on_usr2) line.emplace_back("--preempt-usr2");
+  add("--grace", in_seconds(options.end.grace));
+  if (options.end.linger) add("--linger", in_seconds(*options.end.linger));
+  add("--join-timeout", in_seconds(options.meet.join_timeout));
+  add("--iface", options.meet.iface);
+  add("--master-addr", options.meet.master_addr);
+  if (options.meet.master_port) add("--master-port", std::to_string(*options.meet.master_port));
+  if (options.end.preempt_on_term) line.emplace_back("--preempt");
+  if (options.end.preempt_on_usr2) line.emplace_back("--preempt-usr2");
   std::vector<std::string> forwarded;
-  for (const int signal : options.forwarded_signals) forwarded.push_back(std::to_string(signal));
+  for (const int signal : options.end.forwarded_signals)
+    forwarded.push_back(std::to_string(signal));
   add("--forward-signals", fmt::format("{}", fmt::join(forwarded, ",")));
-  if (options.max_restarts > 0) add("--max-restarts", std::to_string(options.max_restarts));
-  if (options.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
-  if (options.mpi == Mpi::kNone) add("--mpi", "none");
-  add("--bind", word_of(options.bind));
-  if (options.gpus_per_rank) add("--gpus-per-rank", std::to_string(*options.gpus_per_rank));
-  if (options.gpu_policy) {
-    add("--gpu-policy", *options.gpu_policy == GpuPolicy::kLeave  ? "leave"
-                        : *options.gpu_policy == GpuPolicy::kKeep ? "keep"
-                                                                  : "scope");
+  if (options.end.max_restarts > 0) add("--max-restarts", std::to_string(options.end.max_restarts));
+  if (options.job.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
+  if (options.job.mpi == Mpi::kNone) add("--mpi", "none");
+  add("--bind", word_of(options.where.bind));
+  if (options.where.gpus_per_rank)
+    add("--gpus-per-rank", std::to_string(*options.where.gpus_per_rank));
+  if (options.where.gpu_policy) {
+    add("--gpu-policy", *options.where.gpu_policy == GpuPolicy::kLeave  ? "leave"
+                        : *options.where.gpu_policy == GpuPolicy::kKeep ? "keep"
+                                                                        : "scope");
   }
-  add("--role", options.role);
-  if (options.bind != Bind::kNone && options.map_by != MapBy::kCore) {
-    add("--map-by", options.map_by == MapBy::kNuma ? "numa" : "socket");
+  add("--role", options.job.role);
+  if (options.where.bind != Bind::kNone && options.where.map_by != MapBy::kCore) {
+    add("--map-by", options.where.map_by == MapBy::kNuma ? "numa" : "socket");
   }
-  if (options.report_bindings) line.emplace_back("--report-bindings");
-  if (options.virtual_local_rank) line.emplace_back("--virtual-local-rank");
+  if (options.where.report_bindings) line.emplace_back("--report-bindings");
+  if (options.where.virtual_local_rank) line.emplace_back("--virtual-local-rank");
   line.emplace_back("--no-python");  // the program has its interpreter by now
   line.emplace_back("--");
   line.insert(line.end(), plan.program.begin(), plan.program.end());

@@ -33,13 +33,13 @@ class AllocatedHosts : public HostSource {
 
   std::vector<Host> hosts() const override {
     const int nodes = static_cast<int>(allocation_.hosts.size());
-    DL_CHECK(options_.np.value_or(0) % nodes == 0, kInvalidArgument,
+    DL_CHECK(options_.job.np.value_or(0) % nodes == 0, kInvalidArgument,
              "--np is {}, and the {} nodes of SLURM's allocation cannot share that many ranks "
              "equally; give each its number in --nproc-per-node",
-             *options_.np, nodes);
-    const std::string& each = options_.nproc_per_node;
+             *options_.job.np, nodes);
+    const std::string& each = options_.job.nproc_per_node;
     int slots = each.find_first_not_of("0123456789") == std::string::npos ? std::stoi(each) : 0;
-    if (options_.np) slots = *options_.np / nodes;
+    if (options_.job.np) slots = *options_.job.np / nodes;
     std::vector<Host> hosts;
     for (const SlurmHost& host : allocation_.hosts) hosts.push_back({host.name, slots});
     return hosts;
@@ -88,10 +88,11 @@ std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t node
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
   be_called_dlrun();
   Options timed = options;
-  timed.preempt_at = time_of_preemption(options);
+  timed.end.preempt_at = time_of_preemption(options);
   for (Exported& told : told_to_ranks()) {
     const auto is_same = [&told](const Exported& own) { return own.name == told.name; };
-    if (std::ranges::none_of(options.exports, is_same)) timed.exports.push_back(std::move(told));
+    if (std::ranges::none_of(options.job.exports, is_same))
+      timed.job.exports.push_back(std::move(told));
   }
   const AllocatedHosts hosts(timed, allocation);
   return remote::run_job_on(hosts,

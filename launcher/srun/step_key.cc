@@ -162,11 +162,11 @@ std::unique_ptr<KeyGiver> key_of_step(const Options& options, CommandLine) {
   if (!needs_step_key(options)) return nullptr;
   const std::optional<SlurmStep> step = slurm_step();
   if (step->node > 0) {
-    use_key(fetch_step_key(*step, options.join_timeout));
+    use_key(fetch_step_key(*step, options.meet.join_timeout));
     return nullptr;
   }
   auto made = std::make_unique<StepKey>(
-      *step, std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout));
+      *step, std::chrono::duration_cast<std::chrono::seconds>(options.meet.join_timeout));
   use_key(made->key());
   return made;
 }

@@ -36,18 +36,18 @@ std::string line_refusal(std::vector<std::string> words) {
 TEST(LaunchLines, APythonProgramGetsAnInterpreter) {
   ::unsetenv("PYTHON_EXEC");
   const Options script = line({"train.py", "--lr", "1"});
-  EXPECT_THAT(script.program, ElementsAre("python3", "-u", "train.py", "--lr", "1"));
-  EXPECT_EQ(script.script, "train.py");
+  EXPECT_THAT(script.job.program, ElementsAre("python3", "-u", "train.py", "--lr", "1"));
+  EXPECT_EQ(script.job.script, "train.py");
   const Options module = line({"-m", "pkg.train", "-m"});
-  EXPECT_THAT(module.program, ElementsAre("python3", "-u", "-m", "pkg.train", "-m"));
-  EXPECT_EQ(module.script, "");
-  EXPECT_THAT(line({"--run-path", "--no-python", "/a/script"}).program,
+  EXPECT_THAT(module.job.program, ElementsAre("python3", "-u", "-m", "pkg.train", "-m"));
+  EXPECT_EQ(module.job.script, "");
+  EXPECT_THAT(line({"--run-path", "--no-python", "/a/script"}).job.program,
               ElementsAre("python3", "-u", "/a/script"));
-  EXPECT_THAT(line({"--no-python", "./train.py"}).program, ElementsAre("./train.py"));
-  EXPECT_THAT(line({"./train"}).program, ElementsAre("./train"));
+  EXPECT_THAT(line({"--no-python", "./train.py"}).job.program, ElementsAre("./train.py"));
+  EXPECT_THAT(line({"./train"}).job.program, ElementsAre("./train"));
   EXPECT_THAT(line_refusal({"--no-python", "-m", "pkg"}), HasSubstr("leave one of them out"));
   ::setenv("PYTHON_EXEC", "/opt/python", 1);
-  EXPECT_THAT(line({"train.py"}).program, ElementsAre("/opt/python", "-u", "train.py"));
+  EXPECT_THAT(line({"train.py"}).job.program, ElementsAre("/opt/python", "-u", "train.py"));
   ::unsetenv("PYTHON_EXEC");
 }
 
@@ -55,28 +55,28 @@ TEST(LaunchLines, TorchtitansRunsAsItStands) {
   const Options titan =
       line({"--nproc_per_node=2", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0",
             "--local-ranks-filter", "0", "--role", "rank", "--tee", "3", "-m", "pkg", "--args"});
-  EXPECT_EQ(titan.nproc_per_node, "2");
-  EXPECT_EQ(titan.role, "rank");
-  EXPECT_THAT(titan.local_ranks_filter, ElementsAre(0));
-  EXPECT_EQ(titan.tee.of(1), (Streams{true, true}));
-  EXPECT_THAT(titan.program, ElementsAre("python3", "-u", "-m", "pkg", "--args"));
+  EXPECT_EQ(titan.job.nproc_per_node, "2");
+  EXPECT_EQ(titan.job.role, "rank");
+  EXPECT_THAT(titan.output.local_ranks_filter, ElementsAre(0));
+  EXPECT_EQ(titan.output.tee.of(1), (Streams{true, true}));
+  EXPECT_THAT(titan.job.program, ElementsAre("python3", "-u", "-m", "pkg", "--args"));
 }
 
 TEST(LaunchLines, AnEndpointWithoutAPortHasTorchruns) {
   const auto endpoint = [](const std::string& text) {
-    return line({"--nnodes=2", "--rdzv-endpoint=" + text, "x"}).rdzv_endpoint;
+    return line({"--nnodes=2", "--rdzv-endpoint=" + text, "x"}).meet.rdzv_endpoint;
   };
   EXPECT_EQ(endpoint("node0"), "node0:29400");
   EXPECT_EQ(endpoint("[fe80::1]"), "[fe80::1]:29400");
   EXPECT_EQ(endpoint("node0:1"), "node0:1");
-  EXPECT_EQ(line({"--master-addr=[::1]", "x"}).master_addr, "::1");
+  EXPECT_EQ(line({"--master-addr=[::1]", "x"}).meet.master_addr, "::1");
 }
 
 TEST(LaunchLines, RdzvConfSaysTheTimeoutAndWhoListens) {
-  EXPECT_EQ(line({"--rdzv-conf", "timeout=5", "x"}).join_timeout, 5s);
-  EXPECT_EQ(line({"--rdzv-conf", "timeout=5,join_timeout=6,read_timeout=60", "x"}).join_timeout,
-            6s);
-  EXPECT_EQ(line({"--join-timeout=4", "--rdzv-conf=timeout=5", "x"}).join_timeout, 4s);
+  EXPECT_EQ(line({"--rdzv-conf", "timeout=5", "x"}).meet.join_timeout, 5s);
+  EXPECT_EQ(
+      line({"--rdzv-conf", "timeout=5,join_timeout=6,read_timeout=60", "x"}).meet.join_timeout, 6s);
+  EXPECT_EQ(line({"--join-timeout=4", "--rdzv-conf=timeout=5", "x"}).meet.join_timeout, 4s);
   EXPECT_THAT(line_refusal({"--rdzv-conf=is_host=perhaps", "x"}),
               HasSubstr("--rdzv-conf: is_host is `perhaps`, wanted true or false"));
   EXPECT_THAT(line_refusal({"--rdzv-conf=nproc=2", "x"}), HasSubstr("has no `nproc`"));
@@ -87,10 +87,10 @@ TEST(LaunchLines, RdzvConfSaysTheTimeoutAndWhoListens) {
 
 TEST(LaunchLines, StreamsAreChosenForAllRanksOrForSingleOnes) {
   const Options some = line({"-r", "0:3,11:1", "-t", "0:2", "--log-dir=d", "x"});
-  EXPECT_EQ(some.redirects.of(0), (Streams{true, true}));
-  EXPECT_EQ(some.redirects.of(1), Streams());
-  EXPECT_EQ(some.redirects.of(11), (Streams{true, false}));
-  EXPECT_EQ(some.tee.of(0), (Streams{false, true}));
+  EXPECT_EQ(some.output.redirects.of(0), (Streams{true, true}));
+  EXPECT_EQ(some.output.redirects.of(1), Streams());
+  EXPECT_EQ(some.output.redirects.of(11), (Streams{true, false}));
+  EXPECT_EQ(some.output.tee.of(0), (Streams{false, true}));
   for (const char* bad : {"4", "-1", "0:4", "0:1,", "a:1", "0", "01"}) {
     const std::string said = line_refusal({std::string("--redirects=") + bad, "x"});
     EXPECT_TRUE(said.starts_with("--redirects") == (std::string(bad) != "0"))
@@ -98,13 +98,13 @@ TEST(LaunchLines, StreamsAreChosenForAllRanksOrForSingleOnes) {
   }
   EXPECT_EQ(line_refusal({"--redirects=2", "x"}),
             "--redirects is `2`: give --log-dir DIR, or what is not shown is kept nowhere");
-  EXPECT_EQ(line({"--log-dir=/dev/null", "x"}).log_dir, "");
+  EXPECT_EQ(line({"--log-dir=/dev/null", "x"}).output.log_dir, "");
   EXPECT_THAT(line_refusal({"--local-ranks-filter=0,x", "x"}),
               HasSubstr("--local-ranks-filter: local rank is `x`"));
 }
 
 TEST(LaunchLines, SignalsAreNamesOfSignalsThatCanBeHandled) {
-  EXPECT_THAT(line({"--signals-to-handle", "SIGTERM, SIGUSR1", "x"}).signals_to_handle,
+  EXPECT_THAT(line({"--signals-to-handle", "SIGTERM, SIGUSR1", "x"}).end.signals_to_handle,
               ElementsAre(SIGTERM, SIGUSR1));
   EXPECT_THAT(line_refusal({"--signals-to-handle=SIGUSR", "x"}),
               HasSubstr("there is no signal `SIGUSR`; wanted names as SIGTERM,SIGUSR1"));
@@ -113,9 +113,9 @@ TEST(LaunchLines, SignalsAreNamesOfSignalsThatCanBeHandled) {
 
 TEST(LaunchLines, SignalsThatArePassedOnEndNothing) {
   const Options job = line({"--forward-signals", "USR1, SIGALRM,40", "x"});
-  EXPECT_THAT(job.forwarded_signals, ElementsAre(SIGUSR1, SIGALRM, 40));
-  EXPECT_EQ(job.meaning_of(SIGUSR1), SignalMeaning::kForward);
-  EXPECT_EQ(job.meaning_of(SIGTERM), SignalMeaning::kEndJob);
+  EXPECT_THAT(job.end.forwarded_signals, ElementsAre(SIGUSR1, SIGALRM, 40));
+  EXPECT_EQ(job.end.meaning_of(SIGUSR1), SignalMeaning::kForward);
+  EXPECT_EQ(job.end.meaning_of(SIGTERM), SignalMeaning::kEndJob);
   for (const char* bad : {"TERM", "INT", "HUP", "QUIT", "KILL", "STOP", "CONT", "TSTP", "CHLD",
                           "WINCH", "PIPE", "SEGV"}) {
     EXPECT_THAT(line_refusal({"--forward-signals", bad, "x"}),
@@ -139,9 +139,9 @@ TEST(LaunchLines, OptionsWithoutAnEffectStillHaveToBeRight) {
   EXPECT_THAT(line_refusal({"--start-method=thread", "x"}),
               StartsWith("--start-method is `thread`"));
   EXPECT_THAT(line_refusal({"--event-log-handler=console", "x"}), HasSubstr("no such handler"));
-  EXPECT_EQ(line({"--max-restarts", "3", "x"}).max_restarts, 3);
+  EXPECT_EQ(line({"--max-restarts", "3", "x"}).end.max_restarts, 3);
   EXPECT_THAT(line_refusal({"--max-restarts", "-1", "x"}), HasSubstr("--max-restarts is `-1`"));
-  EXPECT_EQ(line({"--mpi", "none", "x"}).mpi, Mpi::kNone);
+  EXPECT_EQ(line({"--mpi", "none", "x"}).job.mpi, Mpi::kNone);
   EXPECT_THAT(line_refusal({"--mpi", "pmix", "x"}),
               HasSubstr("--mpi is `pmix`, wanted auto, pmi1 or none"));
   EXPECT_THAT(line_refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
@@ -151,22 +151,22 @@ TEST(LaunchLines, OptionsWithoutAnEffectStillHaveToBeRight) {
 }
 
 TEST(LaunchLines, RanksOfTheWholeJobAreSharedByTheNodes) {
-  EXPECT_EQ(line({"-np", "3", "x"}).nproc_per_node, "3");
-  EXPECT_EQ(line({"-n", "8", "--nnodes=2", "--rdzv-endpoint=a", "x"}).nproc_per_node, "4");
+  EXPECT_EQ(line({"-np", "3", "x"}).job.nproc_per_node, "3");
+  EXPECT_EQ(line({"-n", "8", "--nnodes=2", "--rdzv-endpoint=a", "x"}).job.nproc_per_node, "4");
   EXPECT_THAT(line_refusal({"-n", "3", "--nnodes=2", "--rdzv-endpoint=a", "x"}),
               HasSubstr("2 nodes (--nnodes) cannot share that many ranks equally"));
   EXPECT_THAT(line_refusal({"-n", "3", "--nproc-per-node=2", "x"}), HasSubstr("leave one of them"));
-  EXPECT_EQ(line({"-n", "2", "--nproc-per-node=2", "x"}).nproc_per_node, "2");
+  EXPECT_EQ(line({"-n", "2", "--nproc-per-node=2", "x"}).job.nproc_per_node, "2");
   EXPECT_THAT(line_refusal({"-n", "0", "x"}), StartsWith("--np is `0`, wanted a whole number"));
 }
 
 TEST(LaunchLines, HostsHaveSlotsInOpenMpisFormAndInMpichs) {
   using H = HostSlots;
-  EXPECT_THAT(line({"--hosts", "a:4,b:2,[fe80::1]:3,c", "x"}).hosts,
+  EXPECT_THAT(line({"--hosts", "a:4,b:2,[fe80::1]:3,c", "x"}).where.hosts,
               ElementsAre(H{"a", 4}, H{"b", 2}, H{"fe80::1", 3}, H{"c", std::nullopt}));
-  EXPECT_THAT(line({"-H", "a,b,a", "x"}).hosts, ElementsAre(H{"a", 2}, H{"b", std::nullopt}));
-  EXPECT_EQ(line({"--host", "a:4", "x"}).nproc_per_node, "4");
-  EXPECT_EQ(line({"--host", "a:4", "-n", "2", "x"}).nproc_per_node, "2");
+  EXPECT_THAT(line({"-H", "a,b,a", "x"}).where.hosts, ElementsAre(H{"a", 2}, H{"b", std::nullopt}));
+  EXPECT_EQ(line({"--host", "a:4", "x"}).job.nproc_per_node, "4");
+  EXPECT_EQ(line({"--host", "a:4", "-n", "2", "x"}).job.nproc_per_node, "2");
   EXPECT_EQ(line_refusal({"--host", "a:4", "-n", "5", "x"}),
             "--np is 5, and a has 4 slots; write a:5");
   for (const char* bad : {"a:0", "a:x", "a,,b", "[a", ":2", "a b"}) {
@@ -179,7 +179,7 @@ TEST(LaunchLines, HostsHaveSlotsInOpenMpisFormAndInMpichs) {
   };
   EXPECT_THAT(
       line({"--hostfile", file("# the cluster\na slots=4 max-slots=8\nb:2 # rack 2\n\nc\n"), "x"})
-          .hosts,
+          .where.hosts,
       ElementsAre(H{"a", 4}, H{"b", 2}, H{"c", std::nullopt}));
   EXPECT_THAT(line_refusal({"--hostfile", file("a\nb rack=2\n"), "x"}),
               HasSubstr("/hosts:2: `rack=2` is not supported; wanted slots=N"));
@@ -204,11 +204,11 @@ TEST(LaunchLines, VariablesAreSetOrPassedOn) {
   const Options book = line({"-x", "MASTER_ADDR", "-x", "MASTER_PORT=12345", "--np", "2", "-x",
                              "A=", "-x", "B=1", "-x", "B=x=y", "-x", "C", "python", "t.py"});
   ::unsetenv("MASTER_ADDR");
-  EXPECT_EQ(book.master_addr, "machine1");
-  EXPECT_EQ(book.master_port, 12345);
-  EXPECT_THAT(book.exports,
+  EXPECT_EQ(book.meet.master_addr, "machine1");
+  EXPECT_EQ(book.meet.master_port, 12345);
+  EXPECT_THAT(book.job.exports,
               ElementsAre(Exported{"A", ""}, Exported{"B", "x=y"}, Exported{"C", std::nullopt}));
-  EXPECT_THAT(book.program, ElementsAre("python", "t.py"));
+  EXPECT_THAT(book.job.program, ElementsAre("python", "t.py"));
   EXPECT_THAT(line_refusal({"-x", "RANK=1", "x"}),
               HasSubstr("dlrun gives each rank a RANK of its own"));
   for (const char* bad : {"=1", "A,B", "1A", "A*"}) {
@@ -217,17 +217,17 @@ TEST(LaunchLines, VariablesAreSetOrPassedOn) {
 }
 
 TEST(LaunchLines, ATimeoutIsMoreThanNothing) {
-  EXPECT_EQ(line({"--timeout", "0.5", "x"}).timeout, 500ms);
+  EXPECT_EQ(line({"--timeout", "0.5", "x"}).end.timeout, 500ms);
   EXPECT_THAT(line_refusal({"--timeout=0", "x"}), HasSubstr("wanted more than 0 seconds"));
 }
 
 TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   const Options bound = line({"--bind-to", "numa", "--map-by", "socket", "--report-bindings", "x"});
-  EXPECT_EQ(bound.bind, Bind::kNuma);
-  EXPECT_EQ(bound.map_by, MapBy::kSocket);
-  EXPECT_TRUE(bound.report_bindings);
-  EXPECT_EQ(line({"--bind", "even", "x"}).bind, Bind::kEven);
-  EXPECT_EQ(line({"--bind-to", "core", "--map-by", "slot", "x"}).map_by, MapBy::kCore);
+  EXPECT_EQ(bound.where.bind, Bind::kNuma);
+  EXPECT_EQ(bound.where.map_by, MapBy::kSocket);
+  EXPECT_TRUE(bound.where.report_bindings);
+  EXPECT_EQ(line({"--bind", "even", "x"}).where.bind, Bind::kEven);
+  EXPECT_EQ(line({"--bind-to", "core", "--map-by", "slot", "x"}).where.map_by, MapBy::kCore);
   EXPECT_EQ(line_refusal({"--map-by", "ppr:2:node", "x"}),
             "--map-by is `ppr:2:node`, wanted slot, core, numa or socket");
   EXPECT_THAT(line_refusal({"--map-by=core", "x"}), HasSubstr("give --bind or --bind-to"));
@@ -235,7 +235,7 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
 }
 
 TEST(LaunchLines, VirtualLocalRanksSeeTheirOwnGpu) {
-  EXPECT_EQ(line({"--virtual-local-rank", "x"}).gpu_policy, GpuPolicy::kScope);
+  EXPECT_EQ(line({"--virtual-local-rank", "x"}).where.gpu_policy, GpuPolicy::kScope);
   EXPECT_THAT(line_refusal({"--virtual-local-rank", "--gpu-policy=keep", "x"}),
               HasSubstr("leave one of them out"));
 }

@@ -66,35 +66,35 @@ TEST(Options, TorchrunsVariablesAreTakenBelowTheLine) {
                        {"PET_SHUTDOWN_TIMEOUT", "4"},
                        {"PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"}});
   const Options all = parse({"x"});
-  EXPECT_EQ(all.nproc_per_node, "4");
-  EXPECT_EQ(all.nnodes, 2);
-  EXPECT_EQ(all.node_rank, 1);
-  EXPECT_EQ(all.master_addr, "head");
-  EXPECT_EQ(all.master_port, 23456);
-  EXPECT_EQ(all.rdzv_endpoint, "head:29400");
-  EXPECT_EQ(all.rdzv_id, "job7");
-  EXPECT_EQ(all.log_dir, "logs");
+  EXPECT_EQ(all.job.nproc_per_node, "4");
+  EXPECT_EQ(all.where.nnodes, 2);
+  EXPECT_EQ(all.where.node_rank, 1);
+  EXPECT_EQ(all.meet.master_addr, "head");
+  EXPECT_EQ(all.meet.master_port, 23456);
+  EXPECT_EQ(all.meet.rdzv_endpoint, "head:29400");
+  EXPECT_EQ(all.meet.rdzv_id, "job7");
+  EXPECT_EQ(all.output.log_dir, "logs");
   EXPECT_THAT(all.remarks, ElementsAre());
-  EXPECT_EQ(all.role, "trainer");
-  EXPECT_EQ(all.tee.of(0), (Streams{true, true}));
-  EXPECT_EQ(all.join_timeout, 30s);
-  EXPECT_EQ(all.grace, 4s);
-  EXPECT_THAT(all.signals_to_handle, ElementsAre(SIGTERM, SIGUSR1));
-  EXPECT_EQ(parse({"--grace=1", "x"}).grace, 1s);
-  EXPECT_EQ(parse({"--grace=1", "x"}).linger, std::nullopt);
-  EXPECT_EQ(parse({"--linger=0.5", "x"}).linger, 500ms);
+  EXPECT_EQ(all.job.role, "trainer");
+  EXPECT_EQ(all.output.tee.of(0), (Streams{true, true}));
+  EXPECT_EQ(all.meet.join_timeout, 30s);
+  EXPECT_EQ(all.end.grace, 4s);
+  EXPECT_THAT(all.end.signals_to_handle, ElementsAre(SIGTERM, SIGUSR1));
+  EXPECT_EQ(parse({"--grace=1", "x"}).end.grace, 1s);
+  EXPECT_EQ(parse({"--grace=1", "x"}).end.linger, std::nullopt);
+  EXPECT_EQ(parse({"--linger=0.5", "x"}).end.linger, 500ms);
   const Options typed = parse({"--nproc-per-node", "2", "--node-rank=0", "x"});
-  EXPECT_EQ(typed.nproc_per_node, "2");
-  EXPECT_EQ(typed.nnodes, 2);
-  EXPECT_EQ(typed.node_rank, 0);
+  EXPECT_EQ(typed.job.nproc_per_node, "2");
+  EXPECT_EQ(typed.where.nnodes, 2);
+  EXPECT_EQ(typed.where.node_rank, 0);
   // A line that says one node means it.
   for (const char* one : {"--standalone", "--nnodes=1"}) {
     const Options alone = parse({one, "x"});
-    EXPECT_EQ(alone.nnodes, 1) << one;
-    EXPECT_FALSE(alone.node_rank) << one;
-    EXPECT_EQ(alone.rdzv_endpoint, "") << one;
-    EXPECT_EQ(alone.master_addr, "") << one;
-    EXPECT_EQ(alone.nproc_per_node, "4") << one;
+    EXPECT_EQ(alone.where.nnodes, 1) << one;
+    EXPECT_FALSE(alone.where.node_rank) << one;
+    EXPECT_EQ(alone.meet.rdzv_endpoint, "") << one;
+    EXPECT_EQ(alone.meet.master_addr, "") << one;
+    EXPECT_EQ(alone.job.nproc_per_node, "4") << one;
   }
 }
 
@@ -137,34 +137,34 @@ TEST(Options, OneDlrunANodeOfAStepOfSrunIsOneJobWithNothingTyped) {
                        {"SLURM_JOB_ID", "4711"},
                        {"SLURM_STEP_ID", "2"}});
   const Options options = parse({"x"});
-  EXPECT_EQ(options.nnodes, 3);
-  EXPECT_EQ(options.node_rank, 1);
-  EXPECT_EQ(options.rdzv_endpoint, "n07:10333");  // 10000 + (4711 + 2 * 311) % 5000
-  EXPECT_EQ(options.rdzv_id, "slurm-4711.2");
-  EXPECT_EQ(parse({"--nnodes=3", "x"}).node_rank, 1);
-  EXPECT_EQ(parse({"--rdzv-endpoint=a:1", "x"}).rdzv_endpoint, "a:1");
-  EXPECT_EQ(parse({"--rdzv-id=j", "x"}).rdzv_id, "j");
-  EXPECT_EQ(parse({"--standalone", "x"}).nnodes, 1);
-  EXPECT_EQ(parse({"--nnodes=2", "--node-rank=0", "--rdzv-endpoint=a:1", "x"}).rdzv_id, "");
+  EXPECT_EQ(options.where.nnodes, 3);
+  EXPECT_EQ(options.where.node_rank, 1);
+  EXPECT_EQ(options.meet.rdzv_endpoint, "n07:10333");  // 10000 + (4711 + 2 * 311) % 5000
+  EXPECT_EQ(options.meet.rdzv_id, "slurm-4711.2");
+  EXPECT_EQ(parse({"--nnodes=3", "x"}).where.node_rank, 1);
+  EXPECT_EQ(parse({"--rdzv-endpoint=a:1", "x"}).meet.rdzv_endpoint, "a:1");
+  EXPECT_EQ(parse({"--rdzv-id=j", "x"}).meet.rdzv_id, "j");
+  EXPECT_EQ(parse({"--standalone", "x"}).where.nnodes, 1);
+  EXPECT_EQ(parse({"--nnodes=2", "--node-rank=0", "--rdzv-endpoint=a:1", "x"}).meet.rdzv_id, "");
   EXPECT_EQ(
       refusal({"--nnodes=2", "x"}),
       "--nnodes is 2, but this step of srun has 3 nodes; leave it out, or say srun --nodes=2");
   EXPECT_THAT(refusal({"--nnodes=1", "x"}), HasSubstr("this is task 1 of 3 of one srun"));
   const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
-  EXPECT_EQ(parse({"x"}).nnodes, 1);
+  EXPECT_EQ(parse({"x"}).where.nnodes, 1);
 }
 
 TEST(Options, TheNumberOfNodesInAnAllocationIsTheAllocations) {
   const Variables set({{"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
-  EXPECT_FALSE(parse({"x"}).says_nodes);
-  EXPECT_FALSE(parse({"--nnodes=2", "x"}).says_nodes);
+  EXPECT_FALSE(parse({"x"}).where.says_nodes);
+  EXPECT_FALSE(parse({"--nnodes=2", "x"}).where.says_nodes);
   EXPECT_EQ(refusal({"--nnodes=3", "x"}),
             "--nnodes is 3, but the allocation of SLURM's job 4711 has 2 nodes; leave it out, or "
             "ask sbatch or salloc for --nodes=3");
-  // Lines that name the rendezvous endpoint, or that there is only one node.
-  EXPECT_EQ(parse({"--nnodes=3", "--rdzv-endpoint=a:1", "x"}).nnodes, 3);
-  EXPECT_TRUE(parse({"--nnodes=2", "--rdzv-endpoint=a:1", "x"}).says_nodes);
-  EXPECT_TRUE(parse({"--nnodes=1", "x"}).says_nodes);
+  // Lines that say where the nodes meet, or that there is one.
+  EXPECT_EQ(parse({"--nnodes=3", "--rdzv-endpoint=a:1", "x"}).where.nnodes, 3);
+  EXPECT_TRUE(parse({"--nnodes=2", "--rdzv-endpoint=a:1", "x"}).where.says_nodes);
+  EXPECT_TRUE(parse({"--nnodes=1", "x"}).where.says_nodes);
   const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
   EXPECT_THAT(refusal({"--nnodes=2", "x"}), HasSubstr("give node 0's address"));
 }
@@ -235,8 +235,9 @@ TEST(Options, EmptyValuesAreRefusedAndNeverTakeTheNextWord) {
   EXPECT_EQ(refusal({"--no-prefix", "--grace", "1", "--log_dir=", "x"}),
             "--log-dir has an empty value, wanted DIR; or leave it out");
   EXPECT_THAT(refusal({"--rdzv-id=", "--dry-run", "x"}), HasSubstr("--rdzv-id has an empty"));
-  EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).program, ElementsAre("x", "--log-dir="));
-  EXPECT_THAT(parse({"--", "--log-dir="}).program, ElementsAre("--log-dir="));
+  EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).job.program,
+              ElementsAre("x", "--log-dir="));
+  EXPECT_THAT(parse({"--", "--log-dir="}).job.program, ElementsAre("--log-dir="));
 }
 
 TEST(Options, AValueThatIsMissingOrThatAFlagDoesNotTakeIsRefused) {
@@ -260,13 +261,13 @@ TEST(Options, SeveralNodesNeedAPlaceToMeetAndANumberOnlyForTheStaticRendezvous) 
     more.emplace_back("x");
     return parse(std::move(more));
   };
-  EXPECT_EQ(counted({"--node-rank", "1"}).node_rank, 1);
-  EXPECT_FALSE(counted({}).node_rank);
-  EXPECT_FALSE(counted({"--rdzv_backend=c10d"}).is_host);
-  EXPECT_EQ(counted({"--rdzv_conf", "is_host=1, join_timeout=7"}).is_host, true);
-  EXPECT_EQ(counted({"--rdzv_conf", "is_host=No"}).is_host, false);
+  EXPECT_EQ(counted({"--node-rank", "1"}).where.node_rank, 1);
+  EXPECT_FALSE(counted({}).where.node_rank);
+  EXPECT_FALSE(counted({"--rdzv_backend=c10d"}).meet.is_host);
+  EXPECT_EQ(counted({"--rdzv_conf", "is_host=1, join_timeout=7"}).meet.is_host, true);
+  EXPECT_EQ(counted({"--rdzv_conf", "is_host=No"}).meet.is_host, false);
   EXPECT_EQ(*parse({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=5", "x"})
-                 .master_port,
+                 .meet.master_port,
             5);
 }
 

@@ -85,7 +85,7 @@ void add_line(std::vector<HostSlots>& hosts, const std::string& where, std::stri
 
 void hosts(Options& options, const Typed& typed) {
   for (const std::string& word : split(typed.value, ',')) {
-    add_host(options.hosts, host_of(typed.name(), trimmed(word)));
+    add_host(options.where.hosts, host_of(typed.name(), trimmed(word)));
   }
 }
 
@@ -95,14 +95,14 @@ void hostfile(Options& options, const Typed& typed) {
            std::strerror(errno));
   int number = 0;
   for (std::string line; std::getline(file, line);) {
-    add_line(options.hosts, fmt::format("{}:{}", typed.value, ++number), line);
+    add_line(options.where.hosts, fmt::format("{}:{}", typed.value, ++number), line);
   }
-  DL_CHECK(file.eof() && !options.hosts.empty(), kInvalidArgument, "{} {} {}", typed.name(),
+  DL_CHECK(file.eof() && !options.where.hosts.empty(), kInvalidArgument, "{} {} {}", typed.name(),
            typed.value, file.eof() ? "names no host" : "cannot be read");
 }
 
 void ssh(Options& options, const Typed& typed) {
-  options.ssh = typed.value;
+  options.where.ssh = typed.value;
 }
 
 }  // namespace dl::launcher::read

@@ -86,8 +86,9 @@ bool can_be_handled(int signal) {
 
 // Why dlrun cannot pass a signal on and go on; empty: it can.
 std::string why_not_forwarded(const Options& options, int signal) {
-  if (has(options.signals_to_handle, signal)) return "--signals-to-handle names it too";
-  if (signal == SIGUSR2 && options.preempt_on_usr2) return "--preempt-usr2 takes it as a request";
+  if (has(options.end.signals_to_handle, signal)) return "--signals-to-handle names it too";
+  if (signal == SIGUSR2 && options.end.preempt_on_usr2)
+    return "--preempt-usr2 takes it as a request";
   if (is_of_a_person(signal)) {
     return fmt::format("it ends the job; --signals-to-handle {} sends it to the ranks as it is",
                        signal_name(signal));
@@ -109,19 +110,19 @@ void nproc_per_node(Options& options, const Typed& typed) {
   if (typed.value != "auto" && typed.value != "cpu" && typed.value != "gpu") {
     whole_number(typed.name(), typed.value, 1, kMostToStart, ", or gpu, cpu or auto");
   }
-  options.nproc_per_node = typed.value;
+  options.job.nproc_per_node = typed.value;
 }
 
 void np(Options& options, const Typed& typed) {
-  options.np = whole_number(typed.name(), typed.value, 1, kMostToStart);
+  options.job.np = whole_number(typed.name(), typed.value, 1, kMostToStart);
 }
 
 void role(Options& options, const Typed& typed) {
-  options.role = typed.value;
+  options.job.role = typed.value;
 }
 
 void wdir(Options& options, const Typed& typed) {
-  options.wdir = typed.value;
+  options.job.wdir = typed.value;
 }
 
 void export_variable(Options& options, const Typed& typed) {
@@ -143,64 +144,65 @@ void export_variable(Options& options, const Typed& typed) {
     const std::optional<std::string> value =
         variable.value ? variable.value
                        : env::get(is_address ? env::Var::kMasterAddr : env::Var::kMasterPort);
-    if (value && is_address) options.master_addr = *value;
-    if (value && is_port) options.master_port = whole_number("-x MASTER_PORT", *value, 1, 65535);
+    if (value && is_address) options.meet.master_addr = *value;
+    if (value && is_port)
+      options.meet.master_port = whole_number("-x MASTER_PORT", *value, 1, 65535);
     if (value) return;
   }
-  std::erase_if(options.exports, [&](const Exported& e) { return e.name == variable.name; });
-  options.exports.push_back(std::move(variable));
+  std::erase_if(options.job.exports, [&](const Exported& e) { return e.name == variable.name; });
+  options.job.exports.push_back(std::move(variable));
 }
 
 void grace(Options& options, const Typed& typed) {
-  options.grace = seconds(typed.name(), typed.value);
+  options.end.grace = seconds(typed.name(), typed.value);
 }
 
 void linger(Options& options, const Typed& typed) {
-  options.linger = seconds(typed.name(), typed.value);
+  options.end.linger = seconds(typed.name(), typed.value);
 }
 
 void preempt(Options& options, const Typed&) {
-  options.preempt_on_term = true;
+  options.end.preempt_on_term = true;
 }
 
 void preempt_usr2(Options& options, const Typed&) {
-  options.preempt_on_usr2 = true;
+  options.end.preempt_on_usr2 = true;
 }
 
 void preempt_before(Options& options, const Typed& typed) {
-  options.preempt_before = seconds(typed.name(), typed.value);
+  options.end.preempt_before = seconds(typed.name(), typed.value);
   DL_CHECK(env::get(env::Var::kSlurmJobId).has_value(), kInvalidArgument,
            "--preempt-before counts from the end of a SLURM allocation, and SLURM_JOB_ID is not "
            "set; --preempt takes SIGTERM as the request");
 }
 
 void preempt_wait(Options& options, const Typed& typed) {
-  options.preempt_wait = seconds(typed.name(), typed.value);
-  DL_CHECK(options.may_be_preempted(), kInvalidArgument,
+  options.end.preempt_wait = seconds(typed.name(), typed.value);
+  DL_CHECK(options.end.may_be_preempted(), kInvalidArgument,
            "--preempt-wait needs --preempt, --preempt-usr2 or --preempt-before");
 }
 
 void timeout(Options& options, const Typed& typed) {
-  options.timeout = seconds(typed.name(), typed.value);
-  DL_CHECK(options.timeout->count() > 0, kInvalidArgument,
+  options.end.timeout = seconds(typed.name(), typed.value);
+  DL_CHECK(options.end.timeout->count() > 0, kInvalidArgument,
            "{} is `{}`, wanted more than 0 seconds; leave it out for no limit", typed.name(),
            typed.value);
 }
 
 void max_restarts(Options& options, const Typed& typed) {
-  options.max_restarts = whole_number(typed.name(), typed.value, 0, kMostToStart);
+  options.end.max_restarts = whole_number(typed.name(), typed.value, 0, kMostToStart);
 }
 
 void mpi(Options& options, const Typed& typed) {
   const std::string& mpi = typed.value;
   DL_CHECK(mpi == "auto" || mpi == "pmi1" || mpi == "none", kInvalidArgument,
            "{} is `{}`, wanted auto, pmi1 or none", typed.name(), mpi);
-  options.mpi = mpi == "auto" ? Mpi::kAuto : mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
+  options.job.mpi = mpi == "auto" ? Mpi::kAuto : mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
 }
 
 void signals_to_handle(Options& options, const Typed& typed) {
-  options.signals_to_handle = signals_in(typed);
-  for (const int signal : options.signals_to_handle) {
+  options.end.signals_to_handle = signals_in(typed);
+  for (const int signal : options.end.signals_to_handle) {
     DL_CHECK(can_be_handled(signal), kInvalidArgument,
              "{} is `{}`: {} cannot end a job in order; leave it out", typed.name(), typed.value,
              signal_name(signal));
@@ -208,8 +210,8 @@ void signals_to_handle(Options& options, const Typed& typed) {
 }
 
 void forward_signals(Options& options, const Typed& typed) {
-  options.forwarded_signals = signals_in(typed);
-  for (const int signal : options.forwarded_signals) {
+  options.end.forwarded_signals = signals_in(typed);
+  for (const int signal : options.end.forwarded_signals) {
     const std::string why = why_not_forwarded(options, signal);
     DL_CHECK(why.empty(), kInvalidArgument, "{} is `{}`: {} cannot be passed on: {}", typed.name(),
              typed.value, signal_name(signal), why);

@@ -39,11 +39,11 @@ void nnodes(Options& options, const Typed& typed) {
   DL_CHECK(colon == std::string::npos || typed.value.substr(colon + 1) == least, kInvalidArgument,
            "{} is `{}`: a job whose number of nodes changes is not supported; give one number",
            typed.name(), typed.value);
-  options.nnodes = whole_number(typed.name(), least, 1, kMostNodes);
+  options.where.nnodes = whole_number(typed.name(), least, 1, kMostNodes);
 }
 
 void node_rank(Options& options, const Typed& typed) {
-  options.node_rank = whole_number(typed.name(), typed.value, 0, kMostNodes);
+  options.where.node_rank = whole_number(typed.name(), typed.value, 0, kMostNodes);
 }
 
 void rdzv_backend(Options&, const Typed& typed) {
@@ -56,11 +56,11 @@ void rdzv_endpoint(Options& options, const Typed& typed) {
   std::string endpoint(trimmed(typed.value));
   const bool has_port = !endpoint.ends_with(']') && endpoint.find(':') != std::string::npos;
   if (!has_port) endpoint += fmt::format(":{}", kDefaultPort);
-  options.rdzv_endpoint = std::move(endpoint);
+  options.meet.rdzv_endpoint = std::move(endpoint);
 }
 
 void rdzv_id(Options& options, const Typed& typed) {
-  options.rdzv_id = typed.value;
+  options.meet.rdzv_id = typed.value;
 }
 
 // Read before --join-timeout, which takes precedence.
@@ -75,7 +75,7 @@ void rdzv_conf(Options& options, const Typed& typed) {
              typed.name(), typed.value, pair);
     const std::string name = fmt::format("{}: {}", typed.name(), key);
     if (key == "is_host") {
-      options.is_host = truth(typed.name(), key, value);
+      options.meet.is_host = truth(typed.name(), key, value);
     } else if (key == "join_timeout") {
       join = seconds(name, value);
     } else if (key == "timeout") {
@@ -88,33 +88,34 @@ void rdzv_conf(Options& options, const Typed& typed) {
                typed.name(), key);
     }
   }
-  if (join || any) options.join_timeout = join ? *join : *any;
+  if (join || any) options.meet.join_timeout = join ? *join : *any;
 }
 
 void join_timeout(Options& options, const Typed& typed) {
-  options.join_timeout = seconds(typed.name(), typed.value);
+  options.meet.join_timeout = seconds(typed.name(), typed.value);
 }
 
 void key_file(Options& options, const Typed& typed) {
-  options.key_file = typed.value;
+  options.meet.key_file = typed.value;
 }
 
 void iface(Options& options, const Typed& typed) {
-  options.iface = typed.value;
+  options.meet.iface = typed.value;
 }
 
 void local_addr(Options& options, const Typed& typed) {
-  options.local_addr = typed.value;
+  options.meet.local_addr = typed.value;
 }
 
 void master_addr(Options& options, const Typed& typed) {
   // torchrun's help writes an IPv6 address in brackets.
   const bool bracketed = typed.value.starts_with('[') && typed.value.ends_with(']');
-  options.master_addr = bracketed ? typed.value.substr(1, typed.value.size() - 2) : typed.value;
+  options.meet.master_addr =
+      bracketed ? typed.value.substr(1, typed.value.size() - 2) : typed.value;
 }
 
 void master_port(Options& options, const Typed& typed) {
-  options.master_port = whole_number(typed.name(), typed.value, 1, 65535);
+  options.meet.master_port = whole_number(typed.name(), typed.value, 1, 65535);
 }
 
 }  // namespace dl::launcher::read

@@ -42,55 +42,57 @@ StreamChoice choice_of(const Typed& typed) {
 }  // namespace
 
 void log_dir(Options& options, const Typed& typed) {
-  options.log_dir = typed.value == "/dev/null" ? "" : typed.value;  // as with torchrun: no logs
+  options.output.log_dir =
+      typed.value == "/dev/null" ? "" : typed.value;  // as with torchrun: no logs
 }
 
 void redirects(Options& options, const Typed& typed) {
-  options.redirects = choice_of(typed);
+  options.output.redirects = choice_of(typed);
 }
 
 void tee(Options& options, const Typed& typed) {
-  options.tee = choice_of(typed);
+  options.output.tee = choice_of(typed);
 }
 
 void local_ranks_filter(Options& options, const Typed& typed) {
-  options.local_ranks_filter.clear();
+  options.output.local_ranks_filter.clear();
   for (const std::string& word : split(typed.value, ',')) {
-    options.local_ranks_filter.push_back(whole_number(fmt::format("{}: local rank", typed.name()),
-                                                      trimmed(word), 0, kMostLocalRank));
+    options.output.local_ranks_filter.push_back(whole_number(
+        fmt::format("{}: local rank", typed.name()), trimmed(word), 0, kMostLocalRank));
   }
 }
 
 void line_prefix(Options& options, const Typed& typed) {
   DL_CHECK(typed.value.find('\n') == std::string::npos, kInvalidArgument,
            "{} has a line's end in it; the prefix stands before each line", typed.name());
-  options.line_prefix = typed.value;
+  options.output.line_prefix = typed.value;
 }
 
 void no_prefix(Options& options, const Typed&) {
-  options.line_prefix.clear();
+  options.output.line_prefix.clear();
 }
 
 void report_fd(Options& options, const Typed& typed) {
-  options.report_fd = whole_number(typed.name(), typed.value, 0, kMostFd);
-  DL_CHECK(::fcntl(options.report_fd, F_GETFD) >= 0, kInvalidArgument,
-           "{} is {}, which is no open descriptor of dlrun's", typed.name(), options.report_fd);
+  options.output.report_fd = whole_number(typed.name(), typed.value, 0, kMostFd);
+  DL_CHECK(::fcntl(options.output.report_fd, F_GETFD) >= 0, kInvalidArgument,
+           "{} is {}, which is no open descriptor of dlrun's", typed.name(),
+           options.output.report_fd);
 }
 
 void timestamp_output(Options& options, const Typed&) {
-  options.timestamps = true;
+  options.output.timestamps = true;
 }
 
 void verbose(Options& options, const Typed&) {
-  options.verbose = true;
+  options.output.verbose = true;
 }
 
 void dry_run(Options& options, const Typed&) {
-  options.dry_run = true;
+  options.output.dry_run = true;
 }
 
 void json(Options& options, const Typed&) {
-  options.json = true;
+  options.output.json = true;
 }
 
 }  // namespace dl::launcher::read

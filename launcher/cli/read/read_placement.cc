@@ -34,7 +34,7 @@ void bind(Options& options, const Typed& typed) {
                                    {"even", Bind::kEven},
                                    {"numa", Bind::kNuma},
                                    {"socket", Bind::kSocket}};
-  options.bind = one_of(typed, kWords);
+  options.where.bind = one_of(typed, kWords);
 }
 
 void bind_to(Options& options, const Typed& typed) {
@@ -42,7 +42,7 @@ void bind_to(Options& options, const Typed& typed) {
                                    {"core", Bind::kCore},
                                    {"numa", Bind::kNuma},
                                    {"socket", Bind::kSocket}};
-  options.bind = one_of(typed, kWords);
+  options.where.bind = one_of(typed, kWords);
 }
 
 void map_by(Options& options, const Typed& typed) {
@@ -50,28 +50,28 @@ void map_by(Options& options, const Typed& typed) {
                                     {"core", MapBy::kCore},
                                     {"numa", MapBy::kNuma},
                                     {"socket", MapBy::kSocket}};
-  options.map_by = one_of(typed, kWords);
+  options.where.map_by = one_of(typed, kWords);
 }
 
 void report_bindings(Options& options, const Typed&) {
-  options.report_bindings = true;
+  options.where.report_bindings = true;
 }
 
 void gpus_per_rank(Options& options, const Typed& typed) {
-  options.gpus_per_rank = whole_number(typed.name(), typed.value, 1, 1024);
+  options.where.gpus_per_rank = whole_number(typed.name(), typed.value, 1, 1024);
 }
 
 void gpu_policy(Options& options, const Typed& typed) {
   const std::string& policy = typed.value;
   DL_CHECK(policy == "keep" || policy == "scope" || policy == "leave", kInvalidArgument,
            "{} is `{}`, wanted keep, scope or leave", typed.name(), policy);
-  options.gpu_policy = policy == "keep"    ? GpuPolicy::kKeep
-                       : policy == "scope" ? GpuPolicy::kScope
-                                           : GpuPolicy::kLeave;
+  options.where.gpu_policy = policy == "keep"    ? GpuPolicy::kKeep
+                             : policy == "scope" ? GpuPolicy::kScope
+                                                 : GpuPolicy::kLeave;
 }
 
 void virtual_local_rank(Options& options, const Typed&) {
-  options.virtual_local_rank = true;
+  options.where.virtual_local_rank = true;
 }
 
 }  // namespace dl::launcher::read
