@@ -9,8 +9,6 @@
 namespace dl::launcher::read {
 namespace {
 
-constexpr int kMostSlots = 1'000'000;
-
 // A host that is named twice has the slots of both, as with mpirun. Without a number it counts one.
 void add_host(std::vector<HostSlots>& hosts, HostSlots found) {
   for (HostSlots& known : hosts) {
@@ -42,8 +40,8 @@ HostSlots host_of(std::string_view where, std::string_view text) {
   DL_CHECK(!found.host.empty() && found.host.find_first_of(" \t") == std::string::npos,
            kInvalidArgument, "{} has `{}`, wanted HOST or HOST:SLOTS", where, text);
   if (!rest.empty()) {
-    found.slots = whole_number(fmt::format("{}: slots of {}", where, found.host), rest.substr(1), 1,
-                               kMostSlots);
+    found.slots =
+        whole_number(fmt::format("{}: slots of {}", where, found.host), rest.substr(1), 1, kMost);
   }
   return found;
 }
@@ -67,7 +65,7 @@ void add_line(std::vector<HostSlots>& hosts, const std::string& where, std::stri
     DL_CHECK(key == "slots" || key == "count" || is_most, kInvalidArgument,
              "{}: `{}` is not supported; wanted slots=N", where, word);
     const int number =
-        whole_number(fmt::format("{}: {}", where, key), word.substr(equals + 1), 1, kMostSlots);
+        whole_number(fmt::format("{}: {}", where, key), word.substr(equals + 1), 1, kMost);
     std::optional<int>& told = is_most ? most : found.slots;
     DL_CHECK(!told, kInvalidArgument,
              "{}: `{}` gives {} another number of slots, beside {} (a port of ssh belongs into "
@@ -99,10 +97,6 @@ void hostfile(Options& options, const Typed& typed) {
   }
   DL_CHECK(file.eof() && !options.where.hosts.empty(), kInvalidArgument, "{} {} {}", typed.name(),
            typed.value, file.eof() ? "names no host" : "cannot be read");
-}
-
-void ssh(Options& options, const Typed& typed) {
-  options.where.ssh = typed.value;
 }
 
 }  // namespace dl::launcher::read

@@ -14,7 +14,6 @@
 namespace dl::launcher::read {
 namespace {
 
-constexpr int kMostToStart = 1'000'000;
 constexpr int kSignalNumbers = 64;
 
 // dlrun sets these for each rank.
@@ -108,21 +107,9 @@ void nproc_per_node(Options& options, const Typed& typed) {
   DL_CHECK(typed.value != "xpu", kInvalidArgument,
            "{} xpu is not supported; give a number, or cpu for one rank a core", typed.name());
   if (typed.value != "auto" && typed.value != "cpu" && typed.value != "gpu") {
-    whole_number(typed.name(), typed.value, 1, kMostToStart, ", or gpu, cpu or auto");
+    whole_number(typed.name(), typed.value, 1, kMost, ", or gpu, cpu or auto");
   }
   options.job.nproc_per_node = typed.value;
-}
-
-void np(Options& options, const Typed& typed) {
-  options.job.np = whole_number(typed.name(), typed.value, 1, kMostToStart);
-}
-
-void role(Options& options, const Typed& typed) {
-  options.job.role = typed.value;
-}
-
-void wdir(Options& options, const Typed& typed) {
-  options.job.wdir = typed.value;
 }
 
 void export_variable(Options& options, const Typed& typed) {
@@ -153,22 +140,6 @@ void export_variable(Options& options, const Typed& typed) {
   options.job.exports.push_back(std::move(variable));
 }
 
-void grace(Options& options, const Typed& typed) {
-  options.end.grace = seconds(typed.name(), typed.value);
-}
-
-void linger(Options& options, const Typed& typed) {
-  options.end.linger = seconds(typed.name(), typed.value);
-}
-
-void preempt(Options& options, const Typed&) {
-  options.end.preempt_on_term = true;
-}
-
-void preempt_usr2(Options& options, const Typed&) {
-  options.end.preempt_on_usr2 = true;
-}
-
 void preempt_before(Options& options, const Typed& typed) {
   options.end.preempt_before = seconds(typed.name(), typed.value);
   DL_CHECK(env::get(env::Var::kSlurmJobId).has_value(), kInvalidArgument,
@@ -189,17 +160,6 @@ void timeout(Options& options, const Typed& typed) {
            typed.value);
 }
 
-void max_restarts(Options& options, const Typed& typed) {
-  options.end.max_restarts = whole_number(typed.name(), typed.value, 0, kMostToStart);
-}
-
-void mpi(Options& options, const Typed& typed) {
-  const std::string& mpi = typed.value;
-  DL_CHECK(mpi == "auto" || mpi == "pmi1" || mpi == "none", kInvalidArgument,
-           "{} is `{}`, wanted auto, pmi1 or none", typed.name(), mpi);
-  options.job.mpi = mpi == "auto" ? Mpi::kAuto : mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
-}
-
 void signals_to_handle(Options& options, const Typed& typed) {
   options.end.signals_to_handle = signals_in(typed);
   for (const int signal : options.end.signals_to_handle) {
@@ -216,10 +176,6 @@ void forward_signals(Options& options, const Typed& typed) {
     DL_CHECK(why.empty(), kInvalidArgument, "{} is `{}`: {} cannot be passed on: {}", typed.name(),
              typed.value, signal_name(signal), why);
   }
-}
-
-void monitor_interval(Options&, const Typed& typed) {
-  seconds(typed.name(), typed.value);
 }
 
 void start_method(Options&, const Typed& typed) {

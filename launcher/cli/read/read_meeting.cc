@@ -8,7 +8,6 @@
 namespace dl::launcher::read {
 namespace {
 
-constexpr int kMostNodes = 1'000'000;
 constexpr int kDefaultPort = 29400;  // torchrun's
 
 // Keys of --rdzv-conf that tune only torchrun's rendezvous.
@@ -39,11 +38,7 @@ void nnodes(Options& options, const Typed& typed) {
   DL_CHECK(colon == std::string::npos || typed.value.substr(colon + 1) == least, kInvalidArgument,
            "{} is `{}`: a job whose number of nodes changes is not supported; give one number",
            typed.name(), typed.value);
-  options.where.nnodes = whole_number(typed.name(), least, 1, kMostNodes);
-}
-
-void node_rank(Options& options, const Typed& typed) {
-  options.where.node_rank = whole_number(typed.name(), typed.value, 0, kMostNodes);
+  options.where.nnodes = whole_number(typed.name(), least, 1, kMost);
 }
 
 void rdzv_backend(Options&, const Typed& typed) {
@@ -57,10 +52,6 @@ void rdzv_endpoint(Options& options, const Typed& typed) {
   const bool has_port = !endpoint.ends_with(']') && endpoint.find(':') != std::string::npos;
   if (!has_port) endpoint += fmt::format(":{}", kDefaultPort);
   options.meet.rdzv_endpoint = std::move(endpoint);
-}
-
-void rdzv_id(Options& options, const Typed& typed) {
-  options.meet.rdzv_id = typed.value;
 }
 
 // Read before --join-timeout, which takes precedence.
@@ -91,31 +82,11 @@ void rdzv_conf(Options& options, const Typed& typed) {
   if (join || any) options.meet.join_timeout = join ? *join : *any;
 }
 
-void join_timeout(Options& options, const Typed& typed) {
-  options.meet.join_timeout = seconds(typed.name(), typed.value);
-}
-
-void key_file(Options& options, const Typed& typed) {
-  options.meet.key_file = typed.value;
-}
-
-void iface(Options& options, const Typed& typed) {
-  options.meet.iface = typed.value;
-}
-
-void local_addr(Options& options, const Typed& typed) {
-  options.meet.local_addr = typed.value;
-}
-
 void master_addr(Options& options, const Typed& typed) {
   // torchrun's help writes an IPv6 address in brackets.
   const bool bracketed = typed.value.starts_with('[') && typed.value.ends_with(']');
   options.meet.master_addr =
       bracketed ? typed.value.substr(1, typed.value.size() - 2) : typed.value;
-}
-
-void master_port(Options& options, const Typed& typed) {
-  options.meet.master_port = whole_number(typed.name(), typed.value, 1, 65535);
 }
 
 }  // namespace dl::launcher::read

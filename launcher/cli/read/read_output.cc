@@ -68,31 +68,11 @@ void line_prefix(Options& options, const Typed& typed) {
   options.output.line_prefix = typed.value;
 }
 
-void no_prefix(Options& options, const Typed&) {
-  options.output.line_prefix.clear();
-}
-
 void report_fd(Options& options, const Typed& typed) {
   options.output.report_fd = whole_number(typed.name(), typed.value, 0, kMostFd);
   DL_CHECK(::fcntl(options.output.report_fd, F_GETFD) >= 0, kInvalidArgument,
            "{} is {}, which is no open descriptor of dlrun's", typed.name(),
            options.output.report_fd);
-}
-
-void timestamp_output(Options& options, const Typed&) {
-  options.output.timestamps = true;
-}
-
-void verbose(Options& options, const Typed&) {
-  options.output.verbose = true;
-}
-
-void dry_run(Options& options, const Typed&) {
-  options.output.dry_run = true;
-}
-
-void json(Options& options, const Typed&) {
-  options.output.json = true;
 }
 
 }  // namespace dl::launcher::read

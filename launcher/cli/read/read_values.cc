@@ -1,4 +1,6 @@
 // Functions that several readers share.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "core/base/error.h"
@@ -38,6 +40,10 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::string text_of(std::chrono::milliseconds time) {
+  return fmt::format("{:.3f}", std::chrono::duration<double>(time).count());
 }
 
 void nothing(Options&, const Typed&) {}

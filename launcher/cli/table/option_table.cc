@@ -1,5 +1,8 @@
 #include "launcher/cli/table/option_table.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "core/base/error.h"
 #include "launcher/cli/table/readers.h"
 
@@ -7,6 +10,28 @@ namespace dl::launcher {
 namespace {
 
 using env::Var;
+using read::kMost;
+using read::number;
+using read::seconds;
+using read::text_of;
+using read::value_of;
+using read::Word;
+using read::word_of;
+
+constexpr Word<Mpi> kMpi[] = {{"auto", Mpi::kAuto}, {"pmi1", Mpi::kPmi1}, {"none", Mpi::kNone}};
+constexpr Word<Bind> kBind[] = {{"none", Bind::kNone},
+                                {"core", Bind::kCore},
+                                {"even", Bind::kEven},
+                                {"numa", Bind::kNuma},
+                                {"socket", Bind::kSocket}};
+constexpr Word<Bind> kBindTo[] = {
+    {"none", Bind::kNone}, {"core", Bind::kCore}, {"numa", Bind::kNuma}, {"socket", Bind::kSocket}};
+constexpr Word<MapBy> kMapBy[] = {{"slot", MapBy::kCore},
+                                  {"core", MapBy::kCore},
+                                  {"numa", MapBy::kNuma},
+                                  {"socket", MapBy::kSocket}};
+constexpr Word<GpuPolicy> kGpuPolicy[] = {
+    {"keep", GpuPolicy::kKeep}, {"scope", GpuPolicy::kScope}, {"leave", GpuPolicy::kLeave}};
 
 // clang-format off
 constexpr OptionRow kTable[] = {
@@ -29,7 +54,7 @@ constexpr OptionRow kTable[] = {
     {.name = "--np", .letter = 'n', .also = "-np --n", .value = "N", .origin = Origin::kMpirun,
      .help = "ranks of the whole job, on all its nodes together",
      .about = "ranks of the whole job, as with mpirun. Several nodes share them equally, so N must be a multiple of `--nnodes`. With `--hosts` the default is the number of slots. Ranks also find their numbers in `OMPI_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK` and `_LOCAL_SIZE`, which programs for Open MPI's mpirun read (`DLRUN_MPIRUN_NAMES=1`: with any line; 0: with none; not in an MPICH program)",
-     .read = read::np},
+     .read = [](Options& o, const Typed& t) { o.job.np = number(t, 1, kMost); }},
     {.name = "--module", .letter = 'm', .origin = Origin::kTorchrun,
      .help = "the program is a Python module, as with `python -m`",
      .about = "the program is a Python module: ranks run `python -u -m MODULE`, with the interpreter that a `.py` program gets (below)",
@@ -50,15 +75,17 @@ constexpr OptionRow kTable[] = {
     {.name = "--mpi", .value = "auto|pmi1|none", .fallback = "auto",
      .help = "serve MPICH programs; auto: if the program's file is linked to it (auto)",
      .about = "whether the ranks are served as processes of MPICH: `auto` if the program's file is linked to it or to a relative ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
-     .read = read::mpi},
+     .read = [](Options& o, const Typed& t) { o.job.mpi = value_of(t, kMpi); },
+     .pass = [](const Options& o) { return word_of(o.job.mpi, kMpi); }},
     {.name = "--wdir", .also = "--wd", .value = "DIR", .origin = Origin::kMpirun,
      .help = "working directory of the ranks",
      .about = "working directory of the ranks. A program with a relative path is looked for there; `--log-dir`, `--key-file` and `--hostfile` are relative to dlrun's own",
-     .read = read::wdir},
+     .read = [](Options& o, const Typed& t) { o.job.wdir = t.value; }},
     {.name = "--role", .value = "NAME", .origin = Origin::kTorchrun, .fallback = "default",
      .help = "ROLE_NAME of the ranks",
      .about = "`ROLE_NAME` of the ranks, and `${role_name}` of `--log-line-prefix-template`; all ranks have one role",
-     .read = read::role, .variable = Var::kPetRole},
+     .read = [](Options& o, const Typed& t) { o.job.role = t.value; },
+     .pass = [](const Options& o) { return o.job.role; }, .variable = Var::kPetRole},
 
     {.name = "--nnodes", .value = "N", .group = Group::kWhere, .origin = Origin::kTorchrun, .fallback = "1",
      .help = "nodes of the job (1), each with a dlrun of its own",
@@ -67,7 +94,7 @@ constexpr OptionRow kTable[] = {
     {.name = "--node-rank", .value = "R", .group = Group::kWhere, .origin = Origin::kTorchrun,
      .help = "number of this node, from 0 (as the nodes come)",
      .about = "number of this node, from 0. Without it the node whose own address is in `--rdzv-endpoint` listens and is node 0, and the others are numbered as they come; with `--rdzv-backend static` it must be given",
-     .read = read::node_rank, .variable = Var::kPetNodeRank},
+     .read = [](Options& o, const Typed& t) { o.where.node_rank = number(t, 0, kMost); }, .variable = Var::kPetNodeRank},
     {.name = "--hosts", .letter = 'H', .also = "--host", .value = "HOST[:SLOTS],...", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "start the job on these hosts by ssh, so many ranks on each",
      .about = "one job on these hosts, started from here [by ssh](../guides/ssh.md), with the ranks that each takes, as with mpirun: `a:4,b:2`, `[fe80::1]:4`; a host that is named twice has both, and one without a number has "
@@ -80,36 +107,42 @@ constexpr OptionRow kTable[] = {
     {.name = "--ssh", .value = "COMMAND", .group = Group::kWhere, .fallback = "ssh",
      .help = "the ssh that reaches these hosts, with its options (ssh)",
      .about = "the ssh that reaches the hosts of `--hosts`, with its options, as words of a shell; dlrun adds `BatchMode=yes`, `ConnectTimeout=5`, `ServerAliveInterval=2` and what keeps a connection of your own as it is",
-     .read = read::ssh},
+     .read = [](Options& o, const Typed& t) { o.where.ssh = t.value; }},
     {.name = "--bind", .value = "none|core|even|numa|socket", .group = Group::kWhere, .fallback = "none",
      .help = "what each rank is bound to; even: its own share of the cores (none)",
      .about = "what each rank is bound to. `even`: its own share of the cores; `core`: as many cores as it has threads (`OMP_NUM_THREADS`), one rank after another; `numa`, `socket`: all cores of its NUMA node or socket; "
               "`none` (the default): not bound ([what ranks run on](../guides/launching.md#cpus))",
-     .read = read::bind},
+     .read = [](Options& o, const Typed& t) { o.where.bind = value_of(t, kBind); },
+     .pass = [](const Options& o) { return word_of(o.where.bind, kBind); }},
     {.name = "--bind-to", .value = "none|core|numa|socket", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "the same, under mpirun's name",
      .about = "mpirun's name for `--bind`",
-     .read = read::bind_to},
+     .read = [](Options& o, const Typed& t) { o.where.bind = value_of(t, kBindTo); }},
     {.name = "--map-by", .value = "slot|core|numa|socket", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "the order in which bound ranks take cores: neighbours apart (core)",
      .about = "the order in which bound ranks take cores. `core`, `slot`: one after another; `numa`, `socket`: rank r goes to the r-th of them, so that neighbours are apart",
-     .read = read::map_by},
+     .read = [](Options& o, const Typed& t) { o.where.map_by = value_of(t, kMapBy); },
+     .pass = [](const Options& o) { return o.where.bind == Bind::kNone ? "" : word_of(o.where.map_by, kMapBy); }},
     {.name = "--report-bindings", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "draw the machine's cores and the ranks on them at the start",
-     .read = read::report_bindings},
+     .read = [](Options& o, const Typed&) { o.where.report_bindings = true; },
+     .pass = [](const Options& o) { return text_of(o.where.report_bindings); }},
     {.name = "--gpus-per-rank", .value = "N", .group = Group::kWhere,
      .help = "GPUs that each rank is given (1)",
      .about = "rank r of the node is given GPUs r N to r N + N - 1 of those that can be seen. With one GPU each, more ranks than GPUs share them in turn, and dlrun says which",
-     .read = read::gpus_per_rank},
+     .read = [](Options& o, const Typed& t) { o.where.gpus_per_rank = number(t, 1, 1024); },
+     .pass = [](const Options& o) { return text_of(o.where.gpus_per_rank); }},
     {.name = "--gpu-policy", .value = "keep|scope|leave", .group = Group::kWhere,
      .help = "a rank sees all and is told its own; sees its own; leave it alone",
      .about = "`keep`: every rank sees what dlrun sees, and finds its own in `DLRUN_GPUS`. `scope`: `CUDA_VISIBLE_DEVICES` holds the rank's own alone, which are numbered from 0 there. `leave`: dlrun does not look at GPUs. "
               "`keep` is the default with `--gpus-per-rank` and with ranks counted by GPUs, else `leave`",
-     .read = read::gpu_policy},
+     .read = [](Options& o, const Typed& t) { o.where.gpu_policy = value_of(t, kGpuPolicy); },
+     .pass = [](const Options& o) { return o.where.gpu_policy ? word_of(*o.where.gpu_policy, kGpuPolicy) : ""; }},
     {.name = "--virtual-local-rank", .group = Group::kWhere, .origin = Origin::kTorchrun,
      .help = "LOCAL_RANK is 0 and each rank sees its own GPU as number 0",
      .about = "`LOCAL_RANK` is 0 on every rank, and each rank sees its own GPU alone (`--gpu-policy scope`)",
-     .read = read::virtual_local_rank, .variable = Var::kPetVirtualLocalRank},
+     .read = [](Options& o, const Typed&) { o.where.virtual_local_rank = true; },
+     .pass = [](const Options& o) { return text_of(o.where.virtual_local_rank); }, .variable = Var::kPetVirtualLocalRank},
 
     {.name = "--standalone", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "one node, whatever PET_ variables say",
@@ -128,7 +161,7 @@ constexpr OptionRow kTable[] = {
      .help = "name of the job, the same on all nodes",
      .about = "keeps jobs apart that meet at one address; made up on one node, `default` on several. Without it a node is refused if its program has another base name (of a script that an interpreter runs: the script's), "
               "and other differences of the program's line are a warning. The number of nodes must always agree",
-     .read = read::rdzv_id, .variable = Var::kPetRdzvId},
+     .read = [](Options& o, const Typed& t) { o.meet.rdzv_id = t.value; }, .variable = Var::kPetRdzvId},
     {.name = "--rdzv-conf", .value = "KEY=VALUE,...", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "join_timeout=S, is_host=true|false",
      .about = "`join_timeout` or `timeout`: as `--join-timeout`, which goes before them; `is_host`: whether this node listens at `--rdzv-endpoint`. Other keys of torchrun's tune its own rendezvous and are taken without an effect "
@@ -136,30 +169,34 @@ constexpr OptionRow kTable[] = {
      .read = read::rdzv_conf, .variable = Var::kPetRdzvConf},
     {.name = "--join-timeout", .value = "SECONDS", .group = Group::kMeet, .fallback = "600",
      .help = "longest wait for the other nodes (600)",
-     .read = read::join_timeout},
+     .read = [](Options& o, const Typed& t) { o.meet.join_timeout = seconds(t); },
+     .pass = [](const Options& o) { return text_of(o.meet.join_timeout); }},
     {.name = "--key-file", .value = "FILE", .group = Group::kMeet,
      .help = "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)",
      .about = "64 hexadecimal digits in a file that only its owner can read, or in a container's secret on a read-only tmpfs ([Kubernetes](../guides/rendezvous.md#the-key)). Without it: `DLRUN_KEY_FD`, `DLRUN_KEY_FILE`, then `~/.config/dlrun/key` (several nodes); a fresh key (one node)",
-     .read = read::key_file},
+     .read = [](Options& o, const Typed& t) { o.meet.key_file = t.value; }},
     {.name = "--iface", .value = "NAME|ADDRESS|CIDR", .group = Group::kMeet,
      .help = "what this node's ranks listen on (all that lead out)",
      .about = "the network interface (`eth0`), address or network (`10.0.0.0/8`) on which this node's ranks listen for each other, as `DLRUN_IFACE`: for a host with several networks, of which a fast one is to be used. "
               "Each node names its own; a network's CIDR is the same on all. One that this host does not have is refused at once, with those that it has. It says nothing to other programs' libraries "
               "(`NCCL_SOCKET_IFNAME`, `GLOO_SOCKET_IFNAME`)",
-     .read = read::iface},
+     .read = [](Options& o, const Typed& t) { o.meet.iface = t.value; },
+     .pass = [](const Options& o) { return o.meet.iface; }},
     {.name = "--local-addr", .value = "ADDRESS", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "address at which other nodes reach this one",
      .about = "the address at which other nodes reach this one, which is `MASTER_ADDR` of all ranks if this is node 0; else the address over which the nodes have met",
-     .read = read::local_addr, .variable = Var::kPetLocalAddr},
+     .read = [](Options& o, const Typed& t) { o.meet.local_addr = t.value; }, .variable = Var::kPetLocalAddr},
     {.name = "--master-addr", .value = "ADDRESS", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "MASTER_ADDR of the ranks",
      .about = "`MASTER_ADDR` of the ranks; the default is the address at which their node has reached node 0, IPv4 if both work (127.0.0.1 on one node)",
-     .read = read::master_addr, .variable = Var::kPetMasterAddr},
+     .read = read::master_addr,
+     .pass = [](const Options& o) { return o.meet.master_addr; }, .variable = Var::kPetMasterAddr},
     {.name = "--master-port", .value = "PORT", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "MASTER_PORT of the ranks (a free one)",
      .about = "`MASTER_PORT` of the ranks; the default is a port below the ephemeral range that was free when dlrun looked. A given port that is taken, or that this user may not listen on, is an error. It may be "
               "the port at which the nodes meet: their rendezvous leaves it to the ranks then",
-     .read = read::master_port, .variable = Var::kPetMasterPort},
+     .read = [](Options& o, const Typed& t) { o.meet.master_port = number(t, 1, 65535); },
+     .pass = [](const Options& o) { return text_of(o.meet.master_port); }, .variable = Var::kPetMasterPort},
 
     {.name = "--log-dir", .value = "DIR", .group = Group::kShown, .origin = Origin::kTorchrun,
      .help = "also keep output, in DIR/latest/attempt_0/<rank>/stdout.log",
@@ -183,7 +220,7 @@ constexpr OptionRow kTable[] = {
      .read = read::line_prefix, .variable = Var::kPetLogLinePrefix, .other_variable = Var::kTorchLogLinePrefix},
     {.name = "--no-prefix", .group = Group::kShown,
      .help = "lines without `[rank N] `",
-     .read = read::no_prefix},
+     .read = [](Options& o, const Typed&) { o.output.line_prefix.clear(); }},
     {.name = "--report-fd", .value = "FD", .group = Group::kShown,
      .help = "how a failed job ended goes to this descriptor, not to stderr",
      .about = "for programs that start dlrun: if the job of this node fails, `failed RANK EXIT-CODE` and a line's end, then the lines that dlrun otherwise shows at the end, are written to this descriptor of dlrun's, and not to "
@@ -192,40 +229,44 @@ constexpr OptionRow kTable[] = {
     {.name = "--timestamp-output", .group = Group::kShown, .origin = Origin::kMpirun,
      .help = "each line begins with the time at which it was shown",
      .about = "each line begins with the local time at which dlrun showed it: `2026-01-31 23:59:59.123 [rank 0] ...`",
-     .read = read::timestamp_output},
+     .read = [](Options& o, const Typed&) { o.output.timestamps = true; }},
     {.name = "--verbose", .letter = 'v', .group = Group::kShown, .origin = Origin::kMpirun,
      .help = "say at the start what runs, on how many nodes, and who set what",
      .about = "says on stderr at the start what runs, on how many nodes, and who gave each option its value",
-     .read = read::verbose},
+     .read = [](Options& o, const Typed&) { o.output.verbose = true; }},
     {.name = "--dry-run", .group = Group::kShown,
      .help = "print who would run where, and who set what, and exit",
      .about = "prints who would run where, with which environment, and who gave each option its value; starts nothing",
-     .read = read::dry_run},
+     .read = [](Options& o, const Typed&) { o.output.dry_run = true; }},
     {.name = "--json", .group = Group::kShown,
      .help = "with --dry-run: as JSON",
      .about = "with `--dry-run`: one object (below)",
-     .read = read::json},
+     .read = [](Options& o, const Typed&) { o.output.json = true; }},
 
     {.name = "--shutdown-timeout", .value = "SECONDS", .group = Group::kEnds, .origin = Origin::kTorchrun,
      .help = "torchrun's name for --grace",
-     .read = read::grace, .variable = Var::kPetShutdownTimeout, .other_variable = Var::kTorchShutdownTimeout},
+     .read = [](Options& o, const Typed& t) { o.end.grace = seconds(t); }, .variable = Var::kPetShutdownTimeout, .other_variable = Var::kTorchShutdownTimeout},
     {.name = "--grace", .value = "SECONDS", .group = Group::kEnds, .fallback = "10",
      .help = "time between SIGTERM and SIGKILL (10)",
      .about = "time between SIGTERM and SIGKILL (10). Fractions are allowed, 0 kills at once. A reader of dlrun's output that reads nothing has as long after a signal, too",
-     .read = read::grace},
+     .read = [](Options& o, const Typed& t) { o.end.grace = seconds(t); },
+     .pass = [](const Options& o) { return text_of(o.end.grace); }},
     {.name = "--linger", .value = "SECONDS", .group = Group::kEnds,
      .help = "longest wait for what the ranks leave behind after a success (grace)",
      .about = "after all ranks have ended with 0: time for the processes that they leave behind (an upload, a daemon that finishes a checkpoint) to end by themselves. dlrun names them after 1 s, and says which ones it ends when "
               "the time has passed. The default is the time of `--grace`; 0 ends them at once",
-     .read = read::linger},
+     .read = [](Options& o, const Typed& t) { o.end.linger = seconds(t); },
+     .pass = [](const Options& o) { return text_of(o.end.linger); }},
     {.name = "--preempt", .group = Group::kEnds,
      .help = "SIGTERM asks the ranks to save and end (dl::should_checkpoint)",
      .about = "a first SIGTERM asks the ranks to save and end: `dl::should_checkpoint()` returns true at the same call on every rank, and the job ends with exit code 75 ([preemption](../guides/slurm.md#saving-before-the-end))",
-     .read = read::preempt},
+     .read = [](Options& o, const Typed&) { o.end.preempt_on_term = true; },
+     .pass = [](const Options& o) { return text_of(o.end.preempt_on_term); }},
     {.name = "--preempt-usr2", .group = Group::kEnds,
      .help = "SIGUSR2 asks them, too",
      .about = "SIGUSR2 asks the ranks to save, too, and does not go to them as a signal",
-     .read = read::preempt_usr2},
+     .read = [](Options& o, const Typed&) { o.end.preempt_on_usr2 = true; },
+     .pass = [](const Options& o) { return text_of(o.end.preempt_on_usr2); }},
     {.name = "--preempt-before", .value = "SECONDS", .group = Group::kEnds,
      .help = "ask them so long before the SLURM allocation ends",
      .about = "asks the ranks to save so long before the SLURM allocation ends, as `squeue` says at the start",
@@ -241,7 +282,8 @@ constexpr OptionRow kTable[] = {
     {.name = "--max-restarts", .value = "N", .group = Group::kEnds, .origin = Origin::kTorchrun, .fallback = "0",
      .help = "begin a failed job again, at most N times (0)",
      .about = "how often a failed job begins again ([restarts](../guides/restarts.md)); node 0's number counts. Not after exit code 2, 126 or 127, and not if the job was ended by a signal to dlrun or never met",
-     .read = read::max_restarts, .variable = Var::kPetMaxRestarts},
+     .read = [](Options& o, const Typed& t) { o.end.max_restarts = number(t, 0, kMost); },
+     .pass = [](const Options& o) { return text_of(o.end.max_restarts); }, .variable = Var::kPetMaxRestarts},
     {.name = "--signals-to-handle", .value = "SIGNAL,...", .group = Group::kEnds, .origin = Origin::kTorchrun,
      .help = "these signals to dlrun go to the ranks as they are, and end the job",
      .about = "each of these signals to dlrun (`SIGTERM,SIGUSR1`) goes to the ranks as it is and ends the job, with SIGKILL after `--grace` seconds. Other signals mean what they always do ([signals](#signals-to-dlrun))",
@@ -250,14 +292,15 @@ constexpr OptionRow kTable[] = {
      .help = "these signals to dlrun go to the ranks, and the job goes on",
      .about = "each of these signals to dlrun (`USR1,SIGALRM`, or numbers) goes to the ranks as SIGUSR2 does ([signals](#signals-to-dlrun)), and the job goes on, as with mpirun. With `USR1` dlrun no longer says who is waited for. A rank that does not handle the signal is ended by it, "
               "and with it the job. Signals that end the job (SIGINT, SIGTERM, SIGHUP, SIGQUIT) are refused: `--signals-to-handle` sends those to the ranks",
-     .read = read::forward_signals},
+     .read = read::forward_signals,
+     .pass = [](const Options& o) { return fmt::format("{}", fmt::join(o.end.forwarded_signals, ",")); }},
 
     {.name = "--tag-output", .group = Group::kTaken, .origin = Origin::kMpirun,
      .help = "each line says who wrote it anyway",
      .read = read::nothing},
     {.name = "--monitor-interval", .value = "SECONDS", .group = Group::kTaken, .origin = Origin::kTorchrun,
      .help = "the kernel tells dlrun of a rank's end at once",
-     .read = read::monitor_interval, .variable = Var::kPetMonitorInterval},
+     .read = [](Options&, const Typed& t) { seconds(t); }, .variable = Var::kPetMonitorInterval},
     {.name = "--start-method", .value = "spawn|fork|forkserver", .group = Group::kTaken, .origin = Origin::kTorchrun,
      .help = "dlrun starts programs, never functions",
      .read = read::start_method, .variable = Var::kPetStartMethod},

@@ -1,8 +1,10 @@
 // Every option of dlrun, in one table: the parser, --help, the manual page, the reference, shell
 // completion, the PET_ variables and the refusals of torchrun's options all come from it.
 //
-// A new option is a row here and a reader (readers.h). options_test compares the manual and the
-// reference with the table; with DLRUN_TEST_REWRITE=1 in its environment it writes them.
+// A new option is a row here and a field in its group (options.h). The row says how the value is
+// read and, if each host of --hosts or of a SLURM allocation must know it, how it is passed on.
+// option_text_test compares the manual and the reference with the table; with DLRUN_TEST_REWRITE=1
+// in its environment it writes them.
 #pragma once
 
 #include <optional>
@@ -43,6 +45,10 @@ struct OptionRow {
   std::string_view help = {};      // one line
   std::string_view about = {};     // for the reference and the manual, Markdown; empty: as `help`
   void (*read)(Options& options, const Typed& typed) = nullptr;
+  // The value for the agents that this dlrun starts on other hosts (remote/node_line.h). It returns
+  // "" if they need none, and any text for a flag that is set. Null: the option concerns only the
+  // dlrun that the user starts.
+  std::string (*pass)(const Options& options) = nullptr;
   // Read if the line does not give the option; the first variable that is set counts.
   std::optional<env::Var> variable = std::nullopt;
   std::optional<env::Var> other_variable = std::nullopt;
