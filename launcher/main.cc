@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -68,70 +69,92 @@ void show(const std::string& text) {
   }
 }
 
-// `step`: set if others of a step of srun wait for this node.
-int run(int argc, char** argv, std::string& step) {
-  if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
-    return autopsy::run({argv + 2, argv + argc});
-  }
-  if (argc > 1 && std::string_view(argv[1]) == remote::kAgentWord) {
-    LinesToFront lines = connect_as_task_of_srun({argc, argv}).value_or(LinesToFront());
-    return remote::run_agent({argc, argv}, std::move(lines.in), std::move(lines.out));
-  }
-  NodePlan plan;
-  Options options;
-  std::unique_ptr<KeyGiver> key;
-  try {
-    auto parsed = parse_options({argv + 1, argv + argc});
-    if (const auto* information = std::get_if<Information>(&parsed)) {
-      show(information->text);
-      return 0;
-    }
-    options = std::get<Options>(std::move(parsed));
-    if (remote::is_for_hosts(options)) {
-      options.end.preempt_at = time_of_preemption(options);
-      return remote::run_on_hosts(options, {argc, argv});
-    }
-    if (const auto allocation = needs_srun(options)) {
-      return run_on_allocation(options, *allocation, {argc, argv});
-    }
-    if (!options.output.dry_run) {
-      step = options.where.slurm_step;
-      key = key_of_step(options, {argc, argv});  // may execute dlrun-srun, with all still to do
-    }
-    take_surroundings(options);
-    Machine machine = this_machine();
-    if (needs_gpus(options)) {
-      machine.gpus = gpus_to_give_out();
-    } else if (options.output.dry_run) {
-      machine.gpus = gpus_to_show();
-    }
-    if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
-    plan = make_plan(options, machine);
-    plan.awaits_lost_nodes = options.where.slurm_step.empty();  // srun starts a task once
-  } catch (const Error& error) {
-    say(error.what());
-    if (!step.empty()) end_slurm_step(step);
-    return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
-  }
-  for (const std::string& line : remarks_on(options, plan)) say(line);
-  if (options.output.dry_run) {
-    const Meeting meeting = supposed_meeting(plan);
-    show(options.output.json ? plan_as_json(options.settings, plan, meeting)
-                             : printable(plan_as_table(options.settings, plan, meeting)));
+// Runs `dlrun autopsy`, or an agent for the dlrun of another host. nullopt: the line starts a job.
+std::optional<int> run_other_word(CommandLine line) {
+  if (line.argc < 2) return std::nullopt;
+  const std::string_view word = line.argv[1];
+  if (word == "autopsy") return autopsy::run({line.argv + 2, line.argv + line.argc});
+  if (word != remote::kAgentWord) return std::nullopt;
+  LinesToFront lines = connect_as_task_of_srun(line).value_or(LinesToFront());
+  return remote::run_agent(line, std::move(lines.in), std::move(lines.out));
+}
+
+// The options of a job that this node takes part in, or the exit code if the line is done: it only
+// prints something, or the whole job runs on other hosts.
+std::variant<Options, int> parse(CommandLine line) {
+  auto parsed = parse_options({line.argv + 1, line.argv + line.argc});
+  if (const auto* information = std::get_if<Information>(&parsed)) {
+    show(information->text);
     return 0;
   }
-  if (options.output.verbose)
-    fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
-  for (const std::string& line : shared_gpus(plan)) say(line);
-  Program& program = plan.program;
-  if (program.exit_code == 0) {
-    try {
-      plan.serves_pmi = is_to_serve_pmi(options, program);
-    } catch (const Error& error) {
-      program.exit_code = kExitUsage;
-      program.error = error.what();
-    }
+  Options options = std::get<Options>(std::move(parsed));
+  if (remote::is_for_hosts(options)) {
+    options.end.preempt_at = time_of_preemption(options);
+    return remote::run_on_hosts(options, line);
   }
+  if (const auto allocation = needs_srun(options)) {
+    return run_on_allocation(options, *allocation, line);
+  }
+  return options;
+}
+
+// This node's part of the job, ready to start.
+struct Launch {
+  Options options;
+  NodePlan plan;
+  std::unique_ptr<KeyGiver> key;  // node 0 of a step of srun gives the job's key to the others
+};
+
+// `step`: set if others of a step of srun wait for this node.
+Launch make_launch(Options options, CommandLine line, std::string& step) {
+  Launch launch;
+  if (!options.output.dry_run) {
+    step = options.where.slurm_step;
+    // Comes before all that changes this process: it may execute dlrun-srun, which begins again.
+    launch.key = key_of_step(options, line);
+  }
+  take_surroundings(options);
+  Machine machine = this_machine();
+  if (needs_gpus(options)) {
+    machine.gpus = gpus_to_give_out();
+  } else if (options.output.dry_run) {
+    machine.gpus = gpus_to_show();
+  }
+  if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
+  launch.plan = make_plan(options, machine);
+  launch.plan.awaits_lost_nodes = options.where.slurm_step.empty();  // srun starts a task once
+  launch.options = std::move(options);
+  return launch;
+}
+
+int show_plan(const Options& options, const NodePlan& plan) {
+  const Meeting meeting = supposed_meeting(plan);
+  show(options.output.json ? plan_as_json(options.settings, plan, meeting)
+                           : printable(plan_as_table(options.settings, plan, meeting)));
+  return 0;
+}
+
+// Whether the ranks are served as processes of MPICH. If that cannot be done for this program, sets
+// its exit code and error.
+void decide_on_pmi(const Options& options, NodePlan& plan) {
+  if (plan.program.exit_code != 0) return;
+  try {
+    plan.serves_pmi = is_to_serve_pmi(options, plan.program);
+  } catch (const Error& error) {
+    plan.program.exit_code = kExitUsage;
+    plan.program.error = error.what();
+  }
+}
+
+// Runs the job to its end.
+int start(Launch launch, CommandLine line) {
+  auto& [options, plan, key] = launch;
+  if (options.output.verbose) {
+    fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
+  }
+  for (const std::string& text : shared_gpus(plan)) say(text);
+  decide_on_pmi(options, plan);
+  const Program& program = plan.program;
   if (program.exit_code != 0) {
     // The other nodes may be able to start their ranks, and wait for this node.
     const bool has_others = plan.job.nnodes > 1;
@@ -140,15 +163,33 @@ int run(int argc, char** argv, std::string& step) {
   }
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.end.preempt_at = time_of_preemption(options);
-  for (const std::string& line : plan.bindings_drawn) say(line);
+  for (const std::string& text : plan.bindings_drawn) say(text);
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(
       descriptors_for(ranks, !options.output.log_dir.empty()), ranks, kHighestRankFd);
   JobSignals::hold();
-  StartHere starter(plan, start_warden({program.path, plan.job.program, open_files}, {argc, argv}));
+  StartHere starter(plan, start_warden({program.path, plan.job.program, open_files}, line));
   if (key) key->serve();
   Front front(options, starter);
   return front.run();
+}
+
+// `step`: set if others of a step of srun wait for this node.
+int run(CommandLine line, std::string& step) {
+  if (const std::optional<int> code = run_other_word(line)) return *code;
+  Launch launch;
+  try {
+    std::variant<Options, int> parsed = parse(line);
+    if (const int* const code = std::get_if<int>(&parsed)) return *code;
+    launch = make_launch(std::get<Options>(std::move(parsed)), line, step);
+  } catch (const Error& error) {
+    say(error.what());
+    if (!step.empty()) end_slurm_step(step);
+    return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
+  }
+  for (const std::string& text : remarks_on(launch.options, launch.plan)) say(text);
+  return launch.options.output.dry_run ? show_plan(launch.options, launch.plan)
+                                       : start(std::move(launch), line);
 }
 
 }  // namespace
@@ -159,7 +200,7 @@ int main(int argc, char** argv) {
   std::string step;
   try {
     dl::launcher::JobSignals::hold_what_ends_nothing();
-    const int code = dl::launcher::run(argc, argv, step);
+    const int code = dl::launcher::run({argc, argv}, step);
     if (std::fflush(stdout) == 0) return code;
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
     return code == 0 ? 1 : code;
