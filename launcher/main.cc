@@ -88,7 +88,7 @@ std::variant<Options, int> parse(CommandLine line) {
     return 0;
   }
   Options options = std::get<Options>(std::move(parsed));
-  if (remote::is_for_hosts(options)) {
+  if (remote::is_for_hosts(options.where)) {
     options.end.preempt_at = time_of_preemption(options);
     return remote::run_on_hosts(options, line);
   }
@@ -120,7 +120,7 @@ Launch make_launch(Options options, CommandLine line, std::string& step) {
   } else if (options.output.dry_run) {
     machine.gpus = gpus_to_show();
   }
-  if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
+  if (needs_topology(options.where)) machine.topology = read_topology(machine.cpus);
   launch.plan = make_plan(options, machine);
   launch.plan.awaits_lost_nodes = options.where.slurm_step.empty();  // srun starts a task once
   launch.options = std::move(options);
@@ -168,7 +168,7 @@ int start(Launch launch, CommandLine line) {
   const rlimit open_files = raise_descriptor_limit(
       descriptors_for(ranks, !options.output.log_dir.empty()), ranks, kHighestRankFd);
   JobSignals::hold();
-  StartHere starter(plan, start_warden({program.path, plan.job.program, open_files}, line));
+  StartHere starter(plan, start_warden({program.path, plan.job.started.program, open_files}, line));
   if (key) key->serve();
   Front front(options, starter);
   return front.run();

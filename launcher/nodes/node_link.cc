@@ -89,16 +89,16 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
   send(one_line("join",
                 {{"node_id", fmt::format("{}/{}/{}", plan.job.name, node_rank, plan.job.run)},
                  {"host", plan.host},
-                 {"address", plan.local_addr},
+                 {"address", plan.meet.local_addr},
                  {"slots", plan.local_world_size()},
                  {"node_rank", node_rank},
                  {"nnodes", plan.job.nnodes},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
-                 {"program", base_name_of(plan.job.program)},
-                 {"line", line_of(plan.job.program).substr(0, kLongestLine)},
+                 {"program", base_name_of(plan.job.started.program)},
+                 {"line", line_of(plan.job.started.program).substr(0, kLongestLine)},
                  {"named", plan.job.named},
-                 {"max_restarts", plan.job.max_restarts}}));
+                 {"max_restarts", plan.job.end.max_restarts}}));
   beat();
 }
 

@@ -51,17 +51,17 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   const int rank_in_job = meeting.first_rank + rank.local_rank;
   number(Var::kRank, rank_in_job);
   number(Var::kWorldSize, meeting.world_size);
-  number(Var::kLocalRank, plan.virtual_local_rank ? 0 : rank.local_rank);
+  number(Var::kLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);
   number(Var::kLocalWorldSize, plan.local_world_size());
   number(Var::kGroupRank, meeting.group_rank);
   number(Var::kGroupWorldSize, plan.job.nnodes);
   number(Var::kRoleRank, rank_in_job);
   number(Var::kRoleWorldSize, meeting.world_size);
-  text(Var::kRoleName, plan.job.role);
+  text(Var::kRoleName, plan.job.started.role);
   text(Var::kMasterAddr, meeting.master_addr);
   number(Var::kMasterPort, meeting.master_port);
   number(Var::kTorchRestartCount, static_cast<std::int64_t>(meeting.generation));
-  number(Var::kTorchMaxRestarts, plan.job.max_restarts);
+  number(Var::kTorchMaxRestarts, plan.job.end.max_restarts);
   text(Var::kTorchRunId, plan.job.name);
   // Python's truth values.
   text(Var::kTorchUseAgentStore, meeting.torch_store ? "True" : "False");
@@ -97,7 +97,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   if (!env::get(Var::kNodeId)) {
     text(Var::kNodeId, fmt::format("{}/{}", plan.job.name, meeting.group_rank));
   }
-  if (!plan.iface.empty()) text(Var::kIface, plan.iface);
+  if (!plan.meet.iface.empty()) text(Var::kIface, plan.meet.iface);
   if (!meeting.store.empty()) text(Var::kStore, meeting.store);
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);
   if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);
@@ -115,7 +115,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   if (plan.has_mpirun_names && handles.pmi_fd < 0) {
     number(Var::kOmpiRank, rank_in_job);
     number(Var::kOmpiSize, meeting.world_size);
-    number(Var::kOmpiLocalRank, plan.virtual_local_rank ? 0 : rank.local_rank);
+    number(Var::kOmpiLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);
     number(Var::kOmpiLocalSize, plan.local_world_size());
   }
   // The terminal shows rank 0's unfinished line last.

@@ -92,14 +92,14 @@ std::optional<int> threads_of_user() {
   return threads && *threads > 0 ? threads : std::nullopt;
 }
 
-void bind(const Options& options, const Machine& machine, NodePlan& plan) {
-  if (!needs_topology(options)) return;
+void bind(const WhereOptions& where, const Machine& machine, NodePlan& plan) {
+  if (!needs_topology(where)) return;
   const std::vector<Binding> bindings =
-      bind_ranks(*machine.topology, {.bind = options.where.bind,
-                                     .map_by = options.where.map_by,
+      bind_ranks(*machine.topology, {.bind = where.bind,
+                                     .map_by = where.map_by,
                                      .ranks = plan.local_world_size(),
                                      .threads = threads_of_user()});
-  if (options.where.report_bindings) {
+  if (where.report_bindings) {
     plan.bindings_drawn = draw_bindings(*machine.topology, bindings, plan.host);
   }
   for (std::size_t i = 0; i < bindings.size(); ++i) plan.ranks[i].binding = bindings[i];
@@ -141,8 +141,8 @@ void check_interface(const std::string& wanted, std::string_view given_in) {
 
 }  // namespace
 
-bool needs_topology(const Options& options) {
-  return options.where.bind != Bind::kNone || options.where.report_bindings;
+bool needs_topology(const WhereOptions& where) {
+  return where.bind != Bind::kNone || where.report_bindings;
 }
 
 bool needs_gpus(const Options& options) {
@@ -182,6 +182,8 @@ std::vector<Host> HostList::hosts() const {
 
 JobPlan make_job_plan(const Options& options, const HostSource& source) {
   JobPlan job;
+  job.started = options.job;
+  job.end = options.end;
   job.named = !options.meet.rdzv_id.empty();
   job.name = job.named ? options.meet.rdzv_id : made_up_name();
   DL_CHECK(job.name.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
@@ -192,9 +194,6 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   // The front tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;
   job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.where.nnodes;
-  job.role = options.job.role;
-  job.program = options.job.program;
-  job.max_restarts = options.end.max_restarts;
   const int slots = job.hosts.front().slots;
   DL_CHECK(std::int64_t{options.where.nnodes} * slots <= kMostRanks, kInvalidArgument,
            "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
@@ -234,10 +233,10 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
                         const Machine& machine) {
   NodePlan plan;
   plan.job = job;
+  plan.where = options.where;
+  plan.meet = options.meet;
   plan.host = machine.host;
   plan.node_rank = node_rank;
-  plan.local_addr = options.meet.local_addr;
-  plan.virtual_local_rank = options.where.virtual_local_rank;
   if (job.nnodes > 1) {
     plan.listens = listens_at(place_to_meet(job.rdzv_endpoint), options.meet.is_host, node_rank);
   }
@@ -246,7 +245,7 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   const int ranks = host.slots;
   plan.ranks.resize(static_cast<std::size_t>(ranks));
   for (int i = 0; i < ranks; ++i) plan.ranks[static_cast<std::size_t>(i)].local_rank = i;
-  bind(options, machine, plan);
+  bind(options.where, machine, plan);
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
   if (!options.meet.iface.empty()) {
@@ -254,9 +253,9 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   } else if (const auto inherited = env::get(env::Var::kIface)) {
     check_interface(*inherited, env::name_of(env::Var::kIface));
   }
-  plan.iface = options.meet.iface;
-  if (!job.program.empty()) plan.program = find_program(job.program.front(), options.job.script);
-  plan.wants_torch_store = wants_torch_store(job.program, plan.program);
+  const std::vector<std::string>& program = job.started.program;
+  if (!program.empty()) plan.program = find_program(program.front(), job.started.script);
+  plan.wants_torch_store = wants_torch_store(program, plan.program);
   plan.has_mpirun_names = has_mpirun_names(options);
   return plan;
 }

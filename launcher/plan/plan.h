@@ -60,6 +60,8 @@ class HostList : public HostSource {
 };
 
 struct JobPlan {
+  JobOptions started;
+  EndOptions end;
   std::string name;
   bool named = false;  // the user gave the job a name
   std::string run;     // a name that no other run has; node 0's counts;
@@ -72,9 +74,6 @@ struct JobPlan {
   bool is_endpoint_given = true;             // false: it is --master-addr and --master-port
   std::string master_addr;
   std::optional<int> master_port;  // as the user gave it
-  int max_restarts = 0;
-  std::string role = "default";      // of all ranks
-  std::vector<std::string> program;  // with its interpreter, if it has one
 
   // True if the nodes meet at the port that the user gave for MASTER_PORT. The rendezvous then
   // leaves it to the ranks once the nodes have met.
@@ -90,11 +89,11 @@ enum class Listens : std::uint8_t {
 
 struct NodePlan {
   JobPlan job;
+  WhereOptions where;
+  MeetOptions meet;
   std::string host;   // the node's own name for itself
   int node_rank = 0;  // -1: the nodes are numbered as they come
   Listens listens = Listens::kNo;
-  std::string local_addr;  // by which other nodes reach this node; empty: chosen at the start
-  bool virtual_local_rank = false;
   std::vector<LocalRank> ranks;
   bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
   bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
@@ -102,7 +101,6 @@ struct NodePlan {
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
-  std::string iface;               // empty: not given
   Program program;                 // the program, found along PATH, or why it cannot be executed
   bool wants_torch_store = false;  // see torch_program.h
   // True if a lost node may come back: a person, or a program that watches over it, restarts its
@@ -128,9 +126,9 @@ struct Meeting {
   bool torch_store = false;  // dlrun serves PyTorch's TCPStore at MASTER_PORT
 };
 
-// True if `options` can only be followed with knowledge of the GPUs, or of the cores.
+// True if the options can only be followed with knowledge of the GPUs, or of the cores.
 bool needs_gpus(const Options& options);
-bool needs_topology(const Options& options);
+bool needs_topology(const WhereOptions& where);
 
 // Throws kInvalidArgument with one sentence. Does not check that the program exists.
 JobPlan make_job_plan(const Options& options, const HostSource& source);

@@ -67,7 +67,7 @@ std::string settings_as_table(const std::vector<Setting>& settings) {
 std::string headline_of(const NodePlan& plan, int world_size) {
   std::string text =
       fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name, plural(world_size, "rank"),
-                  plural(plan.job.nnodes, "node"), fmt::join(plan.job.program, " "));
+                  plural(plan.job.nnodes, "node"), fmt::join(plan.job.started.program, " "));
   if (plan.job.rdzv_endpoint.empty()) return text;
   return text + fmt::format(
                     "the nodes meet at {}; this is {}, and the others are supposed to be "
@@ -142,7 +142,7 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
       {"host", plan.host},
       {"nproc_per_node", plan.local_world_size()},
       {"world_size", meeting.world_size},
-      {"program", plan.job.program},
+      {"program", plan.job.started.program},
       {"rdzv_endpoint", plan.job.rdzv_endpoint.empty() ? ordered_json(nullptr)
                                                        : ordered_json(plan.job.rdzv_endpoint)},
       {"gpus", gpus},

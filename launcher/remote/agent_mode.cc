@@ -180,7 +180,7 @@ Node make_node(const Start& start, Opening& opening) {
   node.options = std::get<Options>(std::move(parsed));
   Machine machine = this_machine();
   if (needs_gpus(node.options)) machine.gpus = gpus_to_give_out();
-  if (needs_topology(node.options)) machine.topology = read_topology(machine.cpus);
+  if (needs_topology(node.options.where)) machine.topology = read_topology(machine.cpus);
   node.plan = make_plan(node.options, machine);
   node.plan.host = start.host;
   node.plan.awaits_lost_nodes = false;  // the front ends the job
@@ -402,7 +402,7 @@ int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
         raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
     JobSignals::hold();
     WardenHandle warden =
-        start_warden({node.plan.program.path, node.plan.job.program, open_files}, line);
+        start_warden({node.plan.program.path, node.plan.job.started.program, open_files}, line);
     return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();
   } catch (const Refusal& refusal) {
     opening.say(Refused{refusal.exit_code, refusal.text});

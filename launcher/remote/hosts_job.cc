@@ -77,9 +77,9 @@ std::string directory_of(const Options& options) {
 
 }  // namespace
 
-bool is_for_hosts(const Options& options) {
-  return options.where.hosts.size() > 1 ||
-         (options.where.hosts.size() == 1 && !is_this_host(options.where.hosts.front().host));
+bool is_for_hosts(const WhereOptions& where) {
+  return where.hosts.size() > 1 ||
+         (where.hosts.size() == 1 && !is_this_host(where.hosts.front().host));
 }
 
 int run_on_hosts(const Options& options, CommandLine line) {

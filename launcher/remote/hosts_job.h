@@ -12,7 +12,7 @@
 namespace dl::launcher::remote {
 
 // True if --hosts or --hostfile names a host other than this machine.
-bool is_for_hosts(const Options& options);
+bool is_for_hosts(const WhereOptions& where);
 
 // How the agents of a job are started and reached.
 struct Reach {

@@ -23,7 +23,7 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   }
   line.emplace_back("--no-python");  // the program has its interpreter by now
   line.emplace_back("--");
-  line.insert(line.end(), plan.program.begin(), plan.program.end());
+  line.insert(line.end(), plan.started.program.begin(), plan.started.program.end());
   return line;
 }
 

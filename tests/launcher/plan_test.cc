@@ -228,7 +228,7 @@ TEST(Environment, NamesTheInterfaceThatWasGiven) {
                     HasSubstr("this host has: lo 127.0.0.1")));
   ::setenv("DLRUN_IFACE", "nosuch0", 1);
   EXPECT_THAT(plan_refusal({"x"}), StartsWith("DLRUN_IFACE: 'nosuch0' is neither an address nor "));
-  EXPECT_EQ(make_plan(options({"--iface", "lo", "x"}), kMachine).iface, "lo");
+  EXPECT_EQ(make_plan(options({"--iface", "lo", "x"}), kMachine).meet.iface, "lo");
   ::unsetenv("DLRUN_IFACE");
 }
 
