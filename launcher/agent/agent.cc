@@ -51,12 +51,12 @@ void Agent::begin() {
         });
   } else {
     others_ = std::make_unique<OtherNodes>(
-        io_, warden_, output_, key_, plan_, settings_.join_timeout, std::move(listener_),
+        io_, warden_, output_, key_, plan_, plan_.meet.join_timeout, std::move(listener_),
         OtherNodesEvents{
             .on_meeting =
                 [this](Meeting meeting) {
                   if (machine_.is_stopping()) return;
-                  if (!settings_.master_addr.empty()) meeting.master_addr = settings_.master_addr;
+                  if (!plan_.meet.master_addr.empty()) meeting.master_addr = plan_.meet.master_addr;
                   meeting.gloo_interface = interface_beside_name(meeting.own_addr);
                   begin_generation(std::move(meeting));
                 },
@@ -286,7 +286,7 @@ void Agent::act(EndMachine::Action action) {
       if (generation_) generation_->stop(action.signal);
       return;
     case Do::kStartGrace:
-      after(grace_timer_, settings_.grace, &Agent::on_grace_over);
+      after(grace_timer_, plan_.job.end.grace, &Agent::on_grace_over);
       return;
     case Do::kKillRanks:
       signal_ranks(SIGKILL);
@@ -362,9 +362,9 @@ void Agent::linger() {
     act(machine_.swept());
     return;
   }
-  if (settings_.linger.count() > 0) generation_->finish(Leftovers::kWait);
+  if (plan_.job.end.longest_linger().count() > 0) generation_->finish(Leftovers::kWait);
   lingering_ = std::make_unique<Lingering>(
-      io_, settings_.linger,
+      io_, plan_.job.end.longest_linger(),
       Lingering::Events{
           .find = [this] { return find_leftovers(generation_->ranks_by_pid(), plan_.job.name); },
           .on_sentence = [this](const std::string& line) { events_.on_sentence(line); },

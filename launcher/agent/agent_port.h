@@ -19,16 +19,11 @@ namespace dl::launcher {
 
 class NodeOutput;
 
-// An agent's settings, beside its NodePlan and the job's key.
+// What an agent gets from the front beside its NodePlan and the job's key.
 struct AgentSettings {
-  std::chrono::milliseconds grace{std::chrono::seconds(10)};
-  // After a success, for the processes that the ranks have left behind.
-  std::chrono::milliseconds linger{std::chrono::seconds(10)};
-  std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   // The ranks get this time to call dl::should_checkpoint(); nullopt: the job cannot be preempted.
   std::optional<std::chrono::milliseconds> preempt_wait;
-  std::string log_dir;      // empty: no logs
-  std::string master_addr;  // as the user gave it; empty: chosen
+  std::string log_dir;  // empty: no logs
   // Columns that a progress line of rank 0 may have; 0: it is not shown.
   int progress_columns = 0;
 };

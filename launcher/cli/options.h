@@ -150,6 +150,7 @@ struct EndOptions {
   std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged
   std::vector<int> forwarded_signals;  // each goes to the ranks, and the job goes on
 
+  std::chrono::milliseconds longest_linger() const { return linger.value_or(grace); }
   bool may_be_preempted() const { return preempt_on_term || preempt_on_usr2 || preempt_before; }
   // preempt_wait, if the job may be preempted.
   std::optional<std::chrono::milliseconds> patience_with_saving() const {

@@ -60,12 +60,8 @@ Front::Front(const Options& options, Starter& starter)
 
 AgentSettings Front::settings() const {
   AgentSettings settings;
-  settings.grace = options_.end.grace;
-  settings.linger = options_.end.linger.value_or(options_.end.grace);
-  settings.join_timeout = options_.meet.join_timeout;
   settings.log_dir = options_.output.log_dir;
   settings.preempt_wait = options_.end.patience_with_saving();
-  settings.master_addr = options_.meet.master_addr;
   if (output_.out().is_terminal()) {
     const int prefix = static_cast<int>(look_of({.attempt = 0, .rank = 0}).prefix.size());
     settings.progress_columns = std::max(0, output_.out().columns() - 1 - prefix);

@@ -201,14 +201,10 @@ class AgentMode : private AgentEvents {
                 {.on_value = [this](Value value) { on_value(value); },
                  .on_closed = [this](const std::string&) { on_front_gone(); }}),
         agent_(io_, node_.plan,
-               {.grace = node_.options.end.grace,
-                .linger = node_.options.end.linger.value_or(node_.options.end.grace),
-                .join_timeout = node_.options.meet.join_timeout,
-                .preempt_wait = start.preempt_wait < 0
+               {.preempt_wait = start.preempt_wait < 0
                                     ? std::nullopt
                                     : std::optional(std::chrono::milliseconds(start.preempt_wait)),
                 .log_dir = {},
-                .master_addr = node_.options.meet.master_addr,
                 .progress_columns = start.progress_columns},
                rendezvous::JobKey::from_hex(start.key).to_memfd(), std::move(warden), disk_,
                writer_, static_cast<AgentEvents&>(*this)),
