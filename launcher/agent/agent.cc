@@ -125,19 +125,18 @@ void Agent::begin_generation(Meeting meeting) {
   began_ = Clock::now();
   attempt_ = static_cast<int>(met.generation);
   if (store_) store_->begin_generation(met.generation);
-  const int count = plan_.local_world_size();
-  std::vector<int> ranks;
-  for (int i = 0; i < count; ++i) ranks.push_back(met.first_rank + i);
-  events_.on_attempt(attempt_, met.first_rank, count);
-  output_.begin_attempt(attempt_, met.run, met.group_rank, ranks, [this](const std::string& error) {
-    if (machine_.is_stopping()) return;
-    if (!error.empty()) {
-      end_job({1, error}, SIGTERM);
-      return;
-    }
-    if (const std::string why = why_no_recorders(); !why.empty()) events_.on_sentence(why);
-    generation_->start();
-  });
+  events_.on_attempt(attempt_, met.ranks);
+  output_.begin_attempt(attempt_, met.run, met.group_rank, met.ranks,
+                        [this](const std::string& error) {
+                          if (machine_.is_stopping()) return;
+                          if (!error.empty()) {
+                            end_job({1, error}, SIGTERM);
+                            return;
+                          }
+                          if (const std::string why = why_no_recorders(); !why.empty())
+                            events_.on_sentence(why);
+                          generation_->start();
+                        });
 }
 
 void Agent::open_checkpoint_door(const Meeting& meeting) {
@@ -149,9 +148,8 @@ void Agent::open_checkpoint_door(const Meeting& meeting) {
   }
   events.on_late = [this](const std::string& complaint) { end_job({1, complaint}, SIGTERM); };
   events.on_sentence = [this](const std::string& line) { events_.on_sentence(line); };
-  checkpointing_ =
-      std::make_unique<Checkpointing>(io_, meeting.first_rank, plan_.local_world_size(),
-                                      *settings_.preempt_wait, std::move(events));
+  checkpointing_ = std::make_unique<Checkpointing>(io_, meeting.ranks, *settings_.preempt_wait,
+                                                   std::move(events));
   if (early_request_) checkpointing_->ask(*std::exchange(early_request_, std::nullopt));
 }
 

@@ -92,7 +92,7 @@ class AgentEvents {
   virtual ~AgentEvents() = default;
   // A sentence for the user, without "dlrun: ".
   virtual void on_sentence(const std::string& line) = 0;
-  virtual void on_attempt(int attempt, int first_rank, int ranks) = 0;
+  virtual void on_attempt(int attempt, const std::vector<int>& ranks) = 0;
   virtual void on_rank(const RankNews& news) = 0;
   // All ranks have ended, and all nodes agree on why. Returns whether the next generation begins.
   virtual rendezvous::Restart on_verdict(const Verdict& verdict) = 0;

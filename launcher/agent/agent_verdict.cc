@@ -36,8 +36,8 @@ void add_lines(std::string_view text, std::vector<std::string>& page) {
 }
 
 Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts>& all,
-                   int first_rank, const Place& place) {
-  const RankFacts& named = all.at(static_cast<std::size_t>(found.rank - first_rank));
+                   int local_rank, const Place& place) {
+  const RankFacts& named = all.at(static_cast<std::size_t>(local_rank));
   Verdict verdict{found.exit_code, {}, /*keeps_recorders=*/true, /*may_begin_again=*/true};
   verdict.rank = found.rank;
   verdict.page.push_back(found.headline.empty() ? describe_end(named, place) + found.clause
@@ -88,9 +88,9 @@ std::optional<Verdict> Agent::verdict_on_failure() const {
   }
   if (!generation_ || !generation_->finding()) return std::nullopt;
   const std::vector<RankFacts> facts = generation_->facts();
-  const Meeting& met = generation_->meeting();
-  Verdict failed =
-      verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
+  const rendezvous::Finding& found = *generation_->finding();
+  Verdict failed = verdict_on(found, facts, generation_->local_rank_of(found.rank),
+                              {plan_.host, generation_->meeting().group_rank});
   failed.ran = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
   // Without an agreement with the other nodes, this node does not restart alone.
   if (others_) failed.may_begin_again = false;

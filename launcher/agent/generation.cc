@@ -413,7 +413,7 @@ RankFacts Generation::facts_of(const Rank& rank) const {
 }
 
 int Generation::number_of(const Rank& rank) const {
-  return meeting_.first_rank + static_cast<int>(&rank - ranks_.data());
+  return meeting_.ranks[static_cast<std::size_t>(&rank - ranks_.data())];
 }
 
 std::vector<int> Generation::ranks_being_started() const {

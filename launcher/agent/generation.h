@@ -92,7 +92,7 @@ class Generation {
 
   const std::optional<rendezvous::Finding>& finding() const { return first_cause_.finding(); }
   std::vector<RankFacts> facts() const;
-  int local_rank_of(int rank) const { return rank - meeting_.first_rank; }
+  int local_rank_of(int rank) const { return meeting_.local_rank_of(rank); }
 
   // A line for each rank that the kernel does not end, or does not start.
   std::vector<std::string> who_is_left() const;

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <string_view>
 
 #include "core/base/system/process/shell.h"
@@ -70,8 +69,8 @@ AgentSettings Front::settings() const {
 }
 
 LineLook Front::look_of(const StreamId& id) const {
-  const auto next = first_ranks_.upper_bound(id.rank);
-  const int local_rank = next == first_ranks_.begin() ? id.rank : id.rank - *std::prev(next);
+  const auto found = local_ranks_.find(id.rank);
+  const int local_rank = found == local_ranks_.end() ? id.rank : found->second;
   const Streams shown = options_.output.shown_streams(local_rank);
   return {.prefix = line_prefix_of(options_.output.line_prefix, {.role_name = options_.job.role,
                                                                  .rank = id.rank,
@@ -115,11 +114,11 @@ void Front::discard_input_of_other_nodes() {
   discarded_->give(kPart);
 }
 
-void Front::on_attempt(int attempt, int first_rank, int ranks) {
-  state_.attempt_began(attempt, first_rank, ranks, Clock::now());
-  if (attempt != attempt_) first_ranks_.clear();
+void Front::on_attempt(int attempt, const std::vector<int>& ranks) {
+  state_.attempt_began(attempt, ranks, Clock::now());
+  if (attempt != attempt_) local_ranks_.clear();
   attempt_ = attempt;
-  first_ranks_.insert(first_rank);
+  for (std::size_t i = 0; i < ranks.size(); ++i) local_ranks_[ranks[i]] = static_cast<int>(i);
 }
 
 void Front::on_rank(const RankNews& news) {

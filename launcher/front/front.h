@@ -8,9 +8,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ class Front : private AgentEvents {
   using Clock = std::chrono::steady_clock;
 
   void on_sentence(const std::string& line) override { output_.say(line); }
-  void on_attempt(int attempt, int first_rank, int ranks) override;
+  void on_attempt(int attempt, const std::vector<int>& ranks) override;
   void on_rank(const RankNews& news) override;
   rendezvous::Restart on_verdict(const Verdict& verdict) override;
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override;
@@ -70,7 +70,7 @@ class Front : private AgentEvents {
   const Options& options_;
   std::string host_;  // of the agent
   int attempt_ = 0;
-  std::set<int> first_ranks_;  // of each agent in this attempt
+  std::map<int, int> local_ranks_;  // by rank, of all agents in this attempt
   boost::asio::io_context io_{1};
   DiskThread disk_;
   JobOutput output_;

@@ -21,10 +21,10 @@ void JobState::log(JobEvent event) {
   events_.push_back(std::move(event));
 }
 
-void JobState::attempt_began(int attempt, int first_rank, int ranks, Time now) {
+void JobState::attempt_began(int attempt, const std::vector<int>& ranks, Time now) {
   const bool is_new = ranks_.empty() || attempt != attempt_;
   if (is_new) ranks_.clear();
-  for (int i = 0; i < ranks; ++i) ranks_.emplace_back().rank = first_rank + i;
+  for (const int rank : ranks) ranks_.emplace_back().rank = rank;
   std::ranges::sort(ranks_, {}, &RankStatus::rank);
   if (!is_new) return;
   attempt_ = attempt;

@@ -41,7 +41,7 @@ class JobState {
   static constexpr std::size_t kMostEvents = 4096;
 
   // The ranks of one node begin an attempt. Called once for each node of this front.
-  void attempt_began(int attempt, int first_rank, int ranks, Time now);
+  void attempt_began(int attempt, const std::vector<int>& ranks, Time now);
   void rank_changed(const RankNews& news, Time now);
   void attempt_ended(const Verdict& verdict, Time now);
 

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "launcher/nodes/program_line.h"
 #include "launcher/process/start/rank_files.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 namespace {
@@ -35,7 +36,6 @@ std::string one_line(const char* name, const json& fields) {
 Meeting read_generation(const json& generation) {
   Meeting meeting;
   meeting.generation = generation.at("number").get<std::uint64_t>();
-  meeting.first_rank = generation.at("first_rank").get<int>();
   meeting.world_size = generation.at("world_size").get<int>();
   meeting.group_rank = generation.at("group_rank").get<int>();
   meeting.master_addr = generation.at("master_addr").get<std::string>();
@@ -46,6 +46,9 @@ Meeting read_generation(const json& generation) {
   const json& members = generation.at("members");
   const std::string id = members.at(0).at("node_id").get<std::string>();
   meeting.run = id.substr(id.rfind('/') + 1);
+  std::vector<int> slots;
+  for (const json& member : members) slots.push_back(member.at("slots").get<int>());
+  meeting.ranks = rendezvous::number_ranks(slots).at(static_cast<std::size_t>(meeting.group_rank));
   meeting.own_addr =
       members.at(static_cast<std::size_t>(meeting.group_rank)).value("address", std::string());
   return meeting;

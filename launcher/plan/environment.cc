@@ -48,7 +48,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   };
   const auto number = [&](Var var, std::int64_t value) { text(var, std::to_string(value)); };
 
-  const int rank_in_job = meeting.first_rank + rank.local_rank;
+  const int rank_in_job = meeting.ranks[static_cast<std::size_t>(rank.local_rank)];
   number(Var::kRank, rank_in_job);
   number(Var::kWorldSize, meeting.world_size);
   number(Var::kLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);

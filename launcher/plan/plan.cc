@@ -18,6 +18,7 @@
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/socket/address.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 namespace {
@@ -224,6 +225,10 @@ bool JobPlan::shares_master_port() const {
          place_to_meet(rdzv_endpoint).port == *master_port;
 }
 
+int Meeting::local_rank_of(int rank) const {
+  return static_cast<int>(std::ranges::lower_bound(ranks, rank) - ranks.begin());
+}
+
 bool has_mpirun_names(const Options& options) {
   const std::optional<std::int64_t> wanted = env::get_int(env::Var::kMpirunNames);
   return wanted ? *wanted != 0 : options.job.np.has_value();
@@ -312,7 +317,8 @@ Meeting supposed_meeting(const NodePlan& plan) {
   Meeting meeting;
   meeting.world_size = plan.job.nnodes * plan.local_world_size();
   meeting.group_rank = std::max(0, plan.node_rank);
-  meeting.first_rank = meeting.group_rank * plan.local_world_size();
+  const std::vector<int> slots(static_cast<std::size_t>(plan.job.nnodes), plan.local_world_size());
+  meeting.ranks = rendezvous::number_ranks(slots)[static_cast<std::size_t>(meeting.group_rank)];
   meeting.master_addr = plan.job.master_addr;
   meeting.run = plan.job.run;
   meeting.torch_store = plan.wants_torch_store;

@@ -110,10 +110,10 @@ struct NodePlan {
   int local_world_size() const { return static_cast<int>(ranks.size()); }
 };
 
-// The values on which all nodes agree when they meet.
+// The values on which all nodes agree when they meet, as one node has them.
 struct Meeting {
   std::uint64_t generation = 0;
-  int first_rank = 0;  // of this node
+  std::vector<int> ranks = {0};  // of this node, by local rank; ascending
   int world_size = 1;
   int group_rank = 0;
   std::string master_addr;
@@ -124,6 +124,8 @@ struct Meeting {
   std::string store;         // "host:port"
   std::string run;           // names the folder under --log-dir
   bool torch_store = false;  // dlrun serves PyTorch's TCPStore at MASTER_PORT
+
+  int local_rank_of(int rank) const;  // of a rank of this node
 };
 
 // True if the options can only be followed with knowledge of the GPUs, or of the cores.

@@ -18,6 +18,10 @@ std::vector<std::string> tokens_of(const NodePlan& plan, const LocalRank& rank) 
   return tokens;
 }
 
+int rank_of(const Meeting& meeting, const LocalRank& rank) {
+  return meeting.ranks[static_cast<std::size_t>(rank.local_rank)];
+}
+
 std::string gpu_lines(const NodePlan& plan) {
   std::string text;
   for (const VisibleGpu& gpu : plan.gpus) {
@@ -91,8 +95,8 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
   text +=
       fmt::format("\n  rank  node  local  CPUs          {}host\n", gpus ? "GPUs          " : "");
   for (const LocalRank& rank : plan.ranks) {
-    text += fmt::format("{:>6}{:>6}{:>7}  {:<12}  ", meeting.first_rank + rank.local_rank,
-                        meeting.group_rank, rank.local_rank,
+    text += fmt::format("{:>6}{:>6}{:>7}  {:<12}  ", rank_of(meeting, rank), meeting.group_rank,
+                        rank.local_rank,
                         rank.binding.cpus.empty() ? "not bound" : cpu_list(rank.binding.cpus));
     if (gpus) text += fmt::format("{:<12}  ", fmt::join(tokens_of(plan, rank), ","));
     text += plan.host + "\n";
@@ -101,7 +105,7 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
   for (const std::string& line : plan.bindings_drawn) text += "\n" + line;
   if (!plan.bindings_drawn.empty()) text += "\n";
   text += settings_as_table(settings);
-  text += fmt::format("\nenvironment of rank {}\n", meeting.first_rank);
+  text += fmt::format("\nenvironment of rank {}\n", meeting.ranks.front());
   for (const std::string& entry : rank_environment(plan, meeting, plan.ranks.front(), {})) {
     text += fmt::format("  {}\n", entry);
   }
@@ -118,7 +122,7 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
       const std::size_t equals = entry.find('=');
       environment[entry.substr(0, equals)] = entry.substr(equals + 1);
     }
-    ranks.push_back({{"rank", meeting.first_rank + rank.local_rank},
+    ranks.push_back({{"rank", rank_of(meeting, rank)},
                      {"local_rank", rank.local_rank},
                      {"node", meeting.group_rank},
                      {"cpus", rank.binding.cpus.empty() ? ordered_json(nullptr)

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <span>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
@@ -40,8 +41,8 @@ struct CheckpointDoor::Client {
   CheckpointPage* page = nullptr;  // null: it has not said who it is
 };
 
-CheckpointDoor::CheckpointDoor(boost::asio::io_context& io, int first_rank, int ranks)
-    : io_(io), first_rank_(first_rank), ranks_(ranks), listener_(io) {
+CheckpointDoor::CheckpointDoor(boost::asio::io_context& io, std::vector<int> ranks)
+    : io_(io), ranks_(std::move(ranks)), listener_(io) {
   rendezvous::Listener listener = rendezvous::listen_local();
   name_ = rendezvous::local_name(listener.fd());
   listener_.assign(listener.release().release());
@@ -108,7 +109,7 @@ bool CheckpointDoor::admit(Client& client) {
   const auto [stop, error] =
       std::from_chars(client.said.data(), client.said.data() + end, client.local_rank);
   if (error != std::errc() || stop != client.said.data() + end || client.local_rank < 0 ||
-      client.local_rank >= ranks_) {
+      client.local_rank >= std::ssize(ranks_)) {
     return false;
   }
   const UniqueFd memory(::memfd_create("dlrun-checkpoint", MFD_CLOEXEC));
@@ -157,7 +158,7 @@ void CheckpointDoor::announce_end() {
 
 std::vector<RankCalls> CheckpointDoor::calls() const {
   std::vector<RankCalls> calls;
-  for (int i = 0; i < ranks_; ++i) calls.push_back({.rank = first_rank_ + i});
+  for (const int rank : ranks_) calls.push_back({.rank = rank});
   for (const auto& client : clients_) {
     if (client->page == nullptr) continue;
     std::uint64_t& most = calls[static_cast<std::size_t>(client->local_rank)].calls;

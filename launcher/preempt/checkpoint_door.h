@@ -21,8 +21,8 @@ namespace dl::launcher {
 
 class CheckpointDoor {
  public:
-  // This node has the ranks first_rank to first_rank + ranks - 1. Throws kIo.
-  CheckpointDoor(boost::asio::io_context& io, int first_rank, int ranks);
+  // `ranks`: this node's, by local rank. Throws kIo.
+  CheckpointDoor(boost::asio::io_context& io, std::vector<int> ranks);
   ~CheckpointDoor();
   CheckpointDoor(const CheckpointDoor&) = delete;
   CheckpointDoor& operator=(const CheckpointDoor&) = delete;
@@ -51,8 +51,7 @@ class CheckpointDoor {
   void say_answer(Client& client) const;
 
   boost::asio::io_context& io_;
-  const int first_rank_;
-  const int ranks_;
+  const std::vector<int> ranks_;
   std::string name_;
   boost::asio::posix::stream_descriptor listener_;
   Clients clients_;  // a rank may have several, of programs that it has started

@@ -6,9 +6,9 @@
 
 namespace dl::launcher {
 
-Checkpointing::Checkpointing(boost::asio::io_context& io, int first_rank, int ranks,
+Checkpointing::Checkpointing(boost::asio::io_context& io, std::vector<int> ranks,
                              std::chrono::milliseconds patience, CheckpointEvents events)
-    : door_(io, first_rank, ranks), events_(std::move(events)), patience_(patience), timer_(io) {}
+    : door_(io, std::move(ranks)), events_(std::move(events)), patience_(patience), timer_(io) {}
 
 void Checkpointing::ask(const std::string& why) {
   if (is_requested() || ends_) return;

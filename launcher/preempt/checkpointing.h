@@ -28,7 +28,7 @@ struct CheckpointEvents {
 
 class Checkpointing {
  public:
-  Checkpointing(boost::asio::io_context& io, int first_rank, int ranks,
+  Checkpointing(boost::asio::io_context& io, std::vector<int> ranks,
                 std::chrono::milliseconds patience, CheckpointEvents events);
 
   const std::string& name() const { return door_.name(); }

@@ -249,9 +249,9 @@ class AgentMode : private AgentEvents {
   }
 
   void on_sentence(const std::string& line) override { writer_.send(Sentence{line}); }
-  void on_attempt(int attempt, int first_rank, int ranks) override {
+  void on_attempt(int attempt, const std::vector<int>& ranks) override {
     attempt_ = attempt;
-    writer_.send(Attempt{attempt, first_rank, ranks});
+    writer_.send(Attempt{attempt, ranks});
   }
   void on_rank(const RankNews& news) override { writer_.send(news); }
   rendezvous::Restart on_verdict(const Verdict& verdict) override {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "launcher/cli/table/option_table.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher::remote {
 
@@ -28,21 +29,22 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
 }
 
 std::string job_plan_text(const JobPlan& plan, const std::string& starter) {
-  int first_rank = 0;
+  std::vector<int> slots;
+  for (const Host& host : plan.hosts) slots.push_back(host.slots);
+  const std::vector<std::vector<int>> ranks = rendezvous::number_ranks(slots);
+  std::size_t count = 0;
   bool counted = true;
   std::string text;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    const Host& host = plan.hosts[i];
-    text += fmt::format("node {}  host {}  ", i, host.name);
-    text += host.slots > 0
-                ? fmt::format("ranks {} to {}\n", first_rank, first_rank + host.slots - 1)
-                : "ranks: the host counts them\n";
-    first_rank += host.slots;
-    counted = counted && host.slots > 0;
+    text += fmt::format("node {}  host {}  ", i, plan.hosts[i].name);
+    text += slots[i] > 0 ? fmt::format("ranks {} to {}\n", ranks[i].front(), ranks[i].back())
+                         : "ranks: the host counts them\n";
+    count += ranks[i].size();
+    counted = counted && slots[i] > 0;
   }
   return fmt::format("job {}: {} on {} hosts, started by {}\n{}", plan.name,
-                     counted ? fmt::format("{} ranks", first_rank) : "ranks", plan.hosts.size(),
-                     starter, text);
+                     counted ? fmt::format("{} ranks", count) : "ranks", plan.hosts.size(), starter,
+                     text);
 }
 
 }  // namespace dl::launcher::remote

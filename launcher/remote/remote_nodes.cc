@@ -160,8 +160,8 @@ void RemoteNodes::on_attempt(RemoteHost& host, const Attempt& attempt) {
     if (!std::exchange(gives_input_, true)) input_.give(kFirstInput);
     say_that_all_begin_again();  // the nodes have met, and another node's word may be on its way
   }
-  output_.begin_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
-  events_.on_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
+  output_.begin_attempt(attempt.attempt, attempt.ranks);
+  events_.on_attempt(attempt.attempt, attempt.ranks);
 }
 
 void RemoteNodes::on_output(RemoteHost& host, const Output& output) {

@@ -69,7 +69,7 @@ class Membership {
     Time heard;
     int group_rank = -1;  // in the running generation
     bool done = false;
-    int first_rank = -1;  // in the running generation
+    std::vector<int> ranks = {};  // in the running generation, by local rank; ascending
   };
   struct Waiters {
     std::set<NodeId> arrived;

@@ -80,8 +80,7 @@ void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
 
 Membership::NodeId Membership::node_of(int rank) const {
   const auto found = std::find_if(members_.begin(), members_.end(), [&](NodeId id) {
-    const Node& node = nodes_.at(id);
-    return rank >= node.first_rank && rank < node.first_rank + node.facts.slots();
+    return std::ranges::binary_search(nodes_.at(id).ranks, rank);
   });
   return found == members_.end() ? members_.front() : *found;
 }
@@ -108,7 +107,9 @@ void Membership::settle(Time now, Outbox& out) {
     const NodeId node = node_of(found->rank);
     pb::Failed cause;
     cause.set_rank(found->rank);
-    cause.set_local_rank(found->rank - nodes_.at(node).first_rank);
+    const std::vector<int>& ranks = nodes_.at(node).ranks;
+    cause.set_local_rank(
+        static_cast<int>(std::ranges::lower_bound(ranks, found->rank) - ranks.begin()));
     cause.set_exit_code(found->exit_code);
     std::string detail;
     for (const std::string& note : found->notes) detail += note + "\n";

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
@@ -9,6 +10,7 @@
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/same_job.h"
 #include "rendezvous/net/socket/address.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::rendezvous {
 
@@ -125,28 +127,29 @@ void Membership::close_generation(Time now, Outbox& out) {
   pb::Generation common;
   common.set_number(number_);
   common.set_group_world_size(job_->nnodes());
-  int first_rank = 0;
-  std::vector<std::string> hosts;
+  std::vector<int> slots;
+  for (const NodeId id : members_) slots.push_back(nodes_.at(id).facts.slots());
+  std::vector<std::vector<int>> ranks = number_ranks(slots);
+  common.set_world_size(std::accumulate(slots.begin(), slots.end(), 0));
+  std::vector<std::string> hosts(static_cast<std::size_t>(common.world_size()));
   previous_ranks_.clear();
   previous_names_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Node& node = nodes_.at(members_[i]);
     node.group_rank = static_cast<int>(i);
-    node.first_rank = first_rank;
-    hosts.insert(hosts.end(), static_cast<std::size_t>(node.facts.slots()), label_of(node));
+    node.ranks = std::move(ranks[i]);
+    for (const int rank : node.ranks) hosts[static_cast<std::size_t>(rank)] = label_of(node);
     pb::Generation::Member* member = common.add_members();
     member->set_group_rank(node.group_rank);
     member->set_node_id(node.facts.node_id());
     member->set_host(node.facts.host());
     member->set_address(address_of(node));
     member->set_slots(node.facts.slots());
-    member->set_first_rank(first_rank);
+    member->set_first_rank(node.ranks.front());
     member->set_pid(node.facts.pid());
-    first_rank += node.facts.slots();
     previous_ranks_[node.facts.node_id()] = node.group_rank;
     previous_names_[node.group_rank] = node.facts.host();
   }
-  common.set_world_size(first_rank);
   const Node& first = nodes_.at(members_.front());
   common.set_master_port(first.facts.master_port());
   for (const NodeId id : members_) {

@@ -13,7 +13,7 @@ TEST(JobState, SaysWhereEachRankStandsAndHowEarlierAttemptsEnded) {
   const JobState::Time begin{};
   JobState state;
   EXPECT_TRUE(state.page(begin).empty());
-  state.attempt_began(0, 2, 3, begin);
+  state.attempt_began(0, {2, 3, 4}, begin);
   for (const int rank : {2, 3}) {
     state.rank_changed({.what = RankNews::What::kStarted, .rank = rank, .pid = 40 + rank}, begin);
   }
@@ -22,7 +22,7 @@ TEST(JobState, SaysWhereEachRankStandsAndHowEarlierAttemptsEnded) {
                           "run"));
   state.rank_changed({.what = RankNews::What::kEnded, .rank = 3, .pid = 43, .status = 9}, begin);
   EXPECT_EQ(state.ranks()[1].status, 9);
-  state.attempt_began(1, 2, 3, begin + 3s);
+  state.attempt_began(1, {2, 3, 4}, begin + 3s);
   // One node may begin before another's word on the last attempt has come.
   state.attempt_ended({.exit_code = 137, .page = {"rank 3 was killed", "more"}, .attempt = 0},
                       begin + 2s);
@@ -34,8 +34,8 @@ TEST(JobState, SaysWhereEachRankStandsAndHowEarlierAttemptsEnded) {
 
 TEST(JobState, HasTheRanksOfAllNodes) {
   JobState state;
-  state.attempt_began(0, 2, 2, {});
-  state.attempt_began(0, 0, 2, {});
+  state.attempt_began(0, {2, 3}, {});
+  state.attempt_began(0, {0, 1}, {});
   ASSERT_EQ(state.ranks().size(), 4U);
   EXPECT_EQ(state.ranks()[3].rank, 3);
   EXPECT_EQ(state.events().size(), 1U);
@@ -43,7 +43,7 @@ TEST(JobState, HasTheRanksOfAllNodes) {
 
 TEST(JobState, RemembersABoundedNumberOfEvents) {
   JobState state;
-  for (int attempt = 0; attempt < 5000; ++attempt) state.attempt_began(attempt, 0, 1, {});
+  for (int attempt = 0; attempt < 5000; ++attempt) state.attempt_began(attempt, {0}, {});
   EXPECT_EQ(state.events().size(), JobState::kMostEvents);
   EXPECT_EQ(state.events().back().attempt, 4999);
 }

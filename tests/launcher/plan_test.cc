@@ -81,7 +81,7 @@ TEST(Plan, SeveralNodesAreNumberedThrough) {
                                   kMachine);
   const Meeting meeting = supposed_meeting(plan);
   EXPECT_EQ(meeting.world_size, 12);
-  EXPECT_EQ(meeting.first_rank, 8);
+  EXPECT_THAT(meeting.ranks, ElementsAre(8, 9, 10, 11));
   EXPECT_EQ(meeting.master_addr, "head");
 }
 
@@ -129,6 +129,7 @@ TEST(Environment, IsTorchrunsContract) {
   const NodePlan plan = make_plan(
       options({"--nproc-per-node=2", "--rdzv-id=job7", "--master-port=0001", "x"}), kMachine);
   Meeting meeting;
+  meeting.ranks = {0, 1};
   meeting.world_size = 2;
   meeting.master_addr = "127.0.0.1";
   meeting.master_port = 1;
@@ -194,7 +195,7 @@ TEST(Environment, HasOpenMpisNamesForALineOfMpirun) {
   const auto entries_of = [](std::vector<std::string> line, const Handles& handles = {}) {
     const NodePlan plan = make_plan(options(std::move(line)), kMachine);
     Meeting meeting = supposed_meeting(plan);
-    meeting.first_rank = 4;
+    meeting.ranks = {2, 5};
     meeting.world_size = 6;
     return rank_environment(plan, meeting, plan.ranks[1], handles);
   };

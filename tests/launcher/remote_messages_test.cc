@@ -26,7 +26,7 @@ std::vector<Value> one_of_each() {
       Refused{127, "no such program"},
       Listening{{"10.0.0.1:4711", "[fd00::1]:4711"}},
       Sentence{"waiting"},
-      Attempt{1, 4, 2},
+      Attempt{1, {4, 6}},
       RankNews{.what = RankNews::What::kEnded, .rank = 3, .pid = 99, .status = 256},
       Output{{1, -1, Stream::kErr}, -5, true, std::string("a\0\nb", 4)},
       Decided{verdict},

@@ -88,8 +88,8 @@ class PlayedLine : public AgentLine {
 class PlayedFront : public AgentEvents, public FrameTaker {
  public:
   void on_sentence(const std::string& line) override { said.push_back(line); }
-  void on_attempt(int attempt, int first_rank, int ranks) override {
-    state.attempt_began(attempt, first_rank, ranks, {});
+  void on_attempt(int attempt, const std::vector<int>& ranks) override {
+    state.attempt_began(attempt, ranks, {});
   }
   void on_rank(const RankNews&) override {}
   rendezvous::Restart on_verdict(const Verdict&) override { return {}; }
@@ -150,7 +150,7 @@ class RemoteNodesTest : public testing::Test {
 };
 
 TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
-  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, i, 1});
+  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
   // While the job runs, the nodes notice each other's silence.
   EXPECT_TRUE(goes_on_until([&] { return agents_[1].beats() > 5; }));
   EXPECT_THAT(front_.said, ElementsAre());
@@ -166,12 +166,12 @@ TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
 
 TEST_F(RemoteNodesTest, TheEndOfAnAttemptIsLoggedWithItsNumberWhicheverNodeIsFirst) {
   const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}, .attempt = 0};
-  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, i, 1});
+  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
   agents_[1].say(BeginsAgain{verdict, 1, 3, 0});
-  agents_[1].say(Attempt{1, 1, 1});
+  agents_[1].say(Attempt{1, {1}});
   EXPECT_TRUE(goes_on_until([&] { return front_.state.attempt() == 1; }));
   agents_[0].say(BeginsAgain{verdict, 1, 3, 0});
-  agents_[0].say(Attempt{1, 0, 1});
+  agents_[0].say(Attempt{1, {0}});
   EXPECT_TRUE(goes_on_until([&] { return front_.state.ranks().size() == 2; }));
   EXPECT_THAT(front_.state.page({}),
               ElementsAre("attempt 0 ended 0.0 s ago: rank 0 failed",

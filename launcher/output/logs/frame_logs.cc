@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "launcher/output/logs/log_folder.h"
@@ -20,16 +19,15 @@ FrameLogs::FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
       say_(std::move(say)),
       fail_(std::move(fail)) {}
 
-void FrameLogs::begin_attempt(int attempt, int first_rank, int count) {
-  if (place_.log_dir.empty() || !begun_.emplace(attempt, first_rank).second) return;
-  std::vector<int> ranks(static_cast<std::size_t>(count));
-  std::iota(ranks.begin(), ranks.end(), first_rank);
+void FrameLogs::begin_attempt(int attempt, const std::vector<int>& ranks) {
+  if (place_.log_dir.empty() || ranks.empty()) return;
+  if (!begun_.emplace(attempt, ranks.front()).second) return;
   disk_.run(
       [place = place_, attempt, ranks] {
         return make_log_folder(place.log_dir, place.run, /*node=*/0, attempt,
                                /*with_own=*/false, ranks);
       },
-      [this, attempt, first_rank](LogFolder made) {
+      [this, attempt, ranks](LogFolder made) {
         if (!made.error.empty()) {
           fail_(made.error);
           return;
@@ -37,7 +35,7 @@ void FrameLogs::begin_attempt(int attempt, int first_rank, int count) {
         folders_[attempt] = made.attempt;
         for (std::size_t i = 0; i < made.ranks.size(); ++i) {
           for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-            const StreamId id{attempt, first_rank + static_cast<int>(i), stream};
+            const StreamId id{attempt, ranks[i], stream};
             UniqueFd& file = stream == Stream::kOut ? made.ranks[i].out : made.ranks[i].err;
             logs_[id] =
                 std::make_unique<LogFile>(disk_, std::move(file), [this, id] { on_broken(id); });

@@ -31,7 +31,7 @@ class FrameLogs : public FrameTaker {
             std::function<void(const std::string&)> fail);
 
   // Makes the folders of these ranks of one node. To be called before the first of their frames.
-  void begin_attempt(int attempt, int first_rank, int count);
+  void begin_attempt(int attempt, const std::vector<int>& ranks);
   // DIR/RUN, for a text.
   std::string run_folder() const { return place_.log_dir + "/" + place_.run; }
   // Keeps a file that a rank left. Returns false if there are no logs.

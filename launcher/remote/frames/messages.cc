@@ -31,9 +31,10 @@ class BodyWriter {
     out_.put(static_cast<std::uint32_t>(value.size()));
     out_.put_bytes({reinterpret_cast<const std::uint8_t*>(value.data()), value.size()});
   }
-  void operator()(const std::vector<std::string>& values) {
+  template <typename T>
+  void operator()(const std::vector<T>& values) {
     out_.put(static_cast<std::uint32_t>(values.size()));
-    for (const std::string& value : values) (*this)(value);
+    for (const T& value : values) (*this)(value);
   }
   std::span<const std::uint8_t> bytes() const { return out_.bytes(); }
 
@@ -63,12 +64,13 @@ class BodyReader {
     const std::span<const std::uint8_t> bytes = in_.take_bytes(in_.take<std::uint32_t>());
     value.assign(bytes.begin(), bytes.end());
   }
-  void operator()(std::vector<std::string>& values) {
+  template <typename T>
+  void operator()(std::vector<T>& values) {
     const auto count = in_.take<std::uint32_t>();
-    right_ = right_ && count <= size_ / sizeof(std::uint32_t);
+    right_ = right_ && count <= size_ / sizeof(std::uint32_t);  // the least that one takes
     if (!right_) return;
     values.resize(count);
-    for (std::string& value : values) (*this)(value);
+    for (T& value : values) (*this)(value);
   }
   bool is_whole() const { return right_ && in_.ok_and_done(); }
 
@@ -102,7 +104,7 @@ void fields(Io& io, T& v) {
   } else if constexpr (std::is_same_v<V, Sentence>) {
     io(v.text);
   } else if constexpr (std::is_same_v<V, Attempt>) {
-    io(v.attempt), io(v.first_rank), io(v.ranks);
+    io(v.attempt), io(v.ranks);
   } else if constexpr (std::is_same_v<V, RankNews>) {
     io(v.what), io(v.rank), io(v.pid), io(v.status);
   } else if constexpr (std::is_same_v<V, Output>) {

@@ -55,8 +55,7 @@ struct Sentence {
 };
 struct Attempt {
   int attempt = 0;
-  int first_rank = 0;
-  int ranks = 0;
+  std::vector<int> ranks;  // of the agent's node, by local rank
 };
 // An output frame.
 struct Output {
