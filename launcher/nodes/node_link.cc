@@ -46,9 +46,12 @@ Meeting read_generation(const json& generation) {
   const json& members = generation.at("members");
   const std::string id = members.at(0).at("node_id").get<std::string>();
   meeting.run = id.substr(id.rfind('/') + 1);
+  const auto by = generation.value("rank_by", "SLOT") == "NODE" ? rendezvous::RankBy::kNode
+                                                                : rendezvous::RankBy::kSlot;
   std::vector<int> slots;
   for (const json& member : members) slots.push_back(member.at("slots").get<int>());
-  meeting.ranks = rendezvous::number_ranks(slots).at(static_cast<std::size_t>(meeting.group_rank));
+  meeting.ranks =
+      rendezvous::number_ranks(slots, by).at(static_cast<std::size_t>(meeting.group_rank));
   meeting.own_addr =
       members.at(static_cast<std::size_t>(meeting.group_rank)).value("address", std::string());
   return meeting;
@@ -96,6 +99,7 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
                  {"slots", plan.local_world_size()},
                  {"node_rank", node_rank},
                  {"nnodes", plan.job.nnodes},
+                 {"rank_by", plan.job.rank_by == rendezvous::RankBy::kNode ? "NODE" : "SLOT"},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
                  {"program", base_name_of(plan.job.started.program)},

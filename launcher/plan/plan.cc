@@ -18,7 +18,6 @@
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/socket/address.h"
-#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 namespace {
@@ -318,7 +317,8 @@ Meeting supposed_meeting(const NodePlan& plan) {
   meeting.world_size = plan.job.nnodes * plan.local_world_size();
   meeting.group_rank = std::max(0, plan.node_rank);
   const std::vector<int> slots(static_cast<std::size_t>(plan.job.nnodes), plan.local_world_size());
-  meeting.ranks = rendezvous::number_ranks(slots)[static_cast<std::size_t>(meeting.group_rank)];
+  meeting.ranks = rendezvous::number_ranks(
+      slots, plan.job.rank_by)[static_cast<std::size_t>(meeting.group_rank)];
   meeting.master_addr = plan.job.master_addr;
   meeting.run = plan.job.run;
   meeting.torch_store = plan.wants_torch_store;

@@ -15,6 +15,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/process/start/program.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 
@@ -67,6 +68,7 @@ struct JobPlan {
   std::string run;     // a name that no other run has; node 0's counts;
                        // empty if one node keeps no logs
   int nnodes = 1;
+  rendezvous::RankBy rank_by = rendezvous::RankBy::kSlot;
   // One for each node, by node rank. If the user starts a dlrun on each node: only this node's.
   std::vector<Host> hosts;
   std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node

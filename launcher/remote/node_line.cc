@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "launcher/cli/table/option_table.h"
+#include "rendezvous/first_cause/first_cause.h"
 #include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher::remote {
@@ -31,14 +32,16 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
 std::string job_plan_text(const JobPlan& plan, const std::string& starter) {
   std::vector<int> slots;
   for (const Host& host : plan.hosts) slots.push_back(host.slots);
-  const std::vector<std::vector<int>> ranks = rendezvous::number_ranks(slots);
+  const std::vector<std::vector<int>> ranks = rendezvous::number_ranks(slots, plan.rank_by);
   std::size_t count = 0;
   bool counted = true;
   std::string text;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     text += fmt::format("node {}  host {}  ", i, plan.hosts[i].name);
-    text += slots[i] > 0 ? fmt::format("ranks {} to {}\n", ranks[i].front(), ranks[i].back())
-                         : "ranks: the host counts them\n";
+    text += slots[i] == 0 ? "ranks: the host counts them\n"
+            : plan.rank_by == rendezvous::RankBy::kSlot
+                ? fmt::format("ranks {} to {}\n", ranks[i].front(), ranks[i].back())
+                : rendezvous::rank_list(ranks[i]) + "\n";
     count += ranks[i].size();
     counted = counted && slots[i] > 0;
   }

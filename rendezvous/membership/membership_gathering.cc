@@ -129,7 +129,9 @@ void Membership::close_generation(Time now, Outbox& out) {
   common.set_group_world_size(job_->nnodes());
   std::vector<int> slots;
   for (const NodeId id : members_) slots.push_back(nodes_.at(id).facts.slots());
-  std::vector<std::vector<int>> ranks = number_ranks(slots);
+  std::vector<std::vector<int>> ranks =
+      number_ranks(slots, job_->rank_by() == pb::Join::NODE ? RankBy::kNode : RankBy::kSlot);
+  common.set_rank_by(job_->rank_by());
   common.set_world_size(std::accumulate(slots.begin(), slots.end(), 0));
   std::vector<std::string> hosts(static_cast<std::size_t>(common.world_size()));
   previous_ranks_.clear();

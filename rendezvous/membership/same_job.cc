@@ -13,12 +13,20 @@ bool both_named(const pb::Join& a, const pb::Join& b) {
   return a.named() && b.named();
 }
 
+const char* word_of(pb::Join::RankBy by) {
+  return by == pb::Join::NODE ? "node" : "slot";
+}
+
 }  // namespace
 
 std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& node) {
   if (node.nnodes() != job.nnodes()) {
     return fmt::format("this node was started for {} nodes, the job has {}", node.nnodes(),
                        job.nnodes());
+  }
+  if (node.rank_by() != job.rank_by()) {
+    return fmt::format("this node was started with --rank-by {}, the job has --rank-by {}",
+                       word_of(node.rank_by()), word_of(job.rank_by()));
   }
   if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
   return fmt::format(

@@ -1,5 +1,6 @@
 #include "launcher/nodes/node_link.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 
 namespace dl::launcher {
 namespace {
+
+using testing::ElementsAre;
 
 // That the helper has ended may be known before what it wrote has been read.
 TEST(NodeLink, ReadsWhatAHelperThatHasEndedSaidLast) {
@@ -27,6 +30,29 @@ TEST(NodeLink, ReadsWhatAHelperThatHasEndedSaidLast) {
   helper.reset();
   link.read_rest();
   EXPECT_EQ(said, "authentication: another key");
+}
+
+TEST(NodeLink, ANodeKnowsItsRanksByTheSlotsOfAllNodes) {
+  boost::asio::io_context io;
+  Meeting met;
+  NodeEvents events;
+  events.on_generation = [&](Meeting meeting) { met = std::move(meeting); };
+  NodeLink link(io, events);
+  UniqueFd helper = link.take_stdout();
+  const auto ranks_if = [&](const std::string& more) {
+    const std::string line =
+        R"({"generation": {"number": 0, "group_rank": 1, "world_size": 5, "master_addr": "a", )"
+        R"("master_port": 1, "store": "a:1", "members": [{"node_id": "j/0/r", "slots": 2}, )"
+        R"({"node_id": "j/1/r", "slots": 3}])" +
+        more + "}}\n";
+    EXPECT_EQ(::write(helper.get(), line.data(), line.size()), std::ssize(line));
+    io.run_one();
+    return met.ranks;
+  };
+  EXPECT_THAT(ranks_if(""), ElementsAre(2, 3, 4));
+  EXPECT_THAT(ranks_if(R"(, "rank_by": "SLOT")"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(ranks_if(R"(, "rank_by": "NODE")"), ElementsAre(1, 3, 4));
+  EXPECT_EQ(met.local_rank_of(3), 1);
 }
 
 TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {

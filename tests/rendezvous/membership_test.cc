@@ -143,6 +143,30 @@ TEST_F(MembershipTest, ClosesAGenerationWhenAllNodesAreThere) {
   EXPECT_EQ(second.members(1).slots(), 3);
 }
 
+TEST_F(MembershipTest, NumbersRanksRoundRobinOverTheNodesIfTheyAgree) {
+  pb::FromNode first = join("a", 2, 0, 2);
+  pb::FromNode second = join("b", 2, 1, 3);
+  first.mutable_join()->set_rank_by(pb::Join::NODE);
+  EXPECT_TRUE(say(1, first).empty());
+  EXPECT_EQ(refusal(say(2, second)),
+            "this node was started with --rank-by slot, the job has --rank-by node");
+  second.mutable_join()->set_rank_by(pb::Join::NODE);
+  const Outbox out = say(3, second);
+  ASSERT_EQ(out.size(), 2U);
+  const pb::Generation& generation = out[1].message.generation();
+  EXPECT_EQ(generation.rank_by(), pb::Join::NODE);
+  EXPECT_EQ(generation.world_size(), 5);
+  EXPECT_EQ(generation.first_rank(), 1);
+  // Node b has the ranks 1, 3 and 4.
+  const Outbox end = say(3, failed(4, 7));
+  ASSERT_EQ(end.size(), 2U);
+  for (const Membership::Outgoing& told : end) {
+    EXPECT_EQ(told.message.failed().group_rank(), 1);
+    EXPECT_EQ(told.message.failed().local_rank(), 2);
+    EXPECT_EQ(told.message.failed().rank(), 4);
+  }
+}
+
 TEST_F(MembershipTest, SaysWhoIsMissingWhenAskedAndNamesNoMoreThanALineHolds) {
   pb::FromNode question;
   question.mutable_who_is_missing();
