@@ -12,6 +12,7 @@
 
 #include "launcher/bind/binding.h"
 #include "launcher/process/signal_meaning.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 
@@ -95,6 +96,7 @@ struct WhereOptions {
   std::string slurm_step;
   std::vector<HostSlots> hosts;
   std::string ssh = "ssh";  // with its options, as a shell line; starts agents on `hosts`
+  rendezvous::RankBy rank_by = rendezvous::RankBy::kSlot;
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   bool report_bindings = false;

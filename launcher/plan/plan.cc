@@ -190,6 +190,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            job.name.size());
   DL_CHECK(is_printable_utf8(job.name), kInvalidArgument,
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
+  job.rank_by = options.where.rank_by;
   job.hosts = source.hosts();
   // The front tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;

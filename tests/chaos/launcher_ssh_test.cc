@@ -71,6 +71,26 @@ TEST_F(Ssh, RanksOfAllHostsAreOneJob) {
   EXPECT_TRUE(gone(*job));
 }
 
+TEST_F(Ssh, RankByNodeCountsOverTheHostsForRanksPrefixesAndLogs) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const tests::TempDir logs;
+  const auto job = dlrun(hosts,
+                         {"--rank-by", "node", "--hosts", "a:2,b:3", "--log-dir", logs.path(),
+                          "--log-line-prefix-template", "[${rank} is ${local_rank}] "},
+                         sh("echo $RANK/$WORLD_SIZE $LOCAL_RANK of $GROUP_RANK"));
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  for (const std::string line :
+       {"[0 is 0] 0/5 0 of 0\n", "[2 is 1] 2/5 1 of 0\n", "[1 is 0] 1/5 0 of 1\n",
+        "[3 is 1] 3/5 1 of 1\n", "[4 is 2] 4/5 2 of 1\n"}) {
+    EXPECT_THAT(job->out(), HasSubstr(line));
+    std::ifstream log(logs.path() + "/latest/attempt_0/" + line.substr(1, 1) + "/stdout.log");
+    std::string kept;
+    std::getline(log, kept);
+    EXPECT_EQ(kept + "\n", line.substr(line.find("] ") + 2));
+  }
+}
+
 TEST_F(Ssh, HostsWithIpv6AloneAreOneJob) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2, {.ipv6_only = true});

@@ -227,9 +227,11 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   EXPECT_EQ(bound.where.map_by, MapBy::kSocket);
   EXPECT_TRUE(bound.where.report_bindings);
   EXPECT_EQ(line({"--bind", "even", "x"}).where.bind, Bind::kEven);
+  EXPECT_EQ(line({"--rank-by", "node", "x"}).where.rank_by, rendezvous::RankBy::kNode);
   EXPECT_EQ(line({"--bind-to", "core", "--map-by", "slot", "x"}).where.map_by, MapBy::kCore);
   EXPECT_EQ(line_refusal({"--map-by", "ppr:2:node", "x"}),
             "--map-by is `ppr:2:node`, wanted slot, core, numa or socket");
+  EXPECT_EQ(line_refusal({"--rank-by", "core", "x"}), "--rank-by is `core`, wanted slot or node");
   EXPECT_THAT(line_refusal({"--map-by=core", "x"}), HasSubstr("give --bind or --bind-to"));
   EXPECT_THAT(line_refusal({"--bind=core", "--bind-to=core", "x"}), HasSubstr("are one setting"));
 }

@@ -26,6 +26,7 @@ Options of_node_1(const Options& front) {
 TEST(NodeLine, EachPassedOptionMeansTheSameOnTheOtherHost) {
   const Options front = parsed({"--hosts=a:2,b:3",
                                 "--mpi=none",
+                                "--rank-by=node",
                                 "--role=trainer",
                                 "--bind=core",
                                 "--map-by=socket",

@@ -16,6 +16,7 @@
 #include "core/base/system/unique_fd.h"
 #include "launcher/plan/environment.h"
 #include "launcher/plan/machine/port.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/plan/torch_program.h"
 #include "launcher/process/start/program.h"
 #include "tests/support/temp_dir.h"
@@ -83,6 +84,20 @@ TEST(Plan, SeveralNodesAreNumberedThrough) {
   EXPECT_EQ(meeting.world_size, 12);
   EXPECT_THAT(meeting.ranks, ElementsAre(8, 9, 10, 11));
   EXPECT_EQ(meeting.master_addr, "head");
+}
+
+TEST(Plan, RankByNodeNumbersRanksRoundRobinAndKeepsLocalRanks) {
+  const NodePlan plan = make_plan(options({"--nnodes=3", "--node-rank=1", "--nproc-per-node=2",
+                                           "--rank-by=node", "--rdzv-endpoint=head:29400", "x"}),
+                                  kMachine);
+  const Meeting meeting = supposed_meeting(plan);
+  EXPECT_THAT(meeting.ranks, ElementsAre(1, 4));
+  EXPECT_THAT(rank_environment(plan, meeting, plan.ranks[1], {}),
+              AllOf(Contains("RANK=4"), Contains("ROLE_RANK=4"), Contains("LOCAL_RANK=1"),
+                    Contains("LOCAL_WORLD_SIZE=2"), Contains("GROUP_RANK=1")));
+  EXPECT_THAT(plan_as_table({}, plan, meeting), HasSubstr("environment of rank 1\n"));
+  const NodePlan alone = make_plan(options({"--rank-by=node", "-n", "3", "x"}), kMachine);
+  EXPECT_THAT(supposed_meeting(alone).ranks, ElementsAre(0, 1, 2));
 }
 
 TEST(Plan, RanksSeeThePortAtWhichTheNodesMeetIfTheUserGivesIt) {

@@ -30,6 +30,8 @@ constexpr Word<MapBy> kMapBy[] = {{"slot", MapBy::kCore},
                                   {"core", MapBy::kCore},
                                   {"numa", MapBy::kNuma},
                                   {"socket", MapBy::kSocket}};
+constexpr Word<rendezvous::RankBy> kRankBy[] = {{"slot", rendezvous::RankBy::kSlot},
+                                                {"node", rendezvous::RankBy::kNode}};
 constexpr Word<GpuPolicy> kGpuPolicy[] = {
     {"keep", GpuPolicy::kKeep}, {"scope", GpuPolicy::kScope}, {"leave", GpuPolicy::kLeave}};
 
@@ -89,7 +91,7 @@ constexpr OptionRow kTable[] = {
 
     {.name = "--nnodes", .value = "N", .group = Group::kWhere, .origin = Origin::kTorchrun, .fallback = "1",
      .help = "nodes of the job (1), each with a dlrun of its own",
-     .about = "nodes of the job (1), each with a dlrun of its own; ranks are numbered through in the order of the nodes, which may have different numbers of ranks. `2:2` is 2; a range is refused",
+     .about = "nodes of the job (1), each with a dlrun of its own; ranks are numbered through in the order of the nodes (`--rank-by` has another one), which may have different numbers of ranks. `2:2` is 2; a range is refused",
      .read = read::nnodes, .variable = Var::kPetNnodes},
     {.name = "--node-rank", .value = "R", .group = Group::kWhere, .origin = Origin::kTorchrun,
      .help = "number of this node, from 0 (as the nodes come)",
@@ -108,6 +110,12 @@ constexpr OptionRow kTable[] = {
      .help = "the ssh that reaches these hosts, with its options (ssh)",
      .about = "the ssh that reaches the hosts of `--hosts`, with its options, as words of a shell; dlrun adds `BatchMode=yes`, `ConnectTimeout=5`, `ServerAliveInterval=2` and what keeps a connection of your own as it is",
      .read = [](Options& o, const Typed& t) { o.where.ssh = t.value; }},
+    {.name = "--rank-by", .value = "slot|node", .group = Group::kWhere, .origin = Origin::kMpirun, .fallback = "slot",
+     .help = "number ranks node after node, or round robin over the nodes (slot)",
+     .about = "how ranks are numbered over the nodes, as with mpirun. `slot` (the default): all ranks of a node, then those of the next one. `node`: round robin, a rank of each node in turn as long as it has some left, so that neighbours are on different nodes "
+              "([numbers](../guides/launching.md#numbers-of-the-ranks)). All nodes must give the same. For the order of a node's ranks on its cores see `--map-by`",
+     .read = [](Options& o, const Typed& t) { o.where.rank_by = value_of(t, kRankBy); },
+     .pass = [](const Options& o) { return word_of(o.where.rank_by, kRankBy); }},
     {.name = "--bind", .value = "none|core|even|numa|socket", .group = Group::kWhere, .fallback = "none",
      .help = "what each rank is bound to; even: its own share of the cores (none)",
      .about = "what each rank is bound to. `even`: its own share of the cores; `core`: as many cores as it has threads (`OMP_NUM_THREADS`), one rank after another; `numa`, `socket`: all cores of its NUMA node or socket; "
