@@ -170,6 +170,8 @@ TEST(Words, WordsOfOtherLaunchersAreRefusedWithTheWordToUseHere) {
       {{"-mca", "btl", "tcp", "x"}, "-mca of mpirun is not supported"},
       {{"-N", "2", "x"}, "-N of mpirun is not supported: write --nproc-per-node N"},
       {{"--oversubscribe", "x"}, "leave it out"},
+      {{"--bynode", "x"}, "--bynode of mpirun is not supported: write --rank-by node"},
+      {{"--distribution=cyclic", "x"}, "--rank-by node for cyclic"},
       {{"-rank-by", "node", "x"}, "-rank-by is written --rank-by here"},
       {{"--use-hwthread-cpus", "x"}, "--bind core, even"},
       {{"--cpu-bind=cores", "x"}, "--bind core, even"},

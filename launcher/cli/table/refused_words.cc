@@ -33,7 +33,8 @@ constexpr std::string_view kHosts = "write --hosts HOST:SLOTS,...";
 // clang-format off
 constexpr Refused kRefused[] = {
     // Open MPI 4 and 5. It takes one dash or two.
-    {"mpirun", "--rank-by --ppr --bycore --bynode --byslot --bind-to-core --bind-to-socket --cpus-per-proc --cpus-per-rank --cpu-list --cpu-set --use-hwthread-cpus", kBinding},
+    {"mpirun", "--ppr --bycore --bind-to-core --bind-to-socket --cpus-per-proc --cpus-per-rank --cpu-list --cpu-set --use-hwthread-cpus", kBinding},
+    {"mpirun", "--bynode --byslot", "write --rank-by node or --rank-by slot, and the slots of each host in --hosts"},
     {"mpirun", "--rankfile -rf --rf", kBinding},
     {"mpirun", "-N --npernode --npersocket", kPerNode},
     {"mpirun", "--pernode", "write --nproc-per-node 1"},
@@ -76,7 +77,8 @@ constexpr Refused kRefused[] = {
     // srun, by its long names only.
     {"srun", "--ntasks", "write -n N"},
     {"srun", "--ntasks-per-node", kPerNode},
-    {"srun", "--ntasks-per-core --ntasks-per-socket --cpu-bind --mem-bind --distribution --hint --threads-per-core --cores-per-socket --sockets-per-node --extra-node-info --cpus-per-task", kBinding},
+    {"srun", "--ntasks-per-core --ntasks-per-socket --cpu-bind --mem-bind --hint --threads-per-core --cores-per-socket --sockets-per-node --extra-node-info --cpus-per-task", kBinding},
+    {"srun", "--distribution", "write --rank-by slot for block, --rank-by node for cyclic"},
     {"srun", "--nodes", "write --nnodes N"},
     {"srun", "--nodelist --nodefile", kHosts},
     {"srun", "--chdir", "write --wdir DIR"},
