@@ -45,6 +45,8 @@ option(DLRUN_PRECOMPILE "Compile tests and libraries with precompiled headers" $
 # What every target of the project is compiled with; never exported to a user of the package.
 add_library(dlrun_private_flags INTERFACE)
 target_compile_options(dlrun_private_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+# What core/base/mutex.h annotates: the sanitizers' builds are clang's.
+target_compile_options(dlrun_private_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>)
 if(DLRUN_WERROR)
   target_compile_options(dlrun_private_flags INTERFACE -Werror)
 endif()

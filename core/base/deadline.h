@@ -7,6 +7,8 @@
 
 #include <chrono>
 
+#include "core/base/mutex.h"
+
 namespace dl::detail {
 
 // A sum that saturates: max() plus anything stays max().
@@ -53,8 +55,9 @@ class Deadline {
 };
 
 // Waits on a condition variable for `is_done`; false: the deadline passed first.
-template <typename Condition, typename Lock, typename Predicate>
-bool wait_until(Condition& condition, Lock& lock, Deadline deadline, const Predicate& is_done) {
+template <typename Condition, typename UniqueLock, typename Predicate>
+bool wait_until(Condition& condition, UniqueLock& lock, Deadline deadline,
+                const Predicate& is_done) DL_NO_THREAD_SAFETY_ANALYSIS {
   while (!is_done()) {
     if (deadline.is_never()) {
       condition.wait(lock);

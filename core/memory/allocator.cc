@@ -6,9 +6,9 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/sanitizers.h"
 
 namespace dl::memory {
@@ -76,13 +76,13 @@ void* from_system(std::size_t bytes) noexcept {
 // All of its memory is constant-initialised and has no destructor: tensors may outlive every
 // static.
 struct Pool {
-  std::mutex mutex;
-  Block* free[kClassCount] = {};
-  Statistics statistics;
+  Mutex mutex;
+  Block* free[kClassCount] DL_GUARDED_BY(mutex) = {};
+  Statistics statistics DL_GUARDED_BY(mutex);
 
   void* take(int size_class) noexcept {
     const std::size_t bytes = bytes_of(size_class);
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     void* block = free[size_class];
     if (block != nullptr) {
       free[size_class] = free[size_class]->next;
@@ -103,7 +103,7 @@ struct Pool {
 
   void give(Block* first, int size_class) noexcept {
     const std::size_t bytes = bytes_of(size_class);
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     while (first != nullptr) {
       Block* next = first->next;
       statistics.live_bytes -= bytes;
@@ -116,7 +116,7 @@ struct Pool {
   }
 
   // Frees the largest blocks first, and those of `size_class`, which was used last, at the end.
-  void trim(int size_class) noexcept {
+  void trim(int size_class) noexcept DL_REQUIRES(mutex) {
     const std::uint64_t limit = statistics.peak_bytes + statistics.peak_bytes / 4 + kSpare;
     for (int i = kClassCount; statistics.live_bytes + statistics.cached_bytes > limit && i-- > 0;) {
       if (i != size_class) drop(i, limit);
@@ -124,7 +124,7 @@ struct Pool {
     drop(size_class, limit);
   }
 
-  void drop(int size_class, std::uint64_t limit) noexcept {
+  void drop(int size_class, std::uint64_t limit) noexcept DL_REQUIRES(mutex) {
     Block*& head = free[size_class];
     while (head != nullptr && statistics.live_bytes + statistics.cached_bytes > limit) {
       Block* const next = head->next;
@@ -134,7 +134,7 @@ struct Pool {
     }
   }
 
-  void drop_all() noexcept {
+  void drop_all() noexcept DL_REQUIRES(mutex) {
     for (int i = 0; i < kClassCount; ++i) drop(i, 0);
   }
 };
@@ -221,13 +221,13 @@ void deallocate(void* block, std::size_t bytes) noexcept {
 }
 
 Statistics statistics() noexcept {
-  const std::lock_guard lock(pool.mutex);
+  const Lock lock(pool.mutex);
   return pool.statistics;
 }
 
 void release_cached() noexcept {
   lists.flush();
-  const std::lock_guard lock(pool.mutex);
+  const Lock lock(pool.mutex);
   pool.drop_all();
 }
 

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/mutex.h"
+
 namespace dl::profiler {
 
 constinit std::atomic<std::uint32_t> detail::recorded{0};
@@ -30,15 +32,16 @@ struct OpenSpan {
 
 // A thread's log. The thread appends to it; the thread that stops the recording takes its content.
 struct Log {
-  std::mutex mutex;
-  std::uint64_t session = 0;  // the recording that the events belong to
-  ThreadLog content;
-  std::vector<OpenSpan> open;  // the innermost last
-  std::int64_t bytes = 0;      // allocated minus freed on this thread in this session
-  std::string joined_name;     // a member, so that its memory is used again
-  bool is_over = false;        // its thread has ended; under the registry's mutex
+  Mutex mutex;
+  std::uint64_t session DL_GUARDED_BY(mutex) = 0;  // the recording that the events belong to
+  ThreadLog content DL_GUARDED_BY(mutex);
+  std::vector<OpenSpan> open DL_GUARDED_BY(mutex);  // the innermost last
+  std::int64_t bytes DL_GUARDED_BY(mutex) =
+      0;  // allocated minus freed on this thread in this session
+  std::string joined_name DL_GUARDED_BY(mutex);  // a member, so that its memory is used again
+  bool is_over = false;                          // its thread has ended; under the registry's mutex
 
-  std::string_view joined(std::initializer_list<std::string_view> parts) {
+  std::string_view joined(std::initializer_list<std::string_view> parts) DL_REQUIRES(mutex) {
     joined_name.clear();
     for (const std::string_view part : parts) joined_name += part;
     return joined_name;
@@ -46,13 +49,13 @@ struct Log {
 };
 
 struct Registry {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Log>> logs;
+  Mutex mutex;
+  std::vector<std::unique_ptr<Log>> logs DL_GUARDED_BY(mutex);
   // The number of the current recording, from 1. Atomic: threads read it without the mutex.
   std::atomic<std::uint64_t> session{0};
-  std::uint32_t what = 0;
-  std::int64_t begin_ns = 0;
-  std::int64_t main_tid = 0;
+  std::uint32_t what DL_GUARDED_BY(mutex) = 0;
+  std::int64_t begin_ns DL_GUARDED_BY(mutex) = 0;
+  std::int64_t main_tid DL_GUARDED_BY(mutex) = 0;
 };
 
 // Never destroyed: threads that outlive main() may still end spans.
@@ -71,7 +74,7 @@ constinit thread_local Own own{};
 struct Closer {
   ~Closer() {
     Registry& r = registry();
-    const std::lock_guard lock(r.mutex);
+    const Lock lock(r.mutex);
     own.log->is_over = true;
     own = {.log = nullptr, .is_over = true};
   }
@@ -86,38 +89,34 @@ std::string thread_name() {
   return name;
 }
 
-struct LockedLog {
-  Log* log;  // null: the thread is ending
-  std::unique_lock<std::mutex> lock;
-};
-
-// The calling thread's log, locked, with room for this session's events.
-LockedLog open_log() {
-  if (own.is_over) return {nullptr, {}};
-  Registry& r = registry();
+// The calling thread's log; null if the thread is ending.
+Log* log_of_thread() {
+  if (own.is_over) return nullptr;
   if (own.log == nullptr) {
     auto made = std::make_unique<Log>();
-    const std::lock_guard lock(r.mutex);
+    Registry& r = registry();
+    const Lock lock(r.mutex);
     r.logs.push_back(std::move(made));
     own.log = r.logs.back().get();
     closer.arm();
   }
-  Log& log = *own.log;
-  std::unique_lock lock(log.mutex);
-  const std::uint64_t session = r.session.load(std::memory_order_acquire);
-  if (log.session != session) {
-    log.content = {};
-    log.content.tid = ::gettid();
-    log.content.name = thread_name();
-    log.content.events.reserve(1024);
-    log.open.clear();
-    log.bytes = 0;
-    log.session = session;
-  }
-  return {&log, std::move(lock)};
+  return own.log;
 }
 
-Event& add_event(Log& log, std::string_view name, Category category) {
+// Makes room for this session's events. Only the log's own thread calls it.
+void enter_session(Log& log) DL_REQUIRES(log.mutex) {
+  const std::uint64_t session = registry().session.load(std::memory_order_acquire);
+  if (log.session == session) return;
+  log.content = {};
+  log.content.tid = ::gettid();
+  log.content.name = thread_name();
+  log.content.events.reserve(1024);
+  log.open.clear();
+  log.bytes = 0;
+  log.session = session;
+}
+
+Event& add_event(Log& log, std::string_view name, Category category) DL_REQUIRES(log.mutex) {
   const std::string_view kept = log.content.keep(name);
   Event& event = log.content.events.emplace_back();
   event.name = kept;
@@ -129,8 +128,10 @@ Event& add_event(Log& log, std::string_view name, Category category) {
 
 void Span::begin(std::initializer_list<std::string_view> name, Category category) noexcept {
   try {
-    const auto [log, lock] = open_log();
+    Log* const log = log_of_thread();
     if (log == nullptr) return;
+    const Lock lock(log->mutex);
+    enter_session(*log);
     if (log->open.size() == log->open.capacity()) log->open.reserve(2 * log->open.size() + 16);
     Event& event = add_event(*log, name.size() == 1 ? *name.begin() : log->joined(name), category);
     if (!log->open.empty()) event.parent = static_cast<std::int64_t>(log->open.back().event);
@@ -146,7 +147,7 @@ void Span::end() noexcept {
   const std::int64_t now = now_ns();
   if (own.log == nullptr) return;
   Log& log = *own.log;
-  const std::lock_guard lock(log.mutex);
+  const Lock lock(log.mutex);
   if (log.session != session_) return;  // stop_recording() has ended this span already
   // Spans usually end innermost first. A span inside this one that is still open stays open.
   const auto at = std::ranges::find(log.open.rbegin(), log.open.rend(), event_, &OpenSpan::event);
@@ -159,13 +160,13 @@ void Span::end() noexcept {
 
 void Span::add_flops(std::int64_t flops) noexcept {
   if (session_ == 0 || own.log == nullptr) return;
-  const std::lock_guard lock(own.log->mutex);
+  const Lock lock(own.log->mutex);
   if (own.log->session == session_) own.log->content.events[event_].flops += flops;
 }
 
 void Span::add_shape(std::span<const std::int64_t> sizes) noexcept {
   if (session_ == 0 || own.log == nullptr) return;
-  const std::lock_guard lock(own.log->mutex);
+  const Lock lock(own.log->mutex);
   if (own.log->session != session_) return;
   std::vector<std::int64_t>& shapes = own.log->content.shapes;
   Event& event = own.log->content.events[event_];
@@ -184,8 +185,10 @@ void record_async(std::string_view name, Category category, Clock::time_point be
                   Clock::time_point end) noexcept {
   if (!is_recording()) return;
   try {
-    const auto [log, lock] = open_log();
+    Log* const log = log_of_thread();
     if (log == nullptr) return;
+    const Lock lock(log->mutex);
+    enter_session(*log);
     Event& event = add_event(*log, name, category);
     event.is_async = true;
     event.begin_ns = ns_of(begin);
@@ -197,8 +200,10 @@ void record_async(std::string_view name, Category category, Clock::time_point be
 void detail::count_memory(std::int64_t bytes) noexcept {
   if (bytes == 0) return;  // device, pinned or foreign memory
   try {
-    const auto [log, lock] = open_log();
+    Log* const log = log_of_thread();
     if (log == nullptr) return;
+    const Lock lock(log->mutex);
+    enter_session(*log);
     log->bytes += bytes;
     if (!log->open.empty()) return;
     Event& event = add_event(*log, "[memory]", Category::kMemory);
@@ -210,7 +215,7 @@ void detail::count_memory(std::int64_t bytes) noexcept {
 
 void start_recording(std::uint32_t what) noexcept {
   Registry& r = registry();
-  const std::lock_guard lock(r.mutex);
+  const Lock lock(r.mutex);
   r.what = what | kRecordSpans;
   r.main_tid = ::gettid();
   r.begin_ns = now_ns();
@@ -220,7 +225,7 @@ void start_recording(std::uint32_t what) noexcept {
 
 Recording stop_recording() {
   Registry& r = registry();
-  const std::lock_guard lock(r.mutex);
+  const Lock lock(r.mutex);
   detail::recorded.store(0, std::memory_order_relaxed);
   Recording result;
   const std::uint64_t session = r.session.load(std::memory_order_relaxed);
@@ -235,7 +240,7 @@ Recording stop_recording() {
   result.has_memory = (r.what & kRecordMemory) != 0;
   result.has_flops = (r.what & kRecordFlops) != 0;
   for (const std::unique_ptr<Log>& log : r.logs) {
-    const std::lock_guard log_lock(log->mutex);
+    const Lock log_lock(log->mutex);
     if (log->session != session) continue;
     for (const OpenSpan& span : log->open) {
       Event& event = log->content.events[span.event];

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl {
 namespace {
@@ -35,7 +36,7 @@ static_assert(std::is_trivially_copyable_v<State>);
 }  // namespace
 
 void Generator::manual_seed(std::uint64_t seed) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   seed_ = seed;
   engine_ = random::Mt19937(seed);
   cached_normal_.reset();
@@ -50,7 +51,7 @@ std::uint64_t Generator::seed() {
 }
 
 std::uint64_t Generator::initial_seed() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return seed_;
 }
 
@@ -63,28 +64,28 @@ std::uint64_t Generator::random64() noexcept {
 }
 
 random::PhiloxSeed Generator::philox(std::uint64_t words) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const random::PhiloxSeed taken{seed_, philox_offset_};
   philox_offset_ += (words + 3) / 4 * 4;
   return taken;
 }
 
 std::uint64_t Generator::philox_offset() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return philox_offset_;
 }
 
 void Generator::set_philox_offset(std::uint64_t words) {
   DL_CHECK(words % 4 == 0, kInvalidArgument,
            "Generator::set_philox_offset: got {}, wanted a multiple of 4", words);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   philox_offset_ = words;
 }
 
 std::vector<std::byte> Generator::state() const {
   State state{};
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const std::size_t position = engine_.position();
     state.seed = seed_;
     state.left = static_cast<std::int32_t>(random::Mt19937::kWords - position + 1);
@@ -115,7 +116,7 @@ void Generator::set_state(std::span<const std::byte> bytes) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     words[i] = static_cast<std::uint32_t>(state.words[i]);
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   seed_ = state.seed;
   // `left` alone determines the position: PyTorch's `next` is 0 before the first output.
   engine_ = random::Mt19937(words, static_cast<std::size_t>(kWords - state.left + 1),

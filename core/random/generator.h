@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/random/mt19937.h"
 #include "core/random/philox.h"
 
@@ -65,8 +66,10 @@ class Generator {
   // The locked stream, for a function that draws many numbers under one lock.
   class Locked {
    public:
-    explicit Locked(Generator& generator) noexcept
-        : lock_(generator.mutex_), engine_(generator.engine_), cached_(generator.cached_normal_) {}
+    explicit Locked(Generator& generator) DL_NO_THREAD_SAFETY_ANALYSIS
+        : lock_(generator.mutex_),
+          engine_(generator.engine_),
+          cached_(generator.cached_normal_) {}
     std::uint32_t random() noexcept { return engine_(); }
     std::uint64_t random64() noexcept {
       const std::uint64_t high = engine_();
@@ -76,17 +79,17 @@ class Generator {
     std::optional<double>& cached_normal() noexcept { return cached_; }
 
    private:
-    std::lock_guard<std::mutex> lock_;
+    Lock lock_;
     random::Mt19937& engine_;
     std::optional<double>& cached_;
   };
 
  private:
-  mutable std::mutex mutex_;
-  std::uint64_t seed_;
-  random::Mt19937 engine_;
-  std::optional<double> cached_normal_;
-  std::uint64_t philox_offset_ = 0;
+  mutable Mutex mutex_;
+  std::uint64_t seed_ DL_GUARDED_BY(mutex_);
+  random::Mt19937 engine_ DL_GUARDED_BY(mutex_);
+  std::optional<double> cached_normal_ DL_GUARDED_BY(mutex_);
+  std::uint64_t philox_offset_ DL_GUARDED_BY(mutex_) = 0;
 };
 
 Generator& default_generator() noexcept;  // NOLINT(readability-redundant-declaration)

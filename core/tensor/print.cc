@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <vector>
+
+#include "core/base/mutex.h"
 
 namespace dl {
 namespace {
@@ -22,11 +23,11 @@ struct Look {
   std::int64_t line_width = 80;
   std::optional<bool> scientific{};
 };
-constinit std::mutex look_mutex;
-constinit Look current_look;  // guarded by look_mutex
+constinit Mutex look_mutex;
+constinit Look current_look DL_GUARDED_BY(look_mutex);
 
 Look look() {
-  const std::lock_guard lock(look_mutex);
+  const Lock lock(look_mutex);
   return current_look;
 }
 
@@ -264,7 +265,7 @@ void set_printoptions(const PrintOptions& options) {
            "set_printoptions: edgeitems is {}, wanted at least 1", *options.edgeitems);
   DL_CHECK(options.linewidth.value_or(1) >= 1, kInvalidArgument,
            "set_printoptions: linewidth is {}, wanted at least 1", *options.linewidth);
-  const std::lock_guard lock(look_mutex);
+  const Lock lock(look_mutex);
   current_look = {.precision = options.precision.value_or(current_look.precision),
                   .threshold = options.threshold.value_or(current_look.threshold),
                   .edge = options.edgeitems.value_or(current_look.edge),

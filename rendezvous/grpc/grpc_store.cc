@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/net/connect/connect.h"
 #include "rendezvous/net/patience.h"
@@ -104,13 +104,14 @@ class GrpcStore::Client {
   GrpcUse grpc_;
   GrpcStoreOptions options_;
   std::uint64_t number_ = fresh_client_number();
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;  // link_, connecting_, closed_
-  std::shared_ptr<Link> link_;
-  bool connecting_ = false;  // one call makes the connection, the others wait for it
-  std::uint64_t incarnation_ = 0;
-  std::optional<std::string> closed_;
-  std::set<grpc::ClientContext*> contexts_;
+  std::shared_ptr<Link> link_ DL_GUARDED_BY(mutex_);
+  bool connecting_ DL_GUARDED_BY(mutex_) =
+      false;                       // one call makes the connection, the others wait for it
+  std::uint64_t incarnation_ = 0;  // of the call that makes the connection
+  std::optional<std::string> closed_ DL_GUARDED_BY(mutex_);
+  std::set<grpc::ClientContext*> contexts_ DL_GUARDED_BY(mutex_);
   // close() closes other_end_, which ends a call that is making a connection.
   UniqueFd pipe_end_;
   UniqueFd other_end_;
@@ -129,7 +130,7 @@ GrpcStore::Client::Client(GrpcStoreOptions options, Deadline deadline)
 }
 
 void GrpcStore::Client::check_open() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
 }
 
@@ -139,12 +140,12 @@ grpc::Status GrpcStore::Client::run(const std::function<grpc::Status(grpc::Clien
   grpc::ClientContext context;
   set_deadline(context, deadline);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
     contexts_.insert(&context);
   }
   const grpc::Status status = call(&context);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   contexts_.erase(&context);
   return status;
 }
@@ -196,9 +197,9 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
                        options_.endpoint.text(), lost.empty() ? "" : ", ", lost);
   };
   {
-    std::unique_lock lock(mutex_);
-    const auto settled = [&] { return closed_ || link_ || !connecting_; };
-    const bool in_time = wait_until(changed_, lock, deadline, settled);
+    Lock lock(mutex_);
+    const auto settled = [&]() DL_REQUIRES(mutex_) { return closed_ || link_ || !connecting_; };
+    const bool in_time = wait_until(changed_, lock.native(), deadline, settled);
     if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
     if (link_) return link_;
     DL_CHECK(in_time, kTimeout, "{} and was not made again by the deadline", connection());
@@ -206,7 +207,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
   }
   std::shared_ptr<Link> made;
   const auto settle = [&] {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     link_ = made;
     connecting_ = false;
     changed_.notify_all();
@@ -228,7 +229,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
 }
 
 void GrpcStore::Client::drop(const std::shared_ptr<Link>& link) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (link_ == link) link_.reset();
 }
 
@@ -268,7 +269,7 @@ Reply GrpcStore::Client::change(const std::string& what, Method<Request, Reply> 
                                 Request request, Deadline deadline) {
   std::uint64_t sequence = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     sequence = next_sequence_++;
     under_way_.insert(sequence);
     request.mutable_id()->set_oldest(*under_way_.begin());
@@ -279,7 +280,7 @@ Reply GrpcStore::Client::change(const std::string& what, Method<Request, Reply> 
     request.mutable_id()->set_fence(options_.hello.generation + 1);
   }
   const auto is_over = [&] {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     under_way_.erase(sequence);
   };
   try {
@@ -323,7 +324,7 @@ std::vector<std::string> GrpcStore::Client::missing(std::span<const std::string>
 }
 
 void GrpcStore::Client::close(std::string_view reason) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (closed_) return;
   closed_ = reason;
   for (grpc::ClientContext* context : contexts_) context->TryCancel();

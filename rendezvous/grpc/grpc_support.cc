@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/terminate.h"
 
@@ -38,11 +39,11 @@ constexpr auto kTimersTime = 10s;
 
 // One for the process; never destroyed, because a thread that was left behind may still use it.
 struct Library {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
-  int users = 0;
-  bool is_ending = false;
-  std::vector<std::shared_ptr<void>> kept;
+  int users DL_GUARDED_BY(mutex) = 0;
+  bool is_ending DL_GUARDED_BY(mutex) = false;
+  std::vector<std::shared_ptr<void>> kept DL_GUARDED_BY(mutex);
 };
 Library& library() {
   static Library* const only = new Library;
@@ -65,13 +66,13 @@ void require_threads() {
   constexpr std::size_t kOfAClient = 8;  // a service has a few more
   std::vector<std::thread> threads;
   threads.reserve(kOfAClient);
-  std::mutex gate;
+  Mutex gate;
   int error = 0;
   {
-    const std::lock_guard closed(gate);  // all threads exist at the same time
+    const Lock closed(gate);  // all threads exist at the same time
     try {
       while (threads.size() < kOfAClient) {
-        threads.emplace_back([&gate] { const std::lock_guard passed(gate); });
+        threads.emplace_back([&gate] { const Lock passed(gate); });
       }
     } catch (const std::system_error& refused) {
       error = refused.code().value();
@@ -119,12 +120,12 @@ void measure_frequency() {
 void shut_down(Library& grpc) {
   std::vector<std::shared_ptr<void>> kept;
   {
-    const std::lock_guard lock(grpc.mutex);
+    const Lock lock(grpc.mutex);
     kept.swap(grpc.kept);
   }
   kept.clear();
   ::grpc_shutdown();
-  const std::lock_guard lock(grpc.mutex);
+  const Lock lock(grpc.mutex);
   grpc.is_ending = false;
   grpc.changed.notify_all();
 }
@@ -137,8 +138,9 @@ GrpcUse::GrpcUse() {
   end_with_text_when_uncaught();
   end_with_text_without_address_space();
   Library& grpc = library();
-  std::unique_lock lock(grpc.mutex);
-  if (!grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) {
+  Lock lock(grpc.mutex);
+  if (!grpc.changed.wait_for(lock.native(), kShutdownTime,
+                             [&]() DL_REQUIRES(grpc.mutex) { return !grpc.is_ending; })) {
     throw_no_thread(EAGAIN);  // the library is still shutting down
   }
   if (grpc.users == 0) {
@@ -152,13 +154,13 @@ GrpcUse::GrpcUse() {
 }
 
 void GrpcUse::keep(std::shared_ptr<void> channel) {
-  const std::lock_guard lock(library().mutex);
+  const Lock lock(library().mutex);
   library().kept.push_back(std::move(channel));
 }
 
 GrpcUse::~GrpcUse() {
   Library& grpc = library();
-  std::unique_lock lock(grpc.mutex);
+  Lock lock(grpc.mutex);
   if (--grpc.users > 0) return;
   grpc.is_ending = true;
   try {
@@ -167,7 +169,9 @@ GrpcUse::~GrpcUse() {
     grpc.is_ending = false;  // gRPC stays up, which does no harm
     return;
   }
-  if (grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) return;
+  if (grpc.changed.wait_for(lock.native(), kShutdownTime,
+                            [&]() DL_REQUIRES(grpc.mutex) { return !grpc.is_ending; }))
+    return;
   log::warning("store: gRPC waits for a thread that it has not got, and is left behind: {}",
                spawn_error_text(EAGAIN));
 }

@@ -18,6 +18,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/membership/membership.h"
@@ -131,7 +132,7 @@ bool Bridge::handle_line(const std::string& line) {
     host_ = message.join().host();
     if (stream_ == nullptr) connect(message.join(), join_by_);
     introduce(*message.mutable_join());
-    const std::lock_guard lock(out_mutex_);
+    const Lock lock(out_mutex_);
     joining_ = true;
     asked_ = false;
     last_waiting_.clear();
@@ -222,7 +223,7 @@ void Bridge::connect(const pb::Join& join, Deadline deadline) {
                                    .is_stopped = [this] { return is_process_stopped(agent_pid_); }},
                  Deadline::Clock::now());
   {
-    const std::lock_guard lock(out_mutex_);
+    const Lock lock(out_mutex_);
     heard_ = Deadline::Clock::now();
     standstill_.look(heard_, time_suspended());
   }
@@ -234,7 +235,7 @@ void Bridge::receive() {
   for (pb::ToNode message; stream_->Read(&message);) {
     look_at_clock();
     {
-      const std::lock_guard lock(out_mutex_);
+      const Lock lock(out_mutex_);
       heard_ = Deadline::Clock::now();
     }
     if (message.has_heartbeat()) continue;
@@ -256,7 +257,7 @@ void Bridge::receive() {
     put(message);
     std::string late;
     if (message.has_waiting()) {
-      const std::lock_guard lock(out_mutex_);
+      const Lock lock(out_mutex_);
       if (joining_ && asked_) late = late_text();
     }
     if (!late.empty()) put_error(name_of(ErrorKind::kTimeout), late);
@@ -271,7 +272,7 @@ bool Bridge::send(const pb::FromNode& message) {
 }
 
 void Bridge::put(const pb::ToNode& message) {
-  const std::lock_guard lock(out_mutex_);
+  const Lock lock(out_mutex_);
   if (told_) return;
   if (message.has_generation()) {
     joining_ = false;
@@ -300,7 +301,6 @@ void Bridge::put_error(std::string_view kind, const std::string& text) {
   put(message);
 }
 
-// Under out_mutex_.
 std::string Bridge::late_text() const {
   return fmt::format("the other nodes did not join within {} s{}{}", options_.timeout.count(),
                      last_waiting_.empty() ? "" : ": ", last_waiting_);
@@ -312,7 +312,7 @@ bool Bridge::keep_time() {
   if (stream_ == nullptr) return true;
   look_at_clock();
   {
-    const std::lock_guard lock(out_mutex_);
+    const Lock lock(out_mutex_);
     if (reader_gone_ || told_) return false;
     silent_ = Deadline::Clock::now() - heard_ >= options_.silence.dead_after;
   }
@@ -329,7 +329,7 @@ bool Bridge::keep_time_of_join() {
   bool asked = false;
   std::string late;
   {
-    const std::lock_guard lock(out_mutex_);
+    const Lock lock(out_mutex_);
     joining = joining_;
     asked = asked_;
     if (join_by_.has_passed()) {
@@ -353,7 +353,7 @@ bool Bridge::keep_time_of_join() {
 bool Bridge::watch_agent() {
   const Deadline::Clock::time_point now = Deadline::Clock::now();
   {
-    const std::lock_guard lock(out_mutex_);
+    const Lock lock(out_mutex_);
     agent_->forgive(std::exchange(missed_, {}), now);
   }
   if (const std::optional<std::string> why = agent_->too_late(now)) return leave_for(*why);
@@ -379,7 +379,7 @@ bool Bridge::leave_for(const std::string& why) {
 
 // Either thread may be the first to run again.
 void Bridge::look_at_clock() {
-  const std::lock_guard lock(out_mutex_);
+  const Lock lock(out_mutex_);
   const Deadline::Clock::time_point now = Deadline::Clock::now();
   const Standstill::Span missed = standstill_.look(now, time_suspended());
   heard_ = std::min(now, heard_ + missed);
@@ -388,7 +388,7 @@ void Bridge::look_at_clock() {
 
 // Adds to an error about this node that it stood still, by its own clock.
 std::string Bridge::with_standstill(std::string text) {
-  const std::lock_guard lock(out_mutex_);
+  const Lock lock(out_mutex_);
   const auto stood = standstill_.recent(Deadline::Clock::now(), options_.silence.standstill(),
                                         options_.silence.dead_after);
   if (!stood) return text;
@@ -400,7 +400,7 @@ int Bridge::end() {
   if (stream_ != nullptr) {
     bool part_of_job = false;
     {
-      const std::lock_guard lock(out_mutex_);
+      const Lock lock(out_mutex_);
       part_of_job = (joining_ || running_) && !told_;
     }
     const bool leaves = input_closed_ && part_of_job;
@@ -435,7 +435,7 @@ int Bridge::end() {
     }
     stream_.reset();
   }
-  const std::lock_guard lock(out_mutex_);
+  const Lock lock(out_mutex_);
   return told_ ? 1 : 0;
 }
 

@@ -7,13 +7,13 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/base/deadline.h"
+#include "core/base/mutex.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/membership/membership.h"
@@ -64,7 +64,7 @@ class Bridge {
   bool send(const dlrun::rendezvous::FromNode& message);
   void put(const dlrun::rendezvous::ToNode& message);
   void put_error(std::string_view kind, const std::string& text);
-  std::string late_text() const;
+  std::string late_text() const DL_REQUIRES(out_mutex_);
   bool keep_time();
   bool keep_time_of_join();
   bool watch_agent();
@@ -96,16 +96,18 @@ class Bridge {
   bool left_ = false;    // the service was told the reason
   bool silent_ = false;  // the stream was ended because nothing arrived on it
 
-  std::mutex out_mutex_;  // guards the following
-  bool joining_ = false;  // a join is waiting for its generation
-  bool asked_ = false;    // the join is late, and the service was asked for the missing nodes
-  bool running_ = false;  // a generation is running
-  bool told_ = false;     // dlrun has got its last message: refused or error
-  bool reader_gone_ = false;
-  std::string last_waiting_;
-  Deadline::Clock::time_point heard_;  // last message of the service
-  Standstill standstill_;
-  Standstill::Span missed_{0};  // time in which this process stood still, for agent_
+  Mutex out_mutex_;
+  bool joining_ DL_GUARDED_BY(out_mutex_) = false;  // a join is waiting for its generation
+  bool asked_ DL_GUARDED_BY(out_mutex_) =
+      false;  // the join is late, and the service was asked for the missing nodes
+  bool running_ DL_GUARDED_BY(out_mutex_) = false;  // a generation is running
+  bool told_ DL_GUARDED_BY(out_mutex_) = false;  // dlrun has got its last message: refused or error
+  bool reader_gone_ DL_GUARDED_BY(out_mutex_) = false;
+  std::string last_waiting_ DL_GUARDED_BY(out_mutex_);
+  Deadline::Clock::time_point heard_ DL_GUARDED_BY(out_mutex_);  // last message of the service
+  Standstill standstill_ DL_GUARDED_BY(out_mutex_);
+  Standstill::Span missed_ DL_GUARDED_BY(out_mutex_){
+      0};  // time in which this process stood still, for agent_
 };
 
 }  // namespace dl::rendezvous

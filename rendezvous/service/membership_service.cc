@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "rendezvous/grpc/grpc_support.h"
 
@@ -90,7 +91,7 @@ MembershipService::MembershipService(Membership::Options options, Events events)
 
 MembershipService::~MembershipService() {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   posted_.notify_one();
@@ -102,7 +103,7 @@ grpc::ServerBidiReactor<pb::FromNode, pb::ToNode>* MembershipService::Join(
   take_over(this);
   Stream* stream = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const Membership::NodeId node = next_node_++;
     stream = streams_.emplace(node, std::make_unique<Stream>(*this, node)).first->second.get();
   }
@@ -111,13 +112,14 @@ grpc::ServerBidiReactor<pb::FromNode, pb::ToNode>* MembershipService::Join(
 }
 
 void MembershipService::wait_empty(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  left_.wait_until(lock, deadline.when(), [&] { return streams_.empty(); });
+  Lock lock(mutex_);
+  left_.wait_until(lock.native(), deadline.when(),
+                   [&]() DL_REQUIRES(mutex_) { return streams_.empty(); });
 }
 
 void MembershipService::post(Event event) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     events_.push_back(std::move(event));
   }
   posted_.notify_one();
@@ -128,8 +130,9 @@ void MembershipService::run() {
   for (;;) {
     std::deque<Event> events;
     {
-      std::unique_lock lock(mutex_);
-      posted_.wait_until(lock, next_tick, [&] { return stopping_ || !events_.empty(); });
+      Lock lock(mutex_);
+      posted_.wait_until(lock.native(), next_tick,
+                         [&]() DL_REQUIRES(mutex_) { return stopping_ || !events_.empty(); });
       // The server has ended before the service does: no more events will be queued.
       if (stopping_ && events_.empty()) return;
       events = std::exchange(events_, {});
@@ -150,7 +153,7 @@ void MembershipService::run() {
 void MembershipService::handle(const Event& event) {
   Stream* stream = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto found = streams_.find(event.node);
     if (found == streams_.end()) return;
     stream = found->second.get();
@@ -187,7 +190,7 @@ void MembershipService::deliver(Membership::Outbox outbox) {
   for (Membership::Outgoing& outgoing : outbox) {
     Stream* stream = nullptr;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       const auto found = streams_.find(outgoing.to);
       if (found == streams_.end()) continue;
       stream = found->second.get();

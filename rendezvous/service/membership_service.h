@@ -12,9 +12,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "core/base/mutex.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/rendezvous.grpc.pb.h"
 
@@ -53,13 +53,13 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   void handle(const Event& event);
   void deliver(Membership::Outbox outbox);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable posted_;
   std::condition_variable left_;
-  std::deque<Event> events_;
-  std::map<Membership::NodeId, std::unique_ptr<Stream>> streams_;  // entered under mutex_
-  Membership::NodeId next_node_ = 1;
-  bool stopping_ = false;
+  std::deque<Event> events_ DL_GUARDED_BY(mutex_);
+  std::map<Membership::NodeId, std::unique_ptr<Stream>> streams_ DL_GUARDED_BY(mutex_);
+  Membership::NodeId next_node_ DL_GUARDED_BY(mutex_) = 1;
+  bool stopping_ DL_GUARDED_BY(mutex_) = false;
 
   Events on_;
   Membership membership_;  // the thread's

@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "rendezvous/grpc/grpc_host.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/net/connect/acceptor.h"
@@ -38,28 +38,29 @@ class Door {
  public:
   Door(Listener listener, const JobKey& key, const std::string& job)
       : port_(listener.port()), key_(key), job_(job) {
+    const Lock lock(mutex_);
     open(std::move(listener));
   }
   // To be called once; before that the door serves no client.
   void serve(GrpcHost& host) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     host_ = &host;
     start();
   }
 
   // From now on another process can listen at the port.
   void close() noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     acceptor_.reset();
   }
   void close_for_good() noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     acceptor_.reset();
     host_ = nullptr;
   }
   // Tries to open it again. A process of the last generation may still have the port.
   void open_again() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (acceptor_ || host_ == nullptr) return;
     try {
       open(Listener::bind({.port = port_}));
@@ -70,21 +71,21 @@ class Door {
   }
 
  private:
-  void open(Listener listener) {
+  void open(Listener listener) DL_REQUIRES(mutex_) {
     acceptor_.emplace(std::move(listener), key_, introduce(job_));
     acceptor_->prepare();
   }
-  void start() {
+  void start() DL_REQUIRES(mutex_) {
     host_->serve_through(*acceptor_);
     acceptor_->start();
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   const std::uint16_t port_;
   const JobKey key_;
   const std::string job_;
-  std::optional<Acceptor> acceptor_;
-  GrpcHost* host_ = nullptr;
+  std::optional<Acceptor> acceptor_ DL_GUARDED_BY(mutex_);
+  GrpcHost* host_ DL_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/net/handshake/handshake.h"
 #include "rendezvous/stores/prefix_store.h"
@@ -102,7 +103,7 @@ StoreService::~StoreService() {
 
 grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Message* reply,
                                 const std::function<void()>& change) {
-  const std::lock_guard lock(answers_mutex_);
+  const Lock lock(answers_mutex_);
   if (id.fence() != 0 && id.fence() < fence_) {
     return {grpc::StatusCode::ABORTED,
             fmt::format("store: refused: this process is of generation {}, and generation {} runs",
@@ -132,9 +133,9 @@ grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Messa
 }
 
 void StoreService::begin_generation(std::uint64_t generation) {
-  const std::lock_guard lock(answers_mutex_);
+  const Lock lock(answers_mutex_);
   fence_ = generation + 1;
-  std::erase_if(clients_, [this](const auto& entry) {
+  std::erase_if(clients_, [this](const auto& entry) DL_REQUIRES(answers_mutex_) {
     return entry.second.fence != 0 && entry.second.fence < fence_;
   });
   table_.forget([generation](std::string_view key) {

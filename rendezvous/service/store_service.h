@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "core/base/mutex.h"
 #include "rendezvous/rendezvous.grpc.pb.h"
 #include "rendezvous/stores/key_table.h"
 
@@ -70,9 +70,9 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
 
   KeyTable& table_;
   std::uint64_t incarnation_;
-  std::mutex answers_mutex_;
-  std::unordered_map<std::uint64_t, Client> clients_;
-  std::uint64_t fence_ = 0;  // of the running generation
+  Mutex answers_mutex_;
+  std::unordered_map<std::uint64_t, Client> clients_ DL_GUARDED_BY(answers_mutex_);
+  std::uint64_t fence_ DL_GUARDED_BY(answers_mutex_) = 0;  // of the running generation
 };
 
 }  // namespace dl::rendezvous

@@ -18,6 +18,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/wire.h"
@@ -107,7 +108,7 @@ void FileStore::make_directory() const {
 }
 
 void FileStore::check_open() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
 }
 
@@ -120,9 +121,10 @@ void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_ov
     if (is_over()) return;
     if (deadline.has_passed()) throw Error(ErrorKind::kTimeout, describe());
     if (patience.should_speak()) log::warning("{}", describe());
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     const Deadline until = Deadline::earlier(deadline, Deadline::after(pause));
-    closing_.wait_until(lock, until.when(), [&] { return closed_.has_value(); });
+    closing_.wait_until(lock.native(), until.when(),
+                        [&]() DL_REQUIRES(mutex_) { return closed_.has_value(); });
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);
   }
 }
@@ -403,7 +405,7 @@ bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline
 }
 
 void FileStore::close(std::string_view reason) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!closed_) closed_ = reason;
   closing_.notify_all();
 }

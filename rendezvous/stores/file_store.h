@@ -18,10 +18,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
 
@@ -76,9 +76,9 @@ class FileStore final : public Store {
 
   std::string directory_;
   std::chrono::nanoseconds speak_after_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable closing_;
-  std::optional<std::string> closed_;
+  std::optional<std::string> closed_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace dl::rendezvous

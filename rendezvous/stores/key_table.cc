@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "rendezvous/stores/store_checks.h"
 
 namespace dl::rendezvous {
@@ -29,7 +30,7 @@ void KeyTable::tell(Ended& ended) {
 void KeyTable::set(std::string_view key, std::string_view value) {
   Ended ended;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_open();
     change(std::string(key), std::string(value), ended);
   }
@@ -37,7 +38,7 @@ void KeyTable::set(std::string_view key, std::string_view value) {
 }
 
 std::optional<std::string> KeyTable::find(std::string_view key) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   check_open();
   const std::string* value = value_of(std::string(key));
   return value == nullptr ? std::nullopt : std::optional(*value);
@@ -47,7 +48,7 @@ std::int64_t KeyTable::add(std::string_view key, std::int64_t delta) {
   Ended ended;
   std::int64_t sum = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_open();
     const std::string name(key);
     const std::string* present = value_of(name);
@@ -64,7 +65,7 @@ Store::Swap KeyTable::compare_and_set(std::string_view key,
   Ended ended;
   Store::Swap swap;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_open();
     const std::string name(key);
     const std::string* present = value_of(name);
@@ -83,7 +84,7 @@ Store::Swap KeyTable::compare_and_set(std::string_view key,
 bool KeyTable::erase(std::string_view key) {
   Ended ended;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     check_open();
     const std::string name(key);
     if (value_of(name) == nullptr) return false;
@@ -94,7 +95,7 @@ bool KeyTable::erase(std::string_view key) {
 }
 
 void KeyTable::forget(const std::function<bool(std::string_view)>& is_old) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (auto at = entries_.begin(); at != entries_.end();) {
     if (!is_old(at->first)) {
       ++at;
@@ -107,10 +108,11 @@ void KeyTable::forget(const std::function<bool(std::string_view)>& is_old) {
 }
 
 std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<std::string> result;
   std::copy_if(keys.begin(), keys.end(), std::back_inserter(result),
-               [&](const std::string& key) { return value_of(key) == nullptr; });
+               [&](const std::string& key)
+                   DL_REQUIRES(mutex_) { return value_of(key) == nullptr; });
   return result;
 }
 
@@ -197,7 +199,7 @@ KeyTable::Ticket KeyTable::wait(Waiter waiter) {
   Result result;
   Ticket ticket = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ticket = next_ticket_++;
     const std::string* blocking = nullptr;
     if (closed_) {
@@ -227,7 +229,7 @@ KeyTable::Ticket KeyTable::wait(Waiter waiter) {
 }
 
 bool KeyTable::cancel(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto waiter = waiters_.find(ticket);
   if (waiter == waiters_.end()) return false;
   std::erase(watchers_, ticket);
@@ -244,7 +246,7 @@ bool KeyTable::cancel(Ticket ticket) {
 void KeyTable::close(std::string_view reason) {
   Ended ended;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (closed_) return;
     closed_ = reason;
     for (auto& [ticket, waiter] : waiters_) {
@@ -260,7 +262,7 @@ void KeyTable::close(std::string_view reason) {
 }
 
 bool KeyTable::is_closed() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return closed_.has_value();
 }
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "rendezvous/store.h"
 
 namespace dl::rendezvous {
@@ -72,26 +72,30 @@ class KeyTable {
   // Waits that have ended, with their results; the callbacks run after the lock is released.
   using Ended = std::vector<std::pair<Done, Result>>;
 
-  void check_open() const;
-  const std::string* value_of(const std::string& key) const;
-  void change(const std::string& key, std::optional<std::string> value, Ended& ended);
-  void forget_old_marks();
+  void check_open() const DL_REQUIRES(mutex_);
+  const std::string* value_of(const std::string& key) const DL_REQUIRES(mutex_);
+  void change(const std::string& key, std::optional<std::string> value, Ended& ended)
+      DL_REQUIRES(mutex_);
+  void forget_old_marks() DL_REQUIRES(mutex_);
   Ticket wait(Waiter waiter);
   // True, with the result, if the wait is over. Otherwise `blocking` is the key it waits for, if
   // any.
-  bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const;
+  bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const
+      DL_REQUIRES(mutex_);
   static void tell(Ended& ended);
 
-  mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;
-  std::map<std::uint64_t, std::string> by_version_;  // the last change of each key
-  std::set<std::uint64_t> marks_;                    // versions of erasures
-  std::uint64_t version_ = 0;
-  std::uint64_t forgotten_ = 0;  // the newest erasure that was forgotten
-  std::map<Ticket, Waiter> waiters_;
-  std::unordered_multimap<std::string, Ticket> by_key_;  // a wait is listed under one missing key
-  std::vector<Ticket> watchers_;
-  Ticket next_ticket_ = 1;
+  mutable Mutex mutex_;
+  std::unordered_map<std::string, Entry> entries_ DL_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::string> by_version_
+      DL_GUARDED_BY(mutex_);                             // the last change of each key
+  std::set<std::uint64_t> marks_ DL_GUARDED_BY(mutex_);  // versions of erasures
+  std::uint64_t version_ DL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t forgotten_ DL_GUARDED_BY(mutex_) = 0;  // the newest erasure that was forgotten
+  std::map<Ticket, Waiter> waiters_ DL_GUARDED_BY(mutex_);
+  std::unordered_multimap<std::string, Ticket> by_key_
+      DL_GUARDED_BY(mutex_);  // a wait is listed under one missing key
+  std::vector<Ticket> watchers_ DL_GUARDED_BY(mutex_);
+  Ticket next_ticket_ DL_GUARDED_BY(mutex_) = 1;
   std::optional<std::string> closed_;
 };
 

@@ -2,11 +2,11 @@
 
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/stores/key_table.h"
 #include "rendezvous/stores/store_checks.h"
@@ -19,7 +19,7 @@ class Sleeper {
  public:
   KeyTable::Done done() {
     return [this](KeyTable::Result result) {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       result_ = std::move(result);
       woken_.notify_one();
     };
@@ -29,9 +29,9 @@ class Sleeper {
   // kAborted.
   KeyTable::Result sleep(KeyTable& table, KeyTable::Ticket ticket, Deadline deadline,
                          Patience patience, const std::function<std::string()>& describe) {
-    std::unique_lock lock(mutex_);
-    const auto is_done = [&] { return result_.has_value(); };
-    while (!woken_.wait_until(lock, patience.until(deadline).when(), is_done)) {
+    Lock lock(mutex_);
+    const auto is_done = [&]() DL_REQUIRES(mutex_) { return result_.has_value(); };
+    while (!woken_.wait_until(lock.native(), patience.until(deadline).when(), is_done)) {
       lock.unlock();
       const bool late = deadline.has_passed();
       if (late || patience.should_speak()) {
@@ -41,7 +41,7 @@ class Sleeper {
       }
       lock.lock();
       // Too late to cancel: the callback will run, and this object must outlive it.
-      if (late) woken_.wait(lock, is_done);
+      if (late) woken_.wait(lock.native(), is_done);
     }
     if (result_->closed) {
       throw_error(ErrorKind::kAborted, "store: closed: {}", *result_->closed);
@@ -50,9 +50,9 @@ class Sleeper {
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable woken_;
-  std::optional<KeyTable::Result> result_;
+  std::optional<KeyTable::Result> result_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -5,11 +5,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 
 #include "core/base/env.h"
 #include "core/base/log/warn_once.h"
+#include "core/base/mutex.h"
 #include "core/base/text/printable.h"
 
 namespace dl::log {
@@ -92,8 +92,8 @@ bool dl::detail::warns() noexcept {
 namespace {
 
 struct WrittenLines {
-  std::mutex mutex;
-  std::set<std::string, std::less<>> lines;
+  dl::Mutex mutex;
+  std::set<std::string, std::less<>> lines DL_GUARDED_BY(mutex);
 };
 
 WrittenLines& written_lines() {
@@ -106,7 +106,7 @@ WrittenLines& written_lines() {
 
 void dl::detail::forget_written_lines() noexcept {
   WrittenLines& written = written_lines();
-  const std::lock_guard lock(written.mutex);
+  const Lock lock(written.mutex);
   written.lines.clear();
 }
 
@@ -115,7 +115,7 @@ void dl::detail::write_once(std::string_view line) noexcept {
   try {
     {
       WrittenLines& written = written_lines();
-      const std::lock_guard lock(written.mutex);
+      const Lock lock(written.mutex);
       if (written.lines.size() == kMost || !written.lines.emplace(line).second) return;
     }
     log::write(log::Level::kWarning, line);

@@ -3,12 +3,12 @@
 #include <array>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/text/number.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/module/module.h"
@@ -22,14 +22,14 @@ constinit thread_local int device_of_thread = 0;
 constinit thread_local std::array<void*, kMostDevices> stream_of_thread{};
 
 constinit std::array<std::atomic<void*>, kMostDevices> default_streams{};
-constinit std::mutex default_streams_mutex;
+constinit Mutex default_streams_mutex;
 
 constinit std::atomic<int> first_device{-1};
 
 // CUDA streams without an owner, by device and priority.
 struct SpareStreams {
-  std::mutex mutex;
-  std::map<std::pair<int, bool>, std::vector<void*>> streams;
+  Mutex mutex;
+  std::map<std::pair<int, bool>, std::vector<void*>> streams DL_GUARDED_BY(mutex);
 };
 SpareStreams& spare() {
   static auto* const all = new SpareStreams;  // never destroyed: a static object may own a stream
@@ -118,7 +118,7 @@ Stream default_stream(int device) {
   if (void* const handle = known.load(std::memory_order_acquire)) return stream_on(device, handle);
   check_index(device);
   note_use(device);
-  const std::lock_guard lock(default_streams_mutex);
+  const Lock lock(default_streams_mutex);
   if (known.load(std::memory_order_relaxed) == nullptr) {
     runtime().check_device(device);
     known.store(runtime().make_stream(device, false), std::memory_order_release);
@@ -173,7 +173,7 @@ OwnedStream::OwnedStream(int device, bool high_priority) : high_priority_(high_p
   check_index(device);
   note_use(device);
   {
-    const std::lock_guard lock(spare().mutex);
+    const Lock lock(spare().mutex);
     std::vector<void*>& free = spare().streams[{device, high_priority}];
     if (!free.empty()) {
       stream_ = stream_on(device, free.back());
@@ -191,7 +191,7 @@ OwnedStream::~OwnedStream() {
     runtime().destroy_stream(stream_.handle);
     return;
   }
-  const std::lock_guard lock(spare().mutex);
+  const Lock lock(spare().mutex);
   spare().streams[{stream_.device.index, high_priority_}].push_back(stream_.handle);
 }
 

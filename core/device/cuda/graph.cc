@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl::cuda {
 namespace {
@@ -13,7 +14,7 @@ constinit thread_local Graph* graph_of_thread = nullptr;
 constinit std::atomic<void (*)()> capture_bound = nullptr;
 
 // All graphs of the process. Never destroyed: a graph may be a static object.
-constinit std::mutex registry_mutex;
+constinit Mutex registry_mutex;
 
 std::vector<Graph*>& registry() {
   static auto* const graphs = new std::vector<Graph*>;
@@ -23,7 +24,7 @@ std::vector<Graph*>& registry() {
 }  // namespace
 
 Graph::Graph(Runtime& runtime) : runtime_(runtime) {
-  const std::lock_guard lock(registry_mutex);
+  const Lock lock(registry_mutex);
   registry().push_back(this);
 }
 
@@ -35,10 +36,10 @@ Graph::~Graph() {
     }
   }
   {
-    const std::lock_guard lock(registry_mutex);
+    const Lock lock(registry_mutex);
     std::erase(registry(), this);
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   destroy();
 }
 
@@ -47,8 +48,11 @@ void Graph::begin(const Stream& stream) {
            "graph: this thread captures one already; end that first");
   DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
            "graph: the stream is being captured already");
-  DL_CHECK(ready_ == nullptr && !lost_, kInvalidArgument,
-           "graph: it is captured already; make another one");
+  {
+    const Lock lock(mutex_);
+    DL_CHECK(ready_ == nullptr && !lost_, kInvalidArgument,
+             "graph: it is captured already; make another one");
+  }
   if (auto* const at_bound = capture_bound.load()) at_bound();
   runtime_.begin_capture(stream.handle);
   stream_ = stream;
@@ -76,7 +80,7 @@ void Graph::end() {
       made != nullptr, kInternal,
       "the capture broke: something in it waited for the device, or left work on a stream that "
       "the captured one does not wait for");
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   ready_ = made;
   if (!lost_) return;
   destroy();
@@ -86,7 +90,7 @@ void Graph::end() {
 void Graph::launch(const Stream& stream) {
   DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
            "graph: the stream is being captured, and a launch within a capture cannot be watched");
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   DL_CHECK(!lost_, kAborted, "graph: something that it holds has gone, and it cannot be launched");
   DL_CHECK(ready_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
   std::size_t told = 0;
@@ -101,7 +105,6 @@ void Graph::launch(const Stream& stream) {
   if (failed) std::rethrow_exception(failed);
 }
 
-// The caller holds mutex_.
 void Graph::destroy() noexcept {
   if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
 }
@@ -121,16 +124,16 @@ void refuse_in_capture(const char* reason) {
 GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make) {
   Graph* const graph = graph_of_thread;
   if (graph == nullptr) return nullptr;
-  const std::lock_guard lock(graph->mutex_);
+  const Lock lock(graph->mutex_);
   const auto known = std::ranges::find(graph->holds_, owner, &Graph::Held::owner);
   if (known != graph->holds_.end()) return known->part.get();
   return graph->holds_.emplace_back(Graph::Held{owner, make()}).part.get();
 }
 
 void destroy_graphs_of(const void* owner) noexcept {
-  const std::lock_guard lock(registry_mutex);
+  const Lock lock(registry_mutex);
   for (Graph* const graph : registry()) {
-    const std::lock_guard own(graph->mutex_);
+    const Lock own(graph->mutex_);
     if (std::ranges::find(graph->holds_, owner, &Graph::Held::owner) == graph->holds_.end()) {
       continue;
     }

@@ -19,10 +19,10 @@
 
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
@@ -62,15 +62,15 @@ class Graph {
     const void* owner;
     Ref<GraphPart> part;
   };
-  void destroy() noexcept;
+  void destroy() noexcept DL_REQUIRES(mutex_);
 
   Runtime& runtime_;
   Stream stream_;  // while it is captured
   bool captures_ = false;
-  std::mutex mutex_;
-  void* ready_ = nullptr;  // the runtime's executable graph
-  bool lost_ = false;      // destroyed by destroy_graphs_of()
-  std::vector<Held> holds_{};
+  Mutex mutex_;
+  void* ready_ DL_GUARDED_BY(mutex_) = nullptr;  // the runtime's executable graph
+  bool lost_ DL_GUARDED_BY(mutex_) = false;      // destroyed by destroy_graphs_of()
+  std::vector<Held> holds_ DL_GUARDED_BY(mutex_){};
 };
 
 // Sets the function that every capture calls before it begins and, while capturing() is still true,

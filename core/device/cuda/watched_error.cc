@@ -1,12 +1,13 @@
 #include "core/device/cuda/watched_error.h"
 
-#include <mutex>
 #include <vector>
+
+#include "core/base/mutex.h"
 
 namespace dl::cuda {
 namespace {
 
-constinit std::mutex watched_mutex;
+constinit Mutex watched_mutex;
 
 // Never destroyed: a model may be a static object.
 std::vector<const WatchedError*>& watched_errors() {
@@ -18,17 +19,17 @@ std::vector<const WatchedError*>& watched_errors() {
 
 WatchedError::WatchedError(int device, Ref<FirstError> error)
     : FirstError(std::move(error)), device_(device) {
-  const std::lock_guard lock(watched_mutex);
+  const Lock lock(watched_mutex);
   watched_errors().push_back(this);
 }
 
 WatchedError::~WatchedError() {
-  const std::lock_guard lock(watched_mutex);
+  const Lock lock(watched_mutex);
   std::erase(watched_errors(), this);
 }
 
 std::exception_ptr error_on(int device) noexcept {
-  const std::lock_guard lock(watched_mutex);
+  const Lock lock(watched_mutex);
   for (const WatchedError* const each : watched_errors()) {
     if (each->device_ != device) continue;
     if (std::exception_ptr error = each->get()) return error;

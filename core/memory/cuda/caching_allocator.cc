@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/memory/cuda/stream_use.h"
 
 namespace dl::cuda {
@@ -98,7 +99,7 @@ std::set<CachingAllocator::Block*, CachingAllocator::BySize>& CachingAllocator::
 }
 
 void* CachingAllocator::allocate(std::size_t bytes, void* stream) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   constexpr std::size_t kMost = std::size_t{1} << 47;
   if (bytes > kMost) out_of_memory(bytes);
   const std::size_t size = rounded(bytes, kUnit);
@@ -174,7 +175,7 @@ void CachingAllocator::split(Block* block, std::size_t size) {
 
 void CachingAllocator::deallocate(void* data) noexcept {
   if (data == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = in_use_.extract(data);
   if (found.empty()) return;  // not from this allocator
   Block* const block = found.mapped();
@@ -186,7 +187,7 @@ void CachingAllocator::deallocate(void* data) noexcept {
 }
 
 void CachingAllocator::hold_back(Block* block) {
-  std::erase_if(block->streams, [&](void* stream) {
+  std::erase_if(block->streams, [&](void* stream) DL_REQUIRES(mutex_) {
     if (is_captured(runtime_, stream)) return false;
     if (void* const event = event_behind(runtime_, device_, stream)) {
       waiting_.push_back({event, stream, block});
@@ -233,7 +234,7 @@ void CachingAllocator::join(Block* block, Block* neighbour) {
 }
 
 void CachingAllocator::record_stream(void* data, void* stream) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = in_use_.find(data);
   if (found == in_use_.end() || found->second->stream == stream) return;
   found->second->streams.insert(stream);
@@ -260,7 +261,7 @@ void CachingAllocator::settle_events(bool wait) {
 
 bool CachingAllocator::give_back_segments() {
   bool any = false;
-  const auto give = [&](Pool& pool) {
+  const auto give = [&](Pool& pool) DL_REQUIRES(mutex_) {
     for (auto* const list : {&pool.small, &pool.large}) {
       for (auto at = list->begin(); at != list->end();) {
         Block* const block = *at;
@@ -293,18 +294,18 @@ void CachingAllocator::drop_segment(Block* block) {
 }
 
 void CachingAllocator::empty_cache() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   settle_events(capturing_.empty());
   give_back_segments();
 }
 
 AllocatorStats CachingAllocator::stats() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return stats_;
 }
 
 void CachingAllocator::reset_peak_stats() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (Stat* const stat : {&stats_.allocation, &stats_.segment, &stats_.allocated_bytes,
                            &stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) {
     stat->peak = stat->current;
@@ -312,7 +313,7 @@ void CachingAllocator::reset_peak_stats() {
 }
 
 PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
            "begin_pool: the stream allocates from a pool of its own already");
   // Free blocks whose events have passed before the capture begins.
@@ -331,12 +332,12 @@ PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
 }
 
 void CachingAllocator::end_pool(void* stream) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   capturing_.erase(stream);
 }
 
 void CachingAllocator::release_pool(PoolId id) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = pools_.find(id);
   if (found == pools_.end()) return;
   found->second->released = true;

@@ -20,12 +20,12 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/runtime.h"
 
 namespace dl::cuda {
@@ -120,32 +120,33 @@ class CachingAllocator {
     std::thread::id thread;
   };
 
-  Pool& pool_for(void* stream);
-  Block* take_free(Pool& pool, std::size_t size, void* stream);
-  Block* take_segment(Pool& pool, std::size_t size, void* stream);
-  void split(Block* block, std::size_t size);
-  void free_block(Block* block);
-  void join(Block* block, Block* neighbour);
-  void hold_back(Block* block);
+  Pool& pool_for(void* stream) DL_REQUIRES(mutex_);
+  Block* take_free(Pool& pool, std::size_t size, void* stream) DL_REQUIRES(mutex_);
+  Block* take_segment(Pool& pool, std::size_t size, void* stream) DL_REQUIRES(mutex_);
+  void split(Block* block, std::size_t size) DL_REQUIRES(mutex_);
+  void free_block(Block* block) DL_REQUIRES(mutex_);
+  void join(Block* block, Block* neighbour) DL_REQUIRES(mutex_);
+  void hold_back(Block* block) DL_REQUIRES(mutex_);
   // Frees blocks whose events have passed; with `wait`, waits for all events.
-  void settle_events(bool wait);
+  void settle_events(bool wait) DL_REQUIRES(mutex_);
   // True if anything was returned.
-  bool give_back_segments();
-  void drop_segment(Block* block);
-  [[noreturn]] void out_of_memory(std::size_t bytes);
+  bool give_back_segments() DL_REQUIRES(mutex_);
+  void drop_segment(Block* block) DL_REQUIRES(mutex_);
+  [[noreturn]] void out_of_memory(std::size_t bytes) DL_REQUIRES(mutex_);
   static std::set<Block*, BySize>& free_list(Pool& pool, bool small) noexcept;
 
   Runtime& runtime_;
   const int device_;
-  mutable std::mutex mutex_;
-  AllocatorStats stats_;
-  Pool shared_;
-  std::map<PoolId, std::unique_ptr<Pool>> pools_;
-  std::map<void*, Capture> capturing_;  // by the stream on which it began
-  PoolId next_pool_ = 1;
-  std::unordered_map<void*, Block*> in_use_;
-  std::deque<Waiting> waiting_;
-  std::vector<Block*> after_capture_;  // freed while a stream of theirs was captured
+  mutable Mutex mutex_;
+  AllocatorStats stats_ DL_GUARDED_BY(mutex_);
+  Pool shared_ DL_GUARDED_BY(mutex_);
+  std::map<PoolId, std::unique_ptr<Pool>> pools_ DL_GUARDED_BY(mutex_);
+  std::map<void*, Capture> capturing_ DL_GUARDED_BY(mutex_);  // by the stream on which it began
+  PoolId next_pool_ DL_GUARDED_BY(mutex_) = 1;
+  std::unordered_map<void*, Block*> in_use_ DL_GUARDED_BY(mutex_);
+  std::deque<Waiting> waiting_ DL_GUARDED_BY(mutex_);
+  std::vector<Block*> after_capture_
+      DL_GUARDED_BY(mutex_);  // freed while a stream of theirs was captured
 };
 
 }  // namespace dl::cuda

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/pinned_allocator.h"
 
@@ -14,12 +14,12 @@ namespace {
 // Made at first use and never destroyed: tensors may outlive every static.
 constinit std::array<std::atomic<CachingAllocator*>, kMostDevices> allocators{};
 constinit std::atomic<PinnedAllocator*> pinned_memory{nullptr};
-constinit std::mutex allocators_mutex;
+constinit Mutex allocators_mutex;
 
 PinnedAllocator& pinned() {
   if (PinnedAllocator* const known = pinned_memory.load(std::memory_order_acquire)) return *known;
   Runtime& api = runtime();
-  const std::lock_guard lock(allocators_mutex);
+  const Lock lock(allocators_mutex);
   if (pinned_memory.load(std::memory_order_relaxed) == nullptr) {
     pinned_memory.store(new PinnedAllocator(api), std::memory_order_release);
   }
@@ -35,7 +35,7 @@ CachingAllocator& allocator(int device) {
   }
   default_stream(device);  // throws if the device does not exist
   std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
-  const std::lock_guard lock(allocators_mutex);
+  const Lock lock(allocators_mutex);
   if (place.load(std::memory_order_relaxed) == nullptr) {
     place.store(new CachingAllocator(runtime(), device), std::memory_order_release);
   }

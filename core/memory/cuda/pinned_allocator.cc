@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/memory/cuda/stream_use.h"
 
 namespace dl::cuda {
@@ -28,7 +29,7 @@ void* PinnedAllocator::allocate(int device, std::size_t bytes) {
   DL_CHECK(bytes <= kMost, kInvalidArgument,
            "pinned memory: {} bytes are more than a process can have", bytes);
   const std::size_t size = std::bit_ceil(std::max(bytes, kLeast));
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   settle_events();
   if (const auto found = free_.find(size); found != free_.end()) {
     const Blocks::iterator block = found->second;
@@ -68,7 +69,7 @@ PinnedAllocator::Blocks::const_iterator PinnedAllocator::find(const void* data) 
 
 void PinnedAllocator::deallocate(void* data) noexcept {
   if (data == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto block = blocks_.find(static_cast<char*>(data));
   if (block == blocks_.end()) return;
   block->second.in_use = false;
@@ -77,7 +78,7 @@ void PinnedAllocator::deallocate(void* data) noexcept {
 
 void PinnedAllocator::hold_back(Blocks::iterator block) {
   Block& freed = block->second;
-  std::erase_if(freed.streams, [&](const auto& use) {
+  std::erase_if(freed.streams, [&](const auto& use) DL_REQUIRES(mutex_) {
     const auto [device, stream] = use;
     if (is_captured(runtime_, stream)) return false;
     if (void* const event = event_behind(runtime_, device, stream)) {
@@ -94,14 +95,14 @@ void PinnedAllocator::hold_back(Blocks::iterator block) {
 }
 
 void PinnedAllocator::record_use(const void* data, const Stream& stream) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto block = find(data);
   if (block != blocks_.end()) block->second.streams.emplace(stream.device.index, stream.handle);
 }
 
 bool PinnedAllocator::owns(const void* data) const noexcept {
   if (count_.load(std::memory_order_relaxed) == 0) return false;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto block = find(data);
   return block != blocks_.end() && block->second.in_use;
 }
@@ -127,7 +128,7 @@ void PinnedAllocator::settle_events() {
 }
 
 void PinnedAllocator::empty_cache() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   settle_events();
   for (const auto& [size, block] : std::exchange(free_, {})) {
     runtime_.deallocate_pinned(block->first);

@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/runtime.h"
 #include "core/device/stream.h"
 
@@ -52,18 +52,19 @@ class PinnedAllocator {
     Blocks::iterator block;
   };
 
-  Blocks::iterator find(const void* data);
-  Blocks::const_iterator find(const void* data) const;
-  void hold_back(Blocks::iterator block);
-  void settle_events();
+  Blocks::iterator find(const void* data) DL_REQUIRES(mutex_);
+  Blocks::const_iterator find(const void* data) const DL_REQUIRES(mutex_);
+  void hold_back(Blocks::iterator block) DL_REQUIRES(mutex_);
+  void settle_events() DL_REQUIRES(mutex_);
 
   Runtime& runtime_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::atomic<std::size_t> count_{0};  // of blocks, so that owns() costs nothing if there are none
-  Blocks blocks_;
-  std::multimap<std::size_t, Blocks::iterator> free_;
-  std::deque<Waiting> waiting_;
-  std::vector<Blocks::iterator> after_capture_;  // freed while a stream of theirs was captured
+  Blocks blocks_ DL_GUARDED_BY(mutex_);
+  std::multimap<std::size_t, Blocks::iterator> free_ DL_GUARDED_BY(mutex_);
+  std::deque<Waiting> waiting_ DL_GUARDED_BY(mutex_);
+  std::vector<Blocks::iterator> after_capture_
+      DL_GUARDED_BY(mutex_);  // freed while a stream of theirs was captured
 };
 
 }  // namespace dl::cuda

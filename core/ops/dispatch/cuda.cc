@@ -1,8 +1,8 @@
 // The CUDA column of the kernel table before the CUDA module is opened: a call of any slot opens
 // the module, or throws an error with the operation's name if that fails.
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/module.h"
 #include "core/ops/dispatch/dispatch.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 // Replaces all slots. A thread that still reads an old slot calls this too; it then does nothing.
 void open_kernels(std::string_view op) {
-  static constinit std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static constinit Mutex mutex;
+  const Lock lock(mutex);
   const cuda::Module* module = nullptr;
   try {
     module = &cuda::module();

@@ -1,12 +1,12 @@
 #include "core/tensor/layout/deferred.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/memory/allocator.h"
@@ -73,8 +73,8 @@ std::optional<Place> place_in(const std::vector<Block>& blocks, const TensorImpl
 class DeferredLayout;
 
 // The deferred layouts on devices, for graph captures.
-constinit std::mutex on_devices_mutex;
-constinit DeferredLayout* first_on_devices = nullptr;
+constinit Mutex on_devices_mutex;
+constinit DeferredLayout* first_on_devices DL_GUARDED_BY(on_devices_mutex) = nullptr;
 thread_local const char this_thread = 0;  // its address names the thread
 
 class DeferredLayout final : public DeferredBytes {
@@ -103,7 +103,7 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   void* settle() override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (source_) bring_home();
     if (device_.type == DeviceType::kCUDA) order_after_copy();
     return rows_->data();
@@ -114,20 +114,20 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   bool is_shared() const noexcept override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return source_ && (source_->use_count() > 1 || source_->storage->use_count() > 1);
   }
 
   // Called at the begin and the end of a capture by this thread.
   static void at_capture_bound() {
-    const std::lock_guard lock(on_devices_mutex);
+    const Lock lock(on_devices_mutex);
     const void* const captured_by = cuda::capturing() ? &this_thread : nullptr;
     for (DeferredLayout* each = first_on_devices; each != nullptr; each = each->next_) {
       if (each->captured_by_ != captured_by) continue;
       each->settle();
       if (captured_by == nullptr) continue;
       // From now on each launch of the graph fills the memory, in the order of its own stream.
-      const std::lock_guard lock_each(each->mutex_);
+      const Lock lock_each(each->mutex_);
       each->stream_ = {};
     }
   }
@@ -143,12 +143,11 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   Ref<TensorImpl> source() const noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return source_;
   }
 
-  // The caller holds the mutex.
-  void bring_home() {
+  void bring_home() DL_REQUIRES(mutex_) {
     const TensorImpl& from = *source_;
     const std::size_t bytes = static_cast<std::size_t>(from.numel) * size_of(from.dtype);
     std::optional<cuda::StreamGuard> on_stream;
@@ -160,9 +159,9 @@ class DeferredLayout final : public DeferredBytes {
     source_ = nullptr;
   }
 
-  // The caller holds the mutex. A captured stream is not ordered after a stream outside of the
+  // A captured stream is not ordered after a stream outside of the
   // capture, but the elements of such a stream were copied home before the capture began.
-  void order_after_copy() const {
+  void order_after_copy() const DL_REQUIRES(mutex_) {
     const Stream current = cuda::current_stream(device_.index);
     if (stream_.handle == nullptr || current.handle == stream_.handle) return;
     if (cuda::capturing() != (captured_by_ != nullptr)) return;
@@ -172,20 +171,20 @@ class DeferredLayout final : public DeferredBytes {
 
   void enlist() {
     cuda::set_capture_bound(&at_capture_bound);
-    const std::lock_guard lock(on_devices_mutex);
+    const Lock lock(on_devices_mutex);
     next_ = first_on_devices;
     if (next_ != nullptr) next_->before_ = this;
     first_on_devices = this;
   }
   void delist() noexcept {
-    const std::lock_guard lock(on_devices_mutex);
+    const Lock lock(on_devices_mutex);
     (before_ != nullptr ? before_->next_ : first_on_devices) = next_;
     if (next_ != nullptr) next_->before_ = before_;
   }
 
-  mutable std::mutex mutex_;  // guards source_ and rows_
-  Ref<TensorImpl> source_;    // null: the elements are in rows_
-  Ref<Storage> rows_;
+  mutable Mutex mutex_;
+  Ref<TensorImpl> source_ DL_GUARDED_BY(mutex_);  // null: the elements are in rows_
+  Ref<Storage> rows_ DL_GUARDED_BY(mutex_);
   const Strides shown_;  // of the whole storage
   const Device device_;
   // For a device: the stream that makes and copies the elements, its capture (the address of the

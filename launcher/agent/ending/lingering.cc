@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,6 +16,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/process_stat.h"
 #include "core/base/thread.h"
 #include "launcher/process/descendants.h"
@@ -28,15 +28,15 @@ namespace {
 constexpr std::size_t kMostNamed = 8;
 
 struct Reading {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
-  std::optional<std::string> text;  // guarded by mutex
+  std::optional<std::string> text DL_GUARDED_BY(mutex);
 };
 
 void read_environment(pid_t pid, Reading& reading) {
   std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::lock_guard lock(reading.mutex);
+  const Lock lock(reading.mutex);
   reading.text = std::move(text);
   reading.changed.notify_one();
 }
@@ -56,8 +56,9 @@ std::string environment_in_time(pid_t pid, rendezvous::Deadline deadline) {
   } catch (const Error&) {
     return "";
   }
-  std::unique_lock lock(reading->mutex);
-  wait_until(reading->changed, lock, deadline, [&] { return reading->text.has_value(); });
+  Lock lock(reading->mutex);
+  wait_until(reading->changed, lock.native(), deadline,
+             [&]() DL_REQUIRES(reading->mutex) { return reading->text.has_value(); });
   return reading->text.value_or("");
 }
 

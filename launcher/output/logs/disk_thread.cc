@@ -7,10 +7,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/unique_fd.h"
 #include "core/base/thread.h"
 #include "launcher/process/start/rank_files.h"
@@ -23,17 +23,17 @@ struct DiskThread::Shared {
     std::function<void()> done;
   };
 
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
-  std::deque<Task> todo;  // guarded by mutex, as are the next two
-  std::deque<std::function<void()>> finished;
-  bool over = false;
+  std::deque<Task> todo DL_GUARDED_BY(mutex);
+  std::deque<std::function<void()>> finished DL_GUARDED_BY(mutex);
+  bool over DL_GUARDED_BY(mutex) = false;
   UniqueFd event;  // readable: something is finished
 
   void work() {
-    std::unique_lock lock(mutex);
+    Lock lock(mutex);
     while (true) {
-      changed.wait(lock, [this] { return over || !todo.empty(); });
+      changed.wait(lock.native(), [this]() DL_REQUIRES(mutex) { return over || !todo.empty(); });
       if (over) return;
       Task task = std::move(todo.front());
       todo.pop_front();
@@ -53,7 +53,7 @@ DiskThread::DiskThread(boost::asio::io_context& io) : finished_(io) {}
 
 DiskThread::~DiskThread() {
   if (!shared_) return;
-  const std::lock_guard lock(shared_->mutex);
+  const Lock lock(shared_->mutex);
   shared_->over = true;
   shared_->changed.notify_one();
 }
@@ -61,7 +61,7 @@ DiskThread::~DiskThread() {
 void DiskThread::submit(std::function<void()> work, std::function<void()> done) {
   if (!shared_) start();
   if (unfinished_++ == 0) last_end_ = Clock::now();
-  const std::lock_guard lock(shared_->mutex);
+  const Lock lock(shared_->mutex);
   shared_->todo.push_back({std::move(work), std::move(done)});
   shared_->changed.notify_one();
 }
@@ -88,7 +88,7 @@ void DiskThread::wait_for_finished() {
                              ::read(shared_->event.get(), &count, sizeof count);
                          std::deque<std::function<void()>> finished;
                          {
-                           const std::lock_guard lock(shared_->mutex);
+                           const Lock lock(shared_->mutex);
                            finished.swap(shared_->finished);
                          }
                          wait_for_finished();

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/machine/cpus.h"
 #include "core/base/system/machine/limits.h"
 #include "core/device/parallel.h"
@@ -70,11 +70,13 @@ class DataLoader::Epoch::Impl {
   // Runs on the thread of worker number `worker`.
   void work(int worker) {
     const SerialScope no_parallel_regions;
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     Lane& lane = lanes_[static_cast<std::size_t>(worker) % lanes_.size()];
     for (;;) {
-      const auto has_none = [&] { return stopping_ || lane.over || lane.next >= batches_; };
-      room_.wait(lock, [&] {
+      const auto has_none = [&]() DL_REQUIRES(mutex_) {
+        return stopping_ || lane.over || lane.next >= batches_;
+      };
+      room_.wait(lock.native(), [&]() DL_REQUIRES(mutex_) {
         return has_none() || lane.next < delivered_ + static_cast<std::int64_t>(slots_.size());
       });
       if (has_none()) break;
@@ -90,7 +92,7 @@ class DataLoader::Epoch::Impl {
       try {
         const profiler::Span span("DataLoader.read", profiler::Category::kData);
         result = reader_->read(worker, place, [&](std::optional<std::int64_t> sample) {
-          const std::lock_guard guard(mutex_);
+          const Lock guard(mutex_);
           slot.place.sample = sample;
           return !stopping_;
         });
@@ -115,20 +117,22 @@ class DataLoader::Epoch::Impl {
   // Returns false if one still is. The log names the sample that is waited for: at once if next()
   // timed out before, else after 5 s.
   bool stop() noexcept {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     stopping_ = true;
     room_.notify_all();
-    const auto reading = [this] { return std::ranges::find(slots_, true, &Slot::reading); };
-    const auto idle = [&] { return reading() == slots_.end(); };
+    const auto reading = [this]() DL_REQUIRES(mutex_) {
+      return std::ranges::find(slots_, true, &Slot::reading);
+    };
+    const auto idle = [&]() DL_REQUIRES(mutex_) { return reading() == slots_.end(); };
     const Deadline deadline = Deadline::after(options_.stop_timeout);
     const Deadline notice =
         Deadline::earlier(deadline, Deadline::after(late_ ? std::chrono::seconds(0) : kPatience));
-    if (ready_.wait_until(lock, notice.when(), idle)) return true;
+    if (ready_.wait_until(lock.native(), notice.when(), idle)) return true;
     if (!deadline.has_passed()) {
       log::warning("data loader: the epoch is over, but {} is still being read; waiting {} s more",
                    text_of(reading()->place),
                    std::chrono::duration<double>(deadline.left()).count());
-      if (ready_.wait_until(lock, deadline.when(), idle)) return true;
+      if (ready_.wait_until(lock.native(), deadline.when(), idle)) return true;
     }
     log::error(
         "data loader: {} is still being read {} s after the end of the epoch; its thread is left "
@@ -154,7 +158,7 @@ class DataLoader::Epoch::Impl {
   };
 
   std::size_t workers() const noexcept { return static_cast<std::size_t>(workers_); }
-  Slot& slot_of(std::int64_t batch) noexcept {
+  Slot& slot_of(std::int64_t batch) noexcept DL_REQUIRES(mutex_) {
     return slots_[static_cast<std::size_t>(batch) % slots_.size()];
   }
   Lane& lane_of(std::int64_t batch) noexcept {
@@ -169,7 +173,7 @@ class DataLoader::Epoch::Impl {
   // Counts batch `delivered_` as done, and wakes a worker that has room for another batch.
   void advance() {
     {
-      const std::lock_guard guard(mutex_);
+      const Lock guard(mutex_);
       ++delivered_;
     }
     if (lanes_.size() == 1) {
@@ -196,7 +200,7 @@ class DataLoader::Epoch::Impl {
 
   // Waits for the next batch from its worker; rethrows the worker's exception.
   ReadBatch take() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     Slot& slot = wait_for(delivered_, lock);
     slot.ready = false;
     ReadBatch read = std::exchange(slot.read, {});
@@ -211,12 +215,12 @@ class DataLoader::Epoch::Impl {
   }
 
   // Waits until `batch` is ready and returns its slot. Throws kTimeout.
-  Slot& wait_for(std::int64_t batch, std::unique_lock<std::mutex>& lock) {
+  Slot& wait_for(std::int64_t batch, Lock& lock) DL_REQUIRES(mutex_) {
     Slot& slot = slot_of(batch);
     const Deadline deadline =
         options_.timeout.count() == 0 ? Deadline::never() : Deadline::after(options_.timeout);
     Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
-    while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
+    while (!ready_.wait_until(lock.native(), notice.when(), [&] { return slot.ready; })) {
       SamplePlace place{.batch = batch, .sample = reader_->first_sample(batch)};
       if (slot.place.batch == batch && slot.place.sample) place = slot.place;
       late_ = deadline.has_passed();
@@ -233,14 +237,16 @@ class DataLoader::Epoch::Impl {
   const std::int64_t batches_;  // the largest int64 if the number is not known in advance
   const int workers_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable ready_;  // a batch was read; only the epoch's owner waits for it
   std::condition_variable room_;   // a batch was taken, or the epoch ends; workers wait for it
   std::vector<Lane> lanes_;
-  std::vector<Slot> slots_;     // batch b lives in slot b % size
-  std::int64_t delivered_ = 0;  // batches that next() has returned or skipped
-  bool stopping_ = false;
-  bool late_ = false;  // next() timed out
+  std::vector<Slot> slots_ DL_GUARDED_BY(mutex_);  // batch b lives in slot b % size
+  // Batches that next() has returned or skipped. The epoch's owner changes it under mutex_, and
+  // reads it without.
+  std::int64_t delivered_ = 0;
+  bool stopping_ DL_GUARDED_BY(mutex_) = false;
+  bool late_ DL_GUARDED_BY(mutex_) = false;  // next() timed out
 
   bool finished_ = false;  // this and skipped_ belong to the thread that owns the epoch
   const std::shared_ptr<std::int64_t> skipped_;

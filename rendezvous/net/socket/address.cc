@@ -14,13 +14,13 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/unique_fd.h"
 #include "core/base/thread.h"
 
@@ -54,27 +54,27 @@ Resolution look_up(const std::string& host, std::uint16_t port, int flags) {
 // getaddrinfo() has no deadline and cannot be cancelled: it runs on a thread of its own, which is
 // left behind when the deadline passes. Shared, because either thread may be the last to use it.
 struct Question {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable answered;
-  bool done = false;
-  Resolution answer;
+  bool done DL_GUARDED_BY(mutex) = false;
+  Resolution answer DL_GUARDED_BY(mutex);
 };
 
 Resolution look_up_by(const Endpoint& endpoint, Deadline deadline) {
   const auto question = std::make_shared<Question>();
   make_thread(fmt::format("resolve {}", endpoint.host), [question, endpoint] {
     Resolution answer = look_up(endpoint.host, endpoint.port, 0);
-    const std::lock_guard lock(question->mutex);
+    const Lock lock(question->mutex);
     question->answer = std::move(answer);
     question->done = true;
     question->answered.notify_one();
   }).detach();
-  std::unique_lock lock(question->mutex);
-  const auto is_done = [&] { return question->done; };
+  Lock lock(question->mutex);
+  const auto is_done = [&]() DL_REQUIRES(question->mutex) { return question->done; };
   if (deadline.is_never()) {
-    question->answered.wait(lock, is_done);
+    question->answered.wait(lock.native(), is_done);
   } else {
-    question->answered.wait_until(lock, deadline.when(), is_done);
+    question->answered.wait_until(lock.native(), deadline.when(), is_done);
   }
   DL_CHECK(question->done, kTimeout, "resolve {}: no answer from the name service in time",
            endpoint.host);

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl {
 
@@ -18,20 +18,21 @@ namespace {
 
 // All constant-initialised. fork() holds the mutex, so that no other thread is in the middle of a
 // change when the child is made.
-std::mutex parent_only_mutex;
-std::vector<int>* parent_only = nullptr;
-int null_device = -1;
+Mutex parent_only_mutex;
+std::vector<int>* parent_only DL_GUARDED_BY(parent_only_mutex)
+    DL_PT_GUARDED_BY(parent_only_mutex) = nullptr;
+int null_device DL_GUARDED_BY(parent_only_mutex) = -1;
 
-void before_fork() {
+void before_fork() DL_NO_THREAD_SAFETY_ANALYSIS {
   parent_only_mutex.lock();
 }
 
-void after_fork_in_parent() {
+void after_fork_in_parent() DL_NO_THREAD_SAFETY_ANALYSIS {
   parent_only_mutex.unlock();
 }
 
 // Must not wait or allocate: locks that other threads held are never released in the child.
-void after_fork_in_child() {
+void after_fork_in_child() DL_NO_THREAD_SAFETY_ANALYSIS {
   fork_detail::depth.fetch_add(1, std::memory_order_relaxed);
   if (parent_only != nullptr) {
     for (const int fd : *parent_only) ::dup3(null_device, fd, O_CLOEXEC);
@@ -58,7 +59,7 @@ void ParentOnlyFds::add(int fd) {
   if (fd < 0) return;
   install_handlers();
   fds_.push_back(fd);
-  const std::lock_guard lock(parent_only_mutex);
+  const Lock lock(parent_only_mutex);
   if (null_device < 0) null_device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null_device < 0) throw_errno(errno, "open /dev/null");
   if (parent_only == nullptr) parent_only = new std::vector<int>();
@@ -66,7 +67,7 @@ void ParentOnlyFds::add(int fd) {
 }
 
 void ParentOnlyFds::clear() noexcept {
-  const std::lock_guard lock(parent_only_mutex);
+  const Lock lock(parent_only_mutex);
   for (const int fd : fds_) {
     const auto known = std::find(parent_only->begin(), parent_only->end(), fd);
     if (known == parent_only->end()) continue;

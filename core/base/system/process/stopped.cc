@@ -5,10 +5,10 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 
+#include "core/base/mutex.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/thread.h"
 
@@ -29,8 +29,8 @@ static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 // All constant-initialised. `last_look` is 0 while no thread watches.
 std::atomic<Clock::rep> last_look{0};
 std::atomic<Clock::rep> stopped{0};
-std::mutex stop_mutex;
-const ForkMark* watching_process = nullptr;
+Mutex stop_mutex;
+std::atomic<const ForkMark*> watching_process{nullptr};
 
 void run_looks() {
   for (;;) {
@@ -42,8 +42,9 @@ void run_looks() {
 }  // namespace
 
 void watch_for_stops() {
-  const std::lock_guard lock(stop_mutex);
-  if (watching_process != nullptr && !watching_process->is_in_child()) return;
+  const Lock lock(stop_mutex);
+  const ForkMark* const known = watching_process.load(std::memory_order_relaxed);
+  if (known != nullptr && !known->is_in_child()) return;
   const auto* const mark = new ForkMark();
   // Leave signals to the program's threads.
   sigset_t all;
@@ -61,7 +62,7 @@ void watch_for_stops() {
     throw;
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  watching_process = mark;
+  watching_process.store(mark, std::memory_order_relaxed);
   last_look.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
 }
 
@@ -69,9 +70,9 @@ std::chrono::nanoseconds stopped_time(Clock::time_point when) noexcept {
   const Clock::rep now = when.time_since_epoch().count();
   Clock::rep last = last_look.load(std::memory_order_acquire);
   if (last == 0) return 0ns;
-  if (now - last > kStopGap && !watching_process->is_in_child()) {
+  if (now - last > kStopGap && !watching_process.load(std::memory_order_relaxed)->is_in_child()) {
     // Add to the sum first: a thread that sees the new look must also see the time it found.
-    const std::lock_guard lock(stop_mutex);
+    const Lock lock(stop_mutex);
     last = last_look.load(std::memory_order_relaxed);
     if (now - last > kStopGap) {
       stopped.fetch_add(now - last, std::memory_order_relaxed);

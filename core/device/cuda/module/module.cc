@@ -2,15 +2,15 @@
 
 #include <atomic>
 #include <exception>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl::cuda {
 namespace {
 
 constinit std::atomic<const Module*> opened{nullptr};
-constinit std::mutex module_mutex;
+constinit Mutex module_mutex;
 
 // Constant-initialised, and without a destructor that would run before the last tensor is
 // destroyed.
@@ -27,7 +27,7 @@ constinit bool failed = false;
 
 const Module& module() {
   if (const Module* const known = opened.load(std::memory_order_acquire)) return *known;
-  const std::lock_guard lock(module_mutex);
+  const Lock lock(module_mutex);
   if (const Module* const known = opened.load(std::memory_order_relaxed)) return *known;
   if (failed) std::rethrow_exception(failure.error);
   try {
@@ -51,7 +51,7 @@ std::string unavailable_reason() {
 }
 
 void use_module(const Module& module) {
-  const std::lock_guard lock(module_mutex);
+  const Lock lock(module_mutex);
   DL_CHECK(opened.load() == nullptr && !failed, kInvalidArgument,
            "use_module: CUDA has been used already");
   opened.store(&module, std::memory_order_release);

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/exit_watch.h"
 #include "core/base/system/process/fork.h"
 
@@ -29,7 +29,7 @@ struct DnnlCall::Calls {
   ExitWatch exit;
   ForkMark process;
   std::atomic<int> under_way{0};
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable is_over;
 };
 
@@ -49,9 +49,10 @@ void DnnlCall::wait_for_calls() noexcept {
   if (c.exit.has_begun()) return;
   c.exit.begin();
   {
-    std::unique_lock lock(c.mutex);
+    Lock lock(c.mutex);
     // A signal handler may have called exit() in the middle of a call.
-    c.is_over.wait_for(lock, kLongestCall, [&] { return c.under_way.load() <= depth_of_calls; });
+    c.is_over.wait_for(lock.native(), kLongestCall,
+                       [&] { return c.under_way.load() <= depth_of_calls; });
   }
   c.exit.end();
 }
@@ -59,7 +60,7 @@ void DnnlCall::wait_for_calls() noexcept {
 void DnnlCall::end(Calls& c) noexcept {
   c.under_way.fetch_sub(1);
   if (!c.exit.has_begun()) return;
-  const std::lock_guard lock(c.mutex);
+  const Lock lock(c.mutex);
   c.is_over.notify_all();
 }
 

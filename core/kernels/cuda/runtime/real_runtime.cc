@@ -6,10 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/kernels/cuda/runtime/active_device.h"
 #include "core/kernels/cuda/runtime/errors.h"
 
@@ -21,7 +21,7 @@ constexpr std::size_t kOldestCudnn = 90000;
 const Host* host_of_module = nullptr;
 const char* (*op_names)(int) = nullptr;
 constinit std::array<std::atomic<Fault*>, kMostDevices> faults{};
-constinit std::mutex faults_mutex;
+constinit Mutex faults_mutex;
 
 cudaStream_t as_stream(void* stream) {
   return static_cast<cudaStream_t>(stream);
@@ -313,7 +313,7 @@ Runtime& start_runtime(const Host* host, const char* (*name_of_op)(int)) {
 Fault* faults_of(int device) {
   std::atomic<Fault*>& place = faults[static_cast<std::size_t>(device)];
   if (Fault* const known = place.load(std::memory_order_acquire)) return known;
-  const std::lock_guard lock(faults_mutex);
+  const Lock lock(faults_mutex);
   if (Fault* const known = place.load(std::memory_order_relaxed)) return known;
   const RelaxedCapture relaxed;
   void* block = nullptr;
