@@ -14,6 +14,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -38,6 +39,10 @@ namespace dl::collectives::tcp {
 
 // Bytes of small messages that one rank may send to another before the receiver asks for them.
 inline constexpr std::size_t kCreditBytes = 1024 * 1024;
+
+// After a link has ended, wait this long for a better explanation (the peer's last words, a
+// mismatch on another rank, the end of its process) before the link itself is blamed.
+inline constexpr std::chrono::milliseconds kGoneGrace{300};
 
 struct Peer {
   Identity who;

@@ -12,10 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
-// After a link has ended, wait this long for a better explanation (the peer's last words, a
-// mismatch on another rank, the end of its process) before the link itself is blamed.
-constexpr auto kGoneGrace = 300ms;
-// How often the peer's process is checked during that time.
+// How often the peer's process is checked during kGoneGrace.
 constexpr auto kEndLook = 2ms;
 // A process that still runs this long after its links ended did not end them by exiting, even if it
 // exits soon after: it has lost the same connection.

@@ -16,11 +16,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "tests/support/eventually.h"
 
 namespace {
 
@@ -44,7 +44,10 @@ int differ(bool is_odd, const std::string& folder) {
     return std::distance(std::filesystem::directory_iterator(folder),
                          std::filesystem::directory_iterator());
   };
-  while (called() < dl::world_size() - 1) std::this_thread::sleep_for(1ms);
+  if (!dl::tests::eventually([&] { return called() == dl::world_size() - 1; })) {
+    std::fprintf(stderr, "group_probe: not all other ranks have called all_reduce\n");
+    return 66;
+  }
   dl::default_group()->barrier({})->synchronize();
   return 0;
 }

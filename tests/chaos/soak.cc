@@ -39,6 +39,7 @@
 #include "core/base/system/process/stopped.h"
 #include "tests/chaos/operations.h"
 #include "tests/chaos/soak_arguments.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -85,16 +86,6 @@ struct Score {
     if (notices < kMostNotices) noticed_ms[notices++] = ms;
   }
 };
-
-template <typename Condition>
-bool eventually(Clock::duration limit, Condition condition) {
-  const auto end = Clock::now() + limit;
-  while (!condition()) {
-    if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 std::size_t entries(const char* directory) {
   DIR* const open = ::opendir(directory);
@@ -145,14 +136,14 @@ int ranks_of(const std::string& backend) {
     board.failed_at[rank].store(Clock::now().time_since_epoch().count());
   }
   // The others must hear of the cause, not of this end.
-  eventually(kHang, [&] {
+  tests::eventually(kHang, [&] {
     for (int other = 0; other < ranks; ++other) {
       if (other != board.victim.load() && board.failed_at[other].load() == 0) return false;
     }
     return true;
   });
   destroy_process_group();
-  const bool all_back = eventually(kHang, [&] {
+  const bool all_back = tests::eventually(kHang, [&] {
     return entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == threads &&
            segments() == 0;
   });
@@ -168,7 +159,7 @@ void judge(Board& board, int ranks, pid_t victim_pid, Clock::time_point killed_a
   for (int rank = 0; rank < ranks; ++rank) {
     score.operations += board.done[rank].load();
     if (rank == victim) continue;
-    const bool has_ended = eventually(2 * kHang, [&] { return board.over[rank].load(); });
+    const bool has_ended = tests::eventually(2 * kHang, [&] { return board.over[rank].load(); });
     if (!has_ended || board.failed_at[rank].load() == 0) {
       ++score.hangs;
       std::printf("rank %d hangs after the death of rank %d\n", rank, victim);
@@ -210,7 +201,7 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
     pids[rank] = ::fork();
     if (pids[rank] == 0) run(rank, board, directory.path() + "/meet", backend, seed);
   }
-  const bool began = eventually(60s, [&] {
+  const bool began = tests::eventually(60s, [&] {
     return std::all_of(board.done, board.done + ranks, [](auto& done) { return done.load() > 0; });
   });
   if (began) {

@@ -15,6 +15,7 @@
 #include "core/base/sanitizers.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -219,14 +220,14 @@ TEST_P(Composed, IsCompletedWhenItsOutputIsWrittenAlsoForOneThatOnlyAsks) {
       const std::vector<int> input(100, group.rank());
       std::vector<int> output(100, -1);
       const Ref<Work> work = user_all_reduce(group, largest_of(input, output));
-      while (!work->is_completed()) std::this_thread::yield();
+      EXPECT_TRUE(tests::eventually([&] { return work->is_completed(); }));
       EXPECT_EQ(output.front(), size - 1);
       EXPECT_EQ(work->error(), nullptr);
       float a = 1, b = 2, sum_a = 0, sum_b = 0;
       const AllReduceOptions parts[] = {{.input = &a, .output = &sum_a, .count = 1},
                                         {.input = &b, .output = &sum_b, .count = 1}};
       const Ref<Work> both = all_reduce_coalesced(group, parts, {});
-      while (!both->is_completed()) std::this_thread::yield();
+      EXPECT_TRUE(tests::eventually([&] { return both->is_completed(); }));
       EXPECT_EQ(sum_a, static_cast<float>(size));
       EXPECT_EQ(sum_b, static_cast<float>(2 * size));
     }
@@ -323,7 +324,7 @@ TEST(CallOptions, HoldTheOwnerNoLongerThanTheGroupThoughNobodyWaits) {
                                              .output = x.data(),
                                              .count = x.size(),
                                              .call = {.holds = make_ref<Owner>(alive)}});
-    while (!work->is_completed()) std::this_thread::yield();
+    EXPECT_TRUE(tests::eventually([&] { return work->is_completed(); }));
   });
   EXPECT_EQ(alive, 0);
 }

@@ -27,6 +27,7 @@
 #include "collectives/init.h"
 #include "core/base/error.h"
 #include "core/base/sanitizers.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -184,15 +185,6 @@ struct Board {
 
 constexpr auto kLook = 2ms;
 
-bool eventually(std::chrono::milliseconds limit, const std::function<bool()>& condition) {
-  const auto end = Clock::now() + limit;
-  while (!condition()) {
-    if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(kLook);
-  }
-  return true;
-}
-
 // Whether no thread of the process has anything to do.
 bool is_asleep(pid_t pid) {
   for (const auto& task :
@@ -242,7 +234,7 @@ class Job {
   // All ranks except the victim run this many rounds; false if they do not reach that number.
   bool go_on_without(int rounds, std::chrono::milliseconds limit) {
     board_->rounds_wanted.store(rounds);
-    return eventually(limit, [&] {
+    return tests::eventually(limit, [&] {
       return std::ranges::all_of(
           others(), [&](int rank) { return board_->rounds_without[rank].load() >= rounds; });
     });
@@ -263,11 +255,12 @@ class Job {
   // True if all seats of these ranks satisfy it in time.
   bool all_come_to(const std::vector<int>& ranks, std::chrono::milliseconds limit,
                    const std::function<bool(const Seat&)>& condition) {
-    return eventually(limit, [&] {
+    const auto all_satisfy = [&] {
       board_->looks.fetch_add(1);
       return std::ranges::all_of(
           ranks, [&](int rank) { return std::ranges::all_of(board_->seats[rank], condition); });
-    });
+    };
+    return tests::eventually(limit, all_satisfy, kLook);
   }
   bool any_has_ended() const {
     return std::ranges::any_of(others(), [&](int rank) {
@@ -419,7 +412,7 @@ TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferW
     // amid a frame, whose rest it sends when it goes on. If its threads never all sleep, it stops
     // at any point.
     job.kill(job.others(), SIGSTOP);
-    eventually(1s, [&] { return is_asleep(job.pid(kVictim)); });
+    tests::eventually(1s, [&] { return is_asleep(job.pid(kVictim)); });
     job.kill({kVictim}, SIGSTOP);
     job.kill(job.others(), SIGCONT);
     EXPECT_TRUE(job.go_on_without(5, kPatience * 60s)) << "a group waits for a rank of another one";

@@ -19,6 +19,7 @@
 #include "collectives/objects.h"
 #include "core/base/error.h"
 #include "tests/collectives/patterns.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -317,7 +318,7 @@ void groups(ProcessGroup& g) {
   expect(x == static_cast<float>(g.size()) && y == static_cast<float>(2 * g.size()), "two at once");
   // No thread waits for it, and only MPI's own progress moves it.
   const Ref<Work> unattended = a->barrier();
-  while (!unattended->is_completed()) std::this_thread::yield();
+  expect(tests::eventually([&] { return unattended->is_completed(); }), "unattended");
 
   const auto texts = all_gather_bytes(g, std::string(z(g.rank()) * 50, 'x'));
   expect(texts.size() == z(g.size()) && texts.back().size() == z(g.size() - 1) * 50, "bytes");

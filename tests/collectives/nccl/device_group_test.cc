@@ -8,6 +8,7 @@
 #include "collectives/staged/staged_group.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives::testing {
 namespace {
@@ -199,7 +200,7 @@ TEST(StagedGroup, BatchesAndListsGoThroughTheHost) {
     // Who only asks finds the bytes on the GPU, too.
     from_last = 0;
     const Ref<Work> asked = group.sendrecv(send(next, 0), receive(&from_last, kAnySource, 0));
-    while (!asked->is_completed()) ::usleep(100);
+    EXPECT_TRUE(tests::eventually([&] { return asked->is_completed(); }));
     EXPECT_EQ(from_last, static_cast<float>(last + 1));
     EXPECT_EQ(asked->error(), nullptr);
 

@@ -12,6 +12,7 @@
 #include "core/device/cuda/graph.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives::testing {
 namespace {
@@ -55,16 +56,8 @@ struct Rank {
   }
 };
 
-bool eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + 60s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    ::usleep(500);
-  }
-  return true;
-}
 bool eventually_broken(const Rank& rank) {
-  return eventually([&] { return rank.group->error() != nullptr; });
+  return tests::eventually([&] { return rank.group->error() != nullptr; });
 }
 
 class Nccl : public ::testing::Test {
@@ -357,7 +350,7 @@ TEST_F(Nccl, WhatWaitsBehindOtherWorkOfTheGpuIsNotLate) {
     both_.arrive_and_wait();
     opened = true;
     // In time or not, from here on its clock runs.
-    EXPECT_TRUE(eventually([&] { return work->is_completed(); }));
+    EXPECT_TRUE(tests::eventually([&] { return work->is_completed(); }));
     rank.runtime.synchronize_stream(rank.stream.handle);
   });
 }
@@ -374,7 +367,7 @@ TEST_F(Nccl, AnErrorThatNcclFindsEndsTheGroupEverywhereWithItsWords) {
     if (rank.rank() == 0) {
       EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
     }
-    EXPECT_TRUE(eventually([&] { return rank.host.error() != nullptr; }));
+    EXPECT_TRUE(tests::eventually([&] { return rank.host.error() != nullptr; }));
   });
 }
 
@@ -493,7 +486,7 @@ TEST_F(Nccl, CapturedGraphsGoBeforeTheirCommunicator) {
       of_group.launch(rank.stream);
       if (!in_peace) {
         rank.group->abort("no more data");
-        ASSERT_TRUE(eventually([&] { return fake_.fault.aborts > 0; }));
+        ASSERT_TRUE(tests::eventually([&] { return fake_.fault.aborts > 0; }));
       }
       rank.group = nullptr;
       EXPECT_TRUE(fake_.runtime.graphs.empty());
@@ -525,7 +518,7 @@ TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
     ready.arrive_and_wait();
     if (rank.rank() == 0) graph->launch(rank.stream);
     ASSERT_TRUE(eventually_broken(rank));
-    ASSERT_TRUE(eventually([&] { return fake_.fault.aborts == 3; }));
+    ASSERT_TRUE(tests::eventually([&] { return fake_.fault.aborts == 3; }));
     const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
     EXPECT_THAT(
         thrown.text,
@@ -687,13 +680,13 @@ TEST_F(Nccl, ARankMayLeaveBeforeTheOthers) {
     float input = 1, output = 0;
     rank.all_reduce(&input, &output, 1)->synchronize();
     if (rank.rank() == 1) {
-      EXPECT_TRUE(eventually([&] { return left.load(); }));
+      EXPECT_TRUE(tests::eventually([&] { return left.load(); }));
     }
     rank.group = nullptr;
     left = true;
   });
   EXPECT_THAT(ends_, ::testing::IsEmpty());
-  EXPECT_TRUE(eventually([&] { return fake_.fault.destroys == 2; }));
+  EXPECT_TRUE(tests::eventually([&] { return fake_.fault.destroys == 2; }));
 }
 
 TEST_F(Nccl, CapturesAreNotCountedAsOperations) {

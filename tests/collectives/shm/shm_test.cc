@@ -29,6 +29,7 @@
 #include "collectives/shm/segment.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/shm/groups.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -413,9 +414,8 @@ TEST(ShmGroups, NoticeThatAPeerDiedBetweenTheLinesOfItsPayload) {
       last.payload[0] = x.back();
       if (is_whole) last.flag.store(1, std::memory_order_release);
       const Block& theirs = block_of(0);
-      while (theirs.more[1].lines[0].flag.load(std::memory_order_acquire) != 1) {
-        std::this_thread::yield();
-      }
+      EXPECT_TRUE(tests::eventually(
+          [&] { return theirs.more[1].lines[0].flag.load(std::memory_order_acquire) == 1; }));
       EXPECT_EQ(theirs.cells[1].flag.load(std::memory_order_acquire), cell.flag.load());
     });
   }
@@ -429,7 +429,7 @@ TEST(ShmGroups, CarryOnWhatNobodyWaitsFor) {
       std::vector<float> x(count, 1.0f);
       const Ref<Work> work =
           group->all_reduce({.input = x.data(), .output = x.data(), .count = count});
-      while (!work->is_completed()) std::this_thread::yield();
+      EXPECT_TRUE(tests::eventually([&] { return work->is_completed(); }));
       EXPECT_EQ(x.back(), 2.0f);
     }
   });

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <latch>
 #include <mutex>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/socket/socket.h"
 #include "tests/collectives/ranks.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -203,7 +206,7 @@ TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
       2,
       [](ProcessGroup& group) {
         if (group.rank() == 0) all_reduce(group, 10)->wait();
-        while (group.error() == nullptr) std::this_thread::yield();
+        EXPECT_TRUE(tests::eventually([&] { return group.error() != nullptr; }));
       },
       200ms);
   expect_all(thrown, ErrorKind::kTimeout, {"waiting for rank 1 ("});
@@ -321,7 +324,7 @@ TEST(Mismatch, ReportsTheCallOfARankThatHasHeardOfItBefore) {
   all_thrown(3, [](ProcessGroup& group) {
     if (group.rank() == 0) return group.barrier()->wait();
     if (group.rank() == 1) return all_reduce(group, 100)->wait();
-    while (!group.error()) std::this_thread::yield();
+    EXPECT_TRUE(tests::eventually([&] { return group.error() != nullptr; }));
     std::vector<float> x(21);
     std::vector<float> y(7);
     group.scatter({.input = x.data(), .output = y.data(), .count = 7, .root = 2})->wait();
@@ -343,7 +346,6 @@ TEST(Mismatch, ReportsTheCallOfARankThatHasHeardOfItBefore) {
 }
 
 TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
-  const Clock::time_point begin = Clock::now();
   run_ranks(
       3,
       [](ProcessGroup& group) {
@@ -355,17 +357,18 @@ TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
             << thrown.text;
       },
       {.timeout = 120s});
-  EXPECT_LT(Clock::now() - begin, 60s);
 }
 
 TEST(Leaving, AfterTheLastOperationIsNoError) {
   // The root is through as soon as its child has the bytes, and goes; the last in the chain comes
-  // late.
+  // later.
   for (int round = 0; round < 10; ++round) {
-    run_ranks(3, [](ProcessGroup& group) {
+    std::latch root_is_through(1);
+    run_ranks(3, [&](ProcessGroup& group) {
       std::vector<float> x(50'000, group.rank() == 0 ? 3.0f : 0.0f);
-      if (group.rank() == 2) std::this_thread::sleep_for(2ms);
-      group.broadcast({.buffer = x.data(), .count = x.size(), .root = 0})->wait();
+      if (group.rank() == 2) root_is_through.wait();
+      EXPECT_NO_THROW(group.broadcast({.buffer = x.data(), .count = x.size(), .root = 0})->wait());
+      if (group.rank() == 0) root_is_through.count_down();
       EXPECT_EQ(x.back(), 3.0f);
     });
   }
@@ -442,9 +445,21 @@ TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
   });
 }
 
+// How many files the epolls of this process watch. A socket that was closed without being taken out
+// stays there as long as another process has it.
+int watched_files() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) count += line.starts_with("tfd:") ? 1 : 0;
+  }
+  return count;
+}
+
 // A child of fork() keeps the sockets open; their events must not reach links that are gone.
 TEST(Links, ThatAChildHoldsAreForgottenWithTheirGroup) {
   const Ref<tcp::Engine> engines[] = {make_ref<tcp::Engine>(), make_ref<tcp::Engine>()};
+  const int watched_before = watched_files();
   std::vector<UniqueFd> childs;
   for (int round = 0; round < 3; ++round) {
     std::vector<tcp::Mesh> meshes = connected(2, 1);
@@ -456,6 +471,7 @@ TEST(Links, ThatAChildHoldsAreForgottenWithTheirGroup) {
           make_ref<tcp::Group>(engines[r], std::move(meshes[r]), GroupOptions{.timeout = 30s});
       for (int i = 0; i < 20; ++i) group->barrier()->wait();
     });
+    EXPECT_TRUE(tests::eventually([&] { return watched_files() <= watched_before; }));
   }
 }
 
@@ -549,7 +565,10 @@ TEST(JoiningAGroup, IsNotDisturbedByGarbageOnTheDataPort) {
   run_threads(2, [&](int rank) {
     if (rank == 1) garbage_is_there.wait();
     const Ref<ProcessGroup> group = join_group(store, rank, 2);
-    group->barrier()->wait();
+    float sum = static_cast<float>(rank + 1);
+    group->all_reduce({.input = &sum, .output = &sum, .count = 1})->wait();
+    EXPECT_EQ(sum, 3.0f);
+    EXPECT_EQ(group->error(), nullptr);
   });
   stranger.join();
 }

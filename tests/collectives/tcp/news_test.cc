@@ -13,6 +13,7 @@
 #include "collectives/tcp/engine.h"
 #include "core/base/deadline.h"
 #include "tests/collectives/ranks.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -32,11 +33,7 @@ void expect_left(ProcessGroup& group, const std::string& who) {
 // Waits for what must come; fails the test if it does not.
 template <typename Condition>
 void await(const Condition& condition) {
-  const Deadline deadline = Deadline::after(20s);
-  while (!condition()) {
-    if (deadline.has_passed()) return void(ADD_FAILURE() << "what was awaited did not come");
-    ::sched_yield();
-  }
+  EXPECT_TRUE(tests::eventually(tests::kPatience, condition, 0ms));
 }
 
 TEST(News, OfAFailureSparesWhatIsCompleteOnTheRankThatFoundIt) {

@@ -14,7 +14,10 @@ using collectives::testing::run_ranks;
 using collectives::testing::thrown_by;
 
 TEST(Settings, ThatAreEqualPass) {
-  run_ranks(2, [](ProcessGroup& group) { require_equal_settings({}, group); });
+  run_ranks(2, [](ProcessGroup& group) {
+    EXPECT_NO_THROW(require_equal_settings({}, group));
+    EXPECT_EQ(group.error(), nullptr);
+  });
 }
 
 TEST(Settings, OfARankThatDifferAreAnErrorOnAllRanks) {

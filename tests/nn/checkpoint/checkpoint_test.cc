@@ -24,6 +24,7 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/algorithms/sgd.h"
 #include "tests/nn/data/bytes.h"
+#include "tests/support/eventually.h"
 #include "tests/support/file_size_limit.h"
 
 namespace dl::nn {
@@ -211,10 +212,14 @@ TEST(Checkpoint, OutlivesASaveThatIsKilled) {
       }
       ::_exit(1);
     }
+    bool has_ended = false;
+    const bool has_saved = tests::eventually([&] {
+      has_ended = ::waitpid(child, nullptr, WNOHANG) != 0;
+      return has_ended || (!checkpoints.steps().empty() && checkpoints.steps().back() != last);
+    });
+    if (!has_saved) ::kill(child, SIGKILL);
+    ASSERT_TRUE(has_saved && !has_ended) << "the child could not save";
     // Another moment of saving each time; what is held below holds at any.
-    while (checkpoints.steps().empty() || checkpoints.steps().back() == last) {
-      if (::waitpid(child, nullptr, WNOHANG) != 0) FAIL() << "the child could not save";
-    }
     const timespec pause{.tv_sec = 0, .tv_nsec = kill * 700'000};
     ::nanosleep(&pause, nullptr);
     ::kill(child, SIGKILL);

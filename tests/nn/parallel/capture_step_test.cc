@@ -26,6 +26,7 @@
 #include "nn/serialize/safetensors.h"
 #include "tests/collectives/ranks.h"
 #include "tests/nn/parallel/scripted_group.h"
+#include "tests/support/eventually.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/temp_dir.h"
 
@@ -281,9 +282,9 @@ TEST_F(CaptureStep, OneRankThatCannotKeepsAllFromIt) {
     EXPECT_TRUE(good.is_captured());
     // No rank is in a call any more when one ends the group.
     ++through;
-    while (through < 2) std::this_thread::yield();
+    EXPECT_TRUE(tests::eventually([&] { return through == 2; }));
     if (group.rank() == 0) group.abort("enough");
-    while (group.error() == nullptr) std::this_thread::yield();
+    EXPECT_TRUE(tests::eventually([&] { return group.error() != nullptr; }));
     EXPECT_THAT(thrown_by([&] { good({batch(1)}); }).text, HasSubstr("enough"));
   });
 }
