@@ -132,7 +132,7 @@ TEST_F(Autopsy, NamesTheRankThatAllWaitedForAtTheDeadline) {
   EXPECT_THAT(page, HasSubstr("the first error, on rank "));
 }
 
-TEST_F(Autopsy, LeavesNothingWhereNothingFailed) {
+TEST_F(Autopsy, LeavesNothingIfNothingFailed) {
   tests::Process run({tests::program("dlrun"), "--log-dir", log_.path(), "true"});
   EXPECT_EQ(run.wait(), 0) << run.err();
   EXPECT_FALSE(fs::exists(file(0)));
@@ -194,7 +194,7 @@ TEST_F(Autopsy, RefusesWhatItCannotRead) {
   EXPECT_THAT(help.out(), HasSubstr("Usage: dlrun autopsy"));
 }
 
-TEST(AutopsyOnRequest, OfAProgramWithoutARecorderShowsWhatTheKernelKnows) {
+TEST(AutopsyOnRequest, ShowsKernelStateOfAProgramWithoutARecorder) {
   for (const char* recorder : {"on", "off"}) {
     tests::Process run(
         {tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",

@@ -23,7 +23,7 @@ TEST(FirstCause, IsTheRankThatThrewInEveryOf200Runs) {
   }
 }
 
-TEST(FirstCause, OfAMismatchIsTheOddRankWhereverTheRanksAre) {
+TEST(FirstCause, OfAMismatchIsTheOddRankOnAnyNode) {
   for (const int nodes : {1, 2, 4}) {
     for (const int odd : {0, 3}) {
       const tests::TempDir folder;

@@ -78,7 +78,7 @@ std::string latest(const tests::TempDir& folder, const std::string& file) {
 }
 
 // All of them wait for the same five seconds.
-TEST(BlockedOutput, IsSaidWhereSomebodyReadsAndEndsInTime) {
+TEST(BlockedOutput, IsReportedOnAnotherStreamAndEndsInTime) {
   const tests::TempDir logs, merged_logs;
   Unread out, err, logged, merged;
   tests::Process on_err(job({"--grace", "1"}, "exec yes"), {.stdout_fd = out.writer()});
@@ -154,7 +154,7 @@ TEST(BlockedOutput, HidesNoFailure) {
   EXPECT_EQ(run.wait(), 7);
 }
 
-TEST(BlockedOutput, AnEndIsWaitedForUntilASignalSays) {
+TEST(BlockedOutput, WaitsForItsReaderUntilASignal) {
   Unread out;
   const tests::Gate gate;
   tests::Process run(job({"--grace", "0.1"}, "seq 1 100000; " + gate.opener()),

@@ -295,7 +295,7 @@ TEST(End, AProgramThatCannotBeExecutedIs126) {
   EXPECT_EQ(folder_job.wait(), 126);
 }
 
-TEST(End, AScriptWhoseInterpreterIsNotThereIs127AndOneWithoutAny126) {
+TEST(End, AMissingInterpreterIs127AndAScriptWithoutOne126) {
   struct Case {
     const char* text;
     int code;
@@ -404,7 +404,7 @@ TEST(End, ALimitOfFileSizeEndsNoRank) {
   EXPECT_THAT(job.err(), HasSubstr("dlrun: no flight recorders are kept: the limit of a file "));
 }
 
-TEST(End, AnEndpointThatOneNodeDoesNotNeedIsSaid) {
+TEST(End, ANeedlessEndpointIsReported) {
   tests::Process job(dlrun({"--rdzv-endpoint", "localhost:1", "echo", "ran"}));
   EXPECT_EQ(job.wait(), 0);
   EXPECT_EQ(job.err(),

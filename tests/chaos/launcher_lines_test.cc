@@ -79,7 +79,7 @@ TEST(Lines, ARankThatIsNotShownStillHasItsLastWordsOnThePage) {
   EXPECT_THAT(job.err(), HasSubstr("dlrun:     | why\n"));
 }
 
-TEST(Lines, MoreOutputThanAPipeHoldsOfARankThatIsNotShownStopsNobody) {
+TEST(Lines, AHiddenRankIsNotBlockedByMoreThanAPipeHolds) {
   const tests::TempDir folder;
   tests::Process job(
       dlrun({"--log-dir", folder.path(), "-r", "3", "sh", "-c", "head -c 3000000 /dev/zero"}));
@@ -90,7 +90,7 @@ TEST(Lines, MoreOutputThanAPipeHoldsOfARankThatIsNotShownStopsNobody) {
   EXPECT_EQ(unlogged.wait(), 0);
 }
 
-TEST(Lines, WhatStandsBeforeALineIsTheUsers) {
+TEST(Lines, ThePrefixIsTheUsersChoice) {
   tests::Process job(dlrun({"-n", "2", "--role", "trainer", "--log-line-prefix-template",
                             "[${role_name}${local_rank}]:", "echo", "hello"}));
   EXPECT_EQ(job.wait(), 0);

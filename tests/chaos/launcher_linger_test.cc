@@ -41,7 +41,7 @@ bool is_named(const tests::Process& run) {
   return run.wait_for_err(" still run");
 }
 
-TEST_F(Linger, WhatRanksLeaveBehindIsNamedAndWaitedFor) {
+TEST_F(Linger, ProcessesLeftBehindAreNamedAndWaitedFor) {
   const tests::Gate gate;
   // The time is that of --grace, if no other is given.
   tests::Process run(job({"--grace", "300", "-n", "2"},
@@ -61,7 +61,7 @@ TEST_F(Linger, WhatRanksLeaveBehindIsNamedAndWaitedFor) {
   EXPECT_EQ(std::ranges::count(run.err(), '\n'), 1) << run.err();
 }
 
-TEST_F(Linger, WhatOutlastsItsTimeIsEndedAndNamed) {
+TEST_F(Linger, ProcessesThatOutlastTheirTimeAreEndedAndNamed) {
   for (const char* time : {"0.1", "0"}) {
     tests::Process run(job({"--linger", time}, "trap \"\" TERM; while :; do sleep 300; done"));
     EXPECT_EQ(run.wait(), 0);

@@ -224,7 +224,7 @@ TEST_F(Nodes, TheTimeoutOfOneEndsBothWith124) {
   FAIL() << "the nodes did not meet within 60 s";
 }
 
-TEST_F(Nodes, ADlrunThatIsStoppedIsNamedOnTheOtherNodeAndTheJobGoesOn) {
+TEST_F(Nodes, AStoppedDlrunIsNamedOnTheOtherNodeAndTheJobGoesOn) {
   const tests::Gate gate;
   const auto zero = node(0, "echo ready; " + gate.wait());
   const auto one = node(1, "echo ready; " + gate.wait());
@@ -290,7 +290,7 @@ TEST_F(Nodes, ATakenEndpointIsSaid) {
               HasSubstr("dlrun: --rdzv-endpoint 10.0.0.1:29400: port 29400 is taken"));
 }
 
-TEST_F(Nodes, NobodyElseInTimeIs124) {
+TEST_F(Nodes, NoOtherNodeInTimeIs124) {
   // Time for a loaded machine to bring the node to the rendezvous, at which it waits for the other.
   const auto zero = node(0, "true", {"--join-timeout", "4"});
   EXPECT_EQ(zero->wait(), 124);

@@ -158,7 +158,7 @@ TEST(Output, GoesThroughASocketThatStaysBlocking) {
   EXPECT_EQ(job.wait(), 0);
 }
 
-TEST(Output, ClosedStandardStreamsAreNobodyElsesNumbers) {
+TEST(Output, ClosedStandardStreamsAreNotReusedAsDescriptors) {
   tests::Process job(
       {"sh", "-c", tests::program("dlrun") + " --nproc-per-node 2 sh -c 'echo x >&2' <&- >&-"});
   EXPECT_EQ(job.wait(), 0);
@@ -192,7 +192,7 @@ TEST(Output, AnUnfinishedLastLineIsShown) {
   EXPECT_EQ(job.out(), "[rank 0] a\n[rank 0] b\n");
 }
 
-TEST(Output, WhatAHelperOfTheRankStillWritesIsWaitedFor) {
+TEST(Output, WaitsForWhatARanksHelperStillWrites) {
   // The rank ends at once; what it left writes after that, however late it is let run.
   tests::Process job(
       dlrun({"sh", "-c", "(while kill -0 $$ 2> /dev/null; do :; done; echo late) & true"}));

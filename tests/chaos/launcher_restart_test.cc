@@ -83,7 +83,7 @@ TEST(Restart, EndsWithTheLastFailureOnceTheyAreUsedUp) {
                                HasSubstr("restart 2 of 2"), HasSubstr("exit code 42 ")));
 }
 
-TEST(Restart, WhatCannotGetBetterEndsTheJob) {
+TEST(Restart, AFailureThatWouldRepeatEndsTheJob) {
   for (const int code : {2, 126, 127}) {
     tests::Process job(line_of({"--max-restarts", "5"}, "exit " + std::to_string(code)));
     EXPECT_EQ(job.wait(), code);
@@ -158,7 +158,7 @@ TEST(Restart, LeavesNeitherDescriptorsNorProcessesBehind) {
   EXPECT_EQ(seen[1], seen[2]);
 }
 
-TEST(Restart, AnExampleGoesOnFromItsCheckpointAndEndsWithTheSameBits) {
+TEST(Restart, ResumesAnExampleFromItsCheckpointWithTheSameBits) {
   const tests::TempDir folder;
   const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> line = {tests::program("dlrun"),

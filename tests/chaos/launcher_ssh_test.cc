@@ -411,7 +411,7 @@ TEST_F(Ssh, AHostWithoutThisDlrunIsOneSentence) {
   }
 }
 
-TEST_F(Ssh, WhatALoginWritesDoesNoHarm) {
+TEST_F(Ssh, OutputOfTheLoginShellDoesNoHarm) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(
       1, {.sshd = "ForceCommand echo welcome; echo warning >&2; eval \"$SSH_ORIGINAL_COMMAND\"\n"});

@@ -84,7 +84,7 @@ TEST(Torch, AnErrorFileOfAnotherShapeIsShownAsItIs) {
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr(" s: out of memory"));
 }
 
-TEST(Torch, TheLogDirectoryKeepsTheErrorFileOfTheRankThatFailedOnly) {
+TEST(Torch, TheLogDirectoryKeepsOnlyTheFailedRanksErrorFile) {
   const tests::TempDir folder;
   tests::Process job(dlrun_buffered(2, {"--log-dir", folder.path(), "sh", "-c",
                                         "test $RANK = 0 && exec sleep 300; "
@@ -111,7 +111,7 @@ TEST(Torch, ARankThatSaysItLostAPeerIsNotTheCause) {
   EXPECT_THAT(job.err(), HasSubstr("rank 0: lost a peer, ended with exit code 1"));
 }
 
-TEST(Torch, ALostPeerIsTheCauseWhereNobodyElseFails) {
+TEST(Torch, ALostPeerIsTheCauseIfNoOtherRankFails) {
   tests::Process job(shell_buffered(2,
                                     "test $RANK = 1 && exec sleep 300;"
                                     "echo 'RuntimeError: Connection reset by peer' >&2; exit 4"));
@@ -140,7 +140,7 @@ TEST_F(Python, NoLineIsLate) {
   ::close(ends[1]);
 }
 
-TEST_F(Python, NoLineIsLostWhereARankLeavesWithoutGoodbye) {
+TEST_F(Python, NoLineIsLostIfARankExitsAtOnce) {
   tests::Process job(dlrun_buffered(
       2, {"python3", "-c",
           "import os\nfor i in range(500): print(f'line {i:03}')\n"

@@ -206,7 +206,7 @@ TEST(Preempted, AJobThatIsDoneWithoutARequestEndsWithZero) {
 }
 
 // The example, and what it has learned, bit for bit.
-TEST(Preempted, ARunThatMadeRoomEndsWithTheParametersOfOneThatDidNot) {
+TEST(Preempted, AResumedRunEndsWithTheParametersOfAFullRun) {
   const tests::TempDir folder;
   const auto run = [&](const std::string& name, const std::string& steps) {
     return std::make_unique<tests::Process>(

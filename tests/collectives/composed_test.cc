@@ -123,7 +123,7 @@ TEST_P(Composed, UserDefinedReductionFoldsInRankOrder) {
   });
 }
 
-TEST(UserReduction, ThatThrowsIsThrownByTheWaitAndLeavesTheGroupGood) {
+TEST(UserReduction, ExceptionComesFromWaitAndLeavesTheGroupUsable) {
   run_ranks(2, [](ProcessGroup& group) {
     int x = 1;
     const Ref<Work> work = user_all_reduce(group, {.input = &x,
@@ -213,7 +213,7 @@ UserReduceOptions largest_of(const std::vector<int>& input, std::vector<int>& ou
           }};
 }
 
-TEST_P(Composed, IsCompletedWhenItsOutputIsWrittenAlsoForOneThatOnlyAsks) {
+TEST_P(Composed, IsCompletedReportsTheOutputWithoutAWait) {
   const int size = GetParam();
   run_ranks(size, [size](ProcessGroup& group) {
     for (int round = 0; round < 20; ++round) {
@@ -316,7 +316,7 @@ struct Owner final : RefCounted {
   std::atomic<int>& alive;
 };
 
-TEST(CallOptions, HoldTheOwnerNoLongerThanTheGroupThoughNobodyWaits) {
+TEST(CallOptions, OwnerIsReleasedWithTheGroupWithoutAWait) {
   std::atomic<int> alive = 0;
   run_ranks(2, [&](ProcessGroup& group) {
     std::vector<float> x(1000, 1.0f);

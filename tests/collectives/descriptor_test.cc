@@ -56,7 +56,7 @@ TEST(Descriptor, MismatchOfOperationQuotesBothSides) {
       "(f32[1024] sum); all ranks must make the same calls in the same order");
 }
 
-TEST(Descriptor, TextsNameRootsAndLeaveOutCountsThatRanksNeedNotShare) {
+TEST(Descriptor, TextsNameRootsAndLeaveOutCountsThatMayDiffer) {
   const auto payload = [](OpKind op) {
     return payload_text({.count = 8, .root = 1, .op = op, .dtype = DType::kI32});
   };

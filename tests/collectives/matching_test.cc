@@ -75,7 +75,7 @@ TEST_F(MatchingRule, AMessageTakesTheReceiveThatWasCalledFirst) {
   EXPECT_EQ(matching_.take_posted(2, message(5)), other);
 }
 
-TEST_F(MatchingRule, AReceiveFromAnyThatWasCalledFirstIsTakenByWhoeverSends) {
+TEST_F(MatchingRule, TheFirstReceiveFromAnyTakesTheFirstSend) {
   const Ref<Receive> any = receive(kAnySource), one = receive(1);
   post_all({any, one});
   EXPECT_EQ(matching_.take_posted(2, message(1)), any);
@@ -112,7 +112,7 @@ TEST_F(MatchingRule, TagsAreToldApartOnBothSides) {
   EXPECT_EQ(post(receive(1, 8)), 4u);
 }
 
-TEST_F(MatchingRule, WhatWasKeptComesOutWithItsBytes) {
+TEST_F(MatchingRule, AKeptMessageComesOutWithItsBytes) {
   matching_.keep(1, {message(1), {std::byte{42}}});
   const auto got = matching_.post(receive(1));
   ASSERT_TRUE(got);
@@ -120,7 +120,7 @@ TEST_F(MatchingRule, WhatWasKeptComesOutWithItsBytes) {
   EXPECT_EQ(got->cost, 10u);
 }
 
-TEST_F(MatchingRule, ADifferentCountOrTypeIsAnErrorThatQuotesBothSides) {
+TEST_F(MatchingRule, ADifferentCountOrTypeQuotesBothSides) {
   const std::string wanted =
       "recv with tag 7: rank 1 (a, pid 11) sent i32[1], rank 0 (a, pid 10) expects i32[2]; the two "
       "calls must agree";
@@ -147,7 +147,7 @@ TEST_F(MatchingRule, BytesMustBeWholeUnlessTheyComeLater) {
   EXPECT_TRUE(matching_.take_posted(1, half));
 }
 
-TEST_F(MatchingRule, EachSenderHasACreditOfItsOwnThatReceivesGiveBack) {
+TEST_F(MatchingRule, EachSendersCreditIsGivenBackByReceives) {
   for (const int rank : {1, 2}) {
     for (std::size_t cost = 0; cost < kCredit; cost += 10) matching_.keep(rank, {message(1)});
   }

@@ -9,17 +9,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(WaitPolicy, SpinsWhereEachRankHasACore) {
+TEST(WaitPolicy, SpinsIfEachRankHasACore) {
   EXPECT_FALSE(wait_policy(2, 2, 2).yields);
   EXPECT_FALSE(wait_policy(1, 1, 8).yields);
   EXPECT_GE(wait_policy(2, 2, 2).spin, 100us);
 }
 
-TEST(WaitPolicy, SpinsWhereEachRankIsBoundToACoreOfItsOwn) {
+TEST(WaitPolicy, SpinsIfEachRankIsBoundToACoreOfItsOwn) {
   EXPECT_FALSE(wait_policy(8, 1, 8).yields);
 }
 
-TEST(WaitPolicy, YieldsAndSoonSleepsWhereRanksOutnumberCores) {
+TEST(WaitPolicy, YieldsAndSoonSleepsIfOversubscribed) {
   EXPECT_TRUE(wait_policy(4, 2, 2).yields);
   EXPECT_LE(wait_policy(4, 2, 2).spin, 100us);
 }
@@ -41,7 +41,7 @@ std::vector<int> asks_at(std::chrono::seconds timeout) {
   return seconds;
 }
 
-TEST(Questions, AreAskedBeforeAWaitSpeaksAndOnceMoreBeforeItsDeadline) {
+TEST(Questions, AreAskedBeforeAWarningAndBeforeTheDeadline) {
   EXPECT_EQ(Questions().next(600s, 5s), 4500ms);
   EXPECT_EQ(asks_at(600s), (std::vector<int>{5, 598}));
 }

@@ -401,7 +401,7 @@ TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
 }
 
 // All backends at once: most of it is the wait for the deadline.
-TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferWhenItGoesOn) {
+TEST(AStoppedRank, IsNamedBlocksNoOtherGroupAndWritesNoBuffer) {
   // Longer than a host may be silent: one whose rank does not read still answers.
   constexpr auto kTimeout = kPatience * 13s;
   Job jobs[] = {Job("tcp", kTimeout), Job("shm", kTimeout), Job("hybrid", kTimeout)};

@@ -146,7 +146,7 @@ TEST(MpiThatIsNotThere, IsOneSentenceThatNamesMpirun) {
       << srun.text;
 }
 
-TEST(MpiOfAnotherMpirun, WouldBeWorldsOfOneAndIsAnErrorWithBothNumbers) {
+TEST(MpiOfAnotherMpirun, IsAnErrorWithBothWorldSizes) {
   for (const char* name : {"openmpi", "mpich"}) {
     if (const std::string why = why_not(name); !why.empty()) GTEST_SKIP() << why;
   }

@@ -212,7 +212,7 @@ int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
   return 0;
 }
 
-TEST_P(AForkedChild, IsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
+TEST_P(AForkedChild, MayNotUseItsParentsGroup) {
   Ranks ranks({.backend = GetParam()}, [](ProcessGroup& group, int rank) {
     if (!works(group)) return 1;
     Ref<ProcessGroup> part = group.split({.color = 0});
@@ -289,7 +289,7 @@ pid_t by_fork_and_exec(int until) {
   ::_exit(127);
 }
 
-TEST_P(AForkedChild, KeepsNobodyFromNoticingItsParentsEnd) {
+TEST_P(AForkedChild, DoesNotHideItsParentsEnd) {
   for (const Start start : {&by_fork, &by_clone, &by_spawn, &by_fork_and_exec}) {
     Signal until_the_end;
     Ranks ranks({.backend = GetParam(), .timeout = 30s}, [&](ProcessGroup& group, int rank) {
@@ -386,7 +386,7 @@ TEST_P(AnExit, WithoutDestroyingTheGroupIsAGoodbye) {
 }
 
 // Without the handlers of exit() nothing is said, and what its kernel sends is all that comes.
-TEST_P(AnExit, OfWhichNobodyWasToldHarmsNoOperationThatNeedsItNoMore) {
+TEST_P(AnExit, WithoutAGoodbyeDoesNotFailCompletedCollectives) {
   if (GetParam() == std::string("shm")) GTEST_SKIP() << "every rank has a part in it to its end";
   Signal others_go_on;
   Ranks ranks({.backend = GetParam(), .timeout = 30s}, [&](ProcessGroup& group, int rank) {

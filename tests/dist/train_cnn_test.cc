@@ -166,7 +166,7 @@ TEST(TrainCnn, SavesPyTorchsNames) {
   EXPECT_EQ(got, want);
 }
 
-TEST(TrainCnn, ShowsABarWhereDlrunShowsATerminal) {
+TEST(TrainCnn, ShowsABarIfDlrunShowsATerminal) {
   const Ran ran = shell("env DLRUN_PROGRESS_WIDTH=70 " + train_cnn("--epochs 1"));
   EXPECT_EQ(ran.code, 0) << ran.text;
   EXPECT_THAT(ran.text, HasSubstr("] 44/44, loss "));

@@ -165,7 +165,7 @@ int sum_until_one_dies(collectives::ProcessGroup& group) {
   return sum_until_it_fails(group, 3, [] { ::raise(SIGKILL); }, "rank 3 (");
 }
 
-TEST(TwoHostsWithTwoRanksEach, AllNameTheOneThatDiesInsideAnAllReduce) {
+TEST(TwoHostsWithTwoRanksEach, AllNameTheRankThatDiesInAnAllReduce) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
   EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_until_one_dies), (std::vector<int>{0, 0, 0, SIGKILL}));
 }
@@ -191,7 +191,7 @@ int sum_once(collectives::ProcessGroup& group) {
 }
 
 // A directory says nothing of the way to the other host.
-TEST(TwoHostsWithTwoRanksEach, ReachEachOtherIfTheyMeetInADirectory) {
+TEST(TwoHostsWithTwoRanksEach, ConnectIfTheyMeetInADirectory) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
   EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_once, /*in_directory=*/true),
             (std::vector<int>{0, 0, 0, 0}));
@@ -199,7 +199,7 @@ TEST(TwoHostsWithTwoRanksEach, ReachEachOtherIfTheyMeetInADirectory) {
 
 // The first address of the first host's interface swallows what is sent to it; the second is known
 // on both hosts, and leads either to itself.
-TEST(TwoHostsWithTwoRanksEach, FindTheOneOfSeveralAddressesThatWorks) {
+TEST(TwoHostsWithTwoRanksEach, FindTheAddressThatWorks) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
   const tests::TwoHosts hosts;
   hosts.ip(0, "address flush dev eth0 scope global");

@@ -128,7 +128,7 @@ TEST(Memory, CopiesFromPageableMemoryTakeItAtOnce) {
   EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
-TEST(Memory, EndsWithAPageThatNobodyMayTouch) {
+TEST(Memory, EndsWithAGuardPage) {
   std::size_t free = 0;
   std::size_t total = 0;
   ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);

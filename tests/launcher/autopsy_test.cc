@@ -128,7 +128,7 @@ TEST(Autopsy, NamesTheRankThatDiedAndWhoWaitedForIt) {
               "ranks 0, 2 waited for it in all_reduce #2 (f32[8] sum) of group 'world'");
 }
 
-TEST(Autopsy, OfAJobThatRunsAWaitThatHasJustBegunAccusesNobody) {
+TEST(Autopsy, AWaitThatHasJustBegunAccusesNoRank) {
   Job job(2);
   for (int rank = 0; rank < 2; ++rank) job.done(rank, 1);
   job.begin(0, 2);  // rank 1 will call it in a moment
@@ -263,7 +263,7 @@ TEST(Autopsy, GroupsThatShareANameAreNotTakenForOne) {
   EXPECT_EQ(diagnosis.finding.kind, Kind::kSlow) << joined(diagnosis.finding.lines);
 }
 
-TEST(Autopsy, SaysWhatIsSlowAndWhereNobodyWaits) {
+TEST(Autopsy, TellsASlowRankFromAnIdleJob) {
   Job slow(2);
   slow.begin(0, 1);
   slow.begin(1, 1);
@@ -340,7 +340,7 @@ TEST(AutopsyFiles, AreReadFromALogDirectoryAndJudgedOneByOne) {
   expect_says(lines, "nothing is here of ranks 2-3");
 }
 
-TEST(AutopsyFiles, SayWhereThereIsNothingToRead) {
+TEST(AutopsyFiles, SayThatThereIsNothingToRead) {
   const tests::TempDir directory;
   Case found;
   found.add_path(directory.path());

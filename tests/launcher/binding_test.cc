@@ -81,7 +81,7 @@ TEST(BindRanks, CoreIsTheBooksMap) {
               ElementsAre(std::vector{6, 7}, std::vector{8, 9}, std::vector{10, 11}));
 }
 
-TEST(BindRanks, CoreTakesAnEqualNumberIfNobodySaysThreads) {
+TEST(BindRanks, CoreTakesAnEqualNumberOfThreadsByDefault) {
   const std::vector<Binding> bindings =
       bind_ranks(two_sockets(), {.bind = Bind::kCore, .ranks = 3});
   for (const Binding& binding : bindings) EXPECT_EQ(binding.threads, 2);
@@ -155,7 +155,7 @@ TEST(BindRanks, MapBySocketPutsNeighboursApart) {
       ElementsAre(std::vector{0, 1}, std::vector{8, 9}, std::vector{2, 3}, std::vector{10, 11}));
 }
 
-TEST(BindRanks, WorksWhereThreeCpusAreLeft) {
+TEST(BindRanks, WorksIfThreeCpusAreLeft) {
   const Topology machine = read_topology({0, 1, 6}, "package:2 numa:1 core:4 pu:2");
   EXPECT_THAT(cpus_of(bind_ranks(machine, {.bind = Bind::kEven, .ranks = 2})),
               ElementsAre(std::vector{0, 1}, std::vector{6}));

@@ -128,13 +128,13 @@ TEST(EndMachine, DoesWhatTheTableSays) {
 }
 
 // Ctrl-C, or a front that lost another host, while the ranks of a failed generation still end.
-TEST(EndMachine, ANodeThatIsToldToEndBeforeTheDecisionDoesNotBeginAgain) {
+TEST(EndMachine, ANodeToldToEndBeforeTheDecisionDoesNotRestart) {
   EndMachine machine(/*has_others=*/true);
   for (const char* event : {"TERM", "INT", "agreed", "failed", "again"}) feed(machine, event);
   EXPECT_FALSE(machine.begins_again());
 }
 
-TEST(EndMachine, BeginsAgainOnlyIfThatWasDecidedAndNobodyEndedTheJob) {
+TEST(EndMachine, RestartsOnlyIfDecidedAndTheJobWasNotEnded) {
   EndMachine machine(false);
   machine.stop(15, false);
   machine.ranks_ended(false);

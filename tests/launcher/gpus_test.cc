@@ -52,7 +52,7 @@ std::string mask_refusal(const std::vector<Gpu>& gpus, const std::string& mask) 
   return refusal([&] { visible_gpus(gpus, mask); });
 }
 
-TEST(VisibleGpus, AreAllWhereNothingIsSetAndNoneWhereNothingIsNamed) {
+TEST(VisibleGpus, AreAllIfUnsetAndNoneIfEmpty) {
   EXPECT_THAT(tokens(kTwo, std::nullopt), ElementsAre("0", "1"));
   for (const char* none : {"", "-1", "NoDevFiles"}) EXPECT_THAT(tokens(kTwo, none), IsEmpty());
 }
@@ -71,7 +71,7 @@ TEST(VisibleGpus, AreTheInstancesOfAGpuInMigMode) {
   EXPECT_THAT(tokens(kPartitioned, "MIG-GPU-bb11/1/0"), ElementsAre("MIG-GPU-bb11/1/0"));
 }
 
-TEST(VisibleGpus, WhatCudaWouldSilentlyLeaveOutIsRefused) {
+TEST(VisibleGpus, RefusesEntriesThatCudaWouldIgnore) {
   EXPECT_EQ(mask_refusal(kTwo, "0,2"),
             "CUDA_VISIBLE_DEVICES is `0,2`: there is no GPU 2 (2 GPUs were found), and CUDA would "
             "leave out all from there on");
@@ -87,7 +87,7 @@ TEST(VisibleGpus, WhatCudaWouldSilentlyLeaveOutIsRefused) {
   }
 }
 
-TEST(Gpus, AreReadFromProcWhereTheLibraryIsMissing) {
+TEST(Gpus, AreReadFromProcIfTheLibraryIsMissing) {
   const tests::TempDir root;
   EXPECT_THAT(gpus_of_proc(root.path()), IsEmpty());
   const auto write = [&](const std::string& bus, const std::string& text) {
@@ -134,7 +134,7 @@ TEST(GpuPlan, GpuAndAutoMeanOneRankAGpu) {
               HasSubstr("2 GPUs are no multiple of --gpus-per-rank 3"));
 }
 
-TEST(GpuPlan, LooksForGpusOnlyWhereTheyMatter) {
+TEST(GpuPlan, LooksForGpusOnlyIfTheyMatter) {
   const auto needs = [](std::vector<std::string> arguments) {
     return needs_gpus(std::get<Options>(parse_options(arguments)));
   };

@@ -75,7 +75,7 @@ TEST(Munge, ListensWhereSlurmsConfigurationSays) {
   }
 }
 
-TEST(Munge, IsNotThereIfItsDaemonDoesNotAnswerOrSlurmUsesAnotherMeans) {
+TEST(Munge, IsUnavailableWithoutItsDaemonOrSlurmsUse) {
   const tests::TempDir folder;
   const std::string conf = folder.path() + "/slurm.conf";
   const std::string socket = folder.path() + "/socket";

@@ -15,7 +15,7 @@
 namespace dl::launcher {
 namespace {
 
-TEST(JobSecret, UsersKeyIsMadeOnceWhateverAnotherContainerIsMakingBeside) {
+TEST(JobSecret, UsersKeyIsMadeBesideAnotherContainersHalfKey) {
   const tests::TempDir home;
   ::setenv("XDG_CONFIG_HOME", home.path().c_str(), 1);
   const std::string folder = home.path() + "/dlrun";
@@ -29,7 +29,7 @@ TEST(JobSecret, UsersKeyIsMadeOnceWhateverAnotherContainerIsMakingBeside) {
   ::unsetenv("XDG_CONFIG_HOME");
 }
 
-TEST(JobSecret, SaysWhatToGiveWhereNoneCanBeKept) {
+TEST(JobSecret, SaysWhatToGiveIfNoSecretCanBeKept) {
   ::setenv("XDG_CONFIG_HOME", "/proc/nothing", 1);
   try {
     job_secret(2, "");

@@ -22,7 +22,7 @@ TEST(SignalMeaning, FollowsTheDefaultAction) {
   }
 }
 
-TEST(SignalMeaning, RepeatedLimitsAreNobodysImpatience) {
+TEST(SignalMeaning, OnlySignalsOfAPersonCountAsImpatience) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) EXPECT_TRUE(is_of_a_person(signal));
   for (const int signal : {SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ, SIGPIPE}) {
     EXPECT_FALSE(is_of_a_person(signal));

@@ -16,7 +16,7 @@ std::string all(LineSplitter& splitter, std::initializer_list<std::string_view> 
   return out;
 }
 
-TEST(LineSplitter, SaysWhoWroteEachLineHoweverItComesInPieces) {
+TEST(LineSplitter, NamesTheWriterOfEachLineInAnyPieces) {
   for (std::size_t cut = 0; cut <= 8; ++cut) {
     LineSplitter splitter("[r] ", For::kFile);
     const std::string_view text = "ab\n\ncd\ne";

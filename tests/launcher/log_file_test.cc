@@ -72,7 +72,7 @@ struct LogFileTest : testing::Test {
   tests::TempDir folder;
 };
 
-TEST_F(LogFileTest, IsWrittenInOrderAndReadBackWhereverItIs) {
+TEST_F(LogFileTest, IsWrittenInOrderAndReadBackFromDiskOrMemory) {
   const std::string path = folder.path() + "/log";
   LogFile log(disk, opened(path, O_RDWR | O_CREAT), [] { FAIL(); });
   std::string wanted;

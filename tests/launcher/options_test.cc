@@ -117,7 +117,7 @@ TEST(Options, AVariableThatIsWrongIsNamed) {
   EXPECT_EQ(refused("PET_STANDALONE", "yes"), "PET_STANDALONE=yes is not a whole number");
 }
 
-TEST(Options, VariablesOfOptionsThatAreNotThereAreSaidAndForeignOnesAreNot) {
+TEST(Options, RemarksOnTorchrunVariablesItDoesNotUse) {
   const Variables set({{"PET_DUPLICATE_STDOUT_FILTERS", "loss"},
                        {"PET_DATA_DIR", "/scans"},
                        {"PET_DUPLICATE_STDERR_FILTERS", ""}});
@@ -247,7 +247,7 @@ TEST(Options, AValueThatIsMissingOrThatAFlagDoesNotTakeIsRefused) {
   EXPECT_EQ(refusal({"--no_prefix=false", "x"}), "--no-prefix takes no value");
 }
 
-TEST(Options, SeveralNodesNeedAPlaceToMeetAndANumberOnlyForTheStaticRendezvous) {
+TEST(Options, SeveralNodesNeedAnEndpointAndStaticOnesANumber) {
   EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--rdzv-endpoint"));
   EXPECT_EQ(refusal({"--nnodes", "2", "--rdzv-backend=static", "--rdzv-endpoint=a:1", "x"}),
             "--nnodes is 2 and --rdzv-backend is static: give this node's number in --node-rank");

@@ -269,7 +269,7 @@ TEST(Port, IsBelowTheEphemeralRangeAndFree) {
   }
 }
 
-TEST(Port, ThatSomebodyListensOnIsNotFree) {
+TEST(Port, ThatAProcessListensOnIsNotFree) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in here{};
   here.sin_family = AF_INET;

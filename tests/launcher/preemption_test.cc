@@ -23,7 +23,7 @@ TEST(Preemption, OneRequestCounts) {
   EXPECT_EQ(one.why(), "SIGTERM");
 }
 
-TEST(Preemption, WhatTheEndMeansDependsOnWhoCameToTheCall) {
+TEST(Preemption, AnEndIsJudgedByTheRanksThatHadCalled) {
   struct Case {
     bool agreed;
     std::vector<RankCalls> ranks;
@@ -149,7 +149,7 @@ class Model {
   int ends_ = 0;
 };
 
-TEST(Preemption, AllReturnTrueAtTheSameCallWhateverTheOrderOfEvents) {
+TEST(Preemption, AllReturnTrueAtTheSameCallInAnyOrderOfEvents) {
   Model model;
   model.explore();
   EXPECT_GT(model.ends(), 0);

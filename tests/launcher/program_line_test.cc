@@ -13,7 +13,7 @@ TEST(ProgramLine, QuotesWhatAShellWouldTakeApart) {
             "./train '--data=/a b' '' 'it'\\''s' x,y:z");
 }
 
-TEST(ProgramLine, BaseNameIsThatOfTheProgramOrOfTheScriptThatAnInterpreterRuns) {
+TEST(ProgramLine, BaseNameIsThatOfTheProgramOrScript) {
   EXPECT_EQ(base_name_of({"/opt/a/train", "x"}), "train");
   EXPECT_EQ(base_name_of({"./train2"}), "train2");
   EXPECT_EQ(base_name_of({"/env/b/bin/python3.11", "-u", "-X", "dev", "/home/x/train.py", "-c"}),

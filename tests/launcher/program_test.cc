@@ -50,7 +50,7 @@ TEST_F(ProgramText, AdviceToWriteAPathIsGivenIfThePathRuns) {
   }
 }
 
-TEST_F(ProgramText, AFileThatIsGoneIsNotCalledOneWithoutItsInterpreter) {
+TEST_F(ProgramText, AMissingFileIsNotCalledAMissingInterpreter) {
   make("train", "#!/bin/sh\n");
   fs::remove("train");
   EXPECT_EQ(why_no_interpreter(path("train")), "it was there at the start, and is not there now");

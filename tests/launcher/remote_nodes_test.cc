@@ -164,7 +164,7 @@ TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
                                       "host b was lost: its dlrun has said nothing for 0.05 s"));
 }
 
-TEST_F(RemoteNodesTest, TheEndOfAnAttemptIsLoggedWithItsNumberWhicheverNodeIsFirst) {
+TEST_F(RemoteNodesTest, LogsEachAttemptsEndWithItsNumber) {
   const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}, .attempt = 0};
   for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
   agents_[1].say(BeginsAgain{verdict, 1, 3, 0});

@@ -35,7 +35,7 @@ TEST_F(AgentWatchTest, OneThatTurnsIsNotSpokenOf) {
   }
 }
 
-TEST_F(AgentWatchTest, OneThatDoesNotTurnIsNamedAfterFiveSecondsAndIsTooLateAtTheDeadline) {
+TEST_F(AgentWatchTest, ASilentAgentIsNamedAndAtTheDeadlineTooLate) {
   for (const bool is_stopped : {true, false}) {
     is_stopped_ = is_stopped;
     EXPECT_FALSE(pass(4s));

@@ -79,7 +79,7 @@ TEST(FirstCause, IsAtTheEndOfAChainInWhateverOrderItsEndsCome) {
   }
 }
 
-TEST(FirstCause, IsTheFollowerWhereTheBlamedRankGoesOn) {
+TEST(FirstCause, IsTheFollowerIfTheBlamedRankGoesOn) {
   FirstCause cause;
   cause.ended(follower(0, 1));
   answer(cause);
@@ -183,7 +183,7 @@ TEST(FirstCause, IsNoRankThatOthersHaveStoppedWaitingFor) {
   EXPECT_FALSE(cause.finding());
 }
 
-TEST(FirstCause, OfAMismatchIsTheOddOneOutWhoeverFoundIt) {
+TEST(FirstCause, OfAMismatchIsTheOddRankFoundByAnyRank) {
   for (const int found_by : {0, 1, 2, 3}) {
     FirstCause cause;
     for (const int rank : {1, 0, 3, 2}) {
@@ -229,7 +229,7 @@ TEST(FirstCause, OfCountsThatDoNotFitNamesBothRanks) {
   EXPECT_THAT(cause.finding()->headline, ::testing::StartsWith("ranks 0-1 do not agree: "));
 }
 
-TEST(FirstCause, IsALostLinkWhereTwoHostsBlameEachOther) {
+TEST(FirstCause, IsALostLinkIfTwoHostsBlameEachOther) {
   FirstCause cause({"a (node 0)", "a (node 0)", "b (node 1)", "b (node 1)"});
   cause.ended(follower(2, 0, Blame::kUnreachable));
   EXPECT_EQ(cause.question()->rank, 0);

@@ -142,7 +142,7 @@ TEST_F(GrpcStoreTest, ClientMayStartBeforeTheServer) {
   EXPECT_EQ(server.local().get("k", soon()), "v");
 }
 
-TEST_F(GrpcStoreTest, LostConnectionsAreMadeAnewAndEachChangeIsDoneOnce) {
+TEST_F(GrpcStoreTest, ReconnectsAndAppliesEachChangeOnce) {
   Server server(key_);
   tests::CuttingProxy proxy(server.endpoint());
   GrpcStoreOptions wanted = options(server, key_);
@@ -190,7 +190,7 @@ TEST_F(GrpcStoreTest, WaitOutlivesABreakLongerThanItsPatience) {
   EXPECT_EQ(value, "over");
 }
 
-TEST_F(GrpcStoreTest, CallKeepsItsDeadlineWhileAnotherMakesTheConnection) {
+TEST_F(GrpcStoreTest, CallKeepsItsDeadlineWhileAnotherConnects) {
   Server server(key_);
   tests::CuttingProxy proxy(server.endpoint());
   GrpcStoreOptions wanted = options(server, key_);
@@ -250,7 +250,7 @@ TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
                        HasSubstr("could not be made again"), HasSubstr("Connection refused")));
 }
 
-TEST_F(GrpcStoreTest, StoreThatIsClosedInTheServerEndsWaitsWithItsReason) {
+TEST_F(GrpcStoreTest, ClosingTheServersStoreEndsWaitsWithItsReason) {
   Server server(key_);
   GrpcStore store(options(server, key_), soon());
   std::thread closer([&] { server.local().close("the job is over"); });
@@ -341,7 +341,7 @@ TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
 }
 
 // A node that comes while node 0 ends tries again, for node 0 may be started anew.
-TEST(RendezvousService, ThatEndsDuringAHandshakeRefusesNobody) {
+TEST(RendezvousService, EndingDuringAHandshakeRefusesNoNode) {
   const JobKey key = JobKey::generate();
   RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
   const UniqueFd fd = connect_to({"127.0.0.1", service.address().port()}, soon());
@@ -369,7 +369,7 @@ TEST(RendezvousService, ThatEndsDuringAHandshakeRefusesNobody) {
   EXPECT_EQ(node.state(), Handshake::State::kRunning) << node.reason();
 }
 
-TEST(StoreFence, RefusesLateChangesOfAnEarlierGenerationAndForgetsItsKeys) {
+TEST(StoreFence, RefusesLateChangesAndForgetsOldKeys) {
   const JobKey key = JobKey::generate();
   RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
   const auto client = [&](std::uint64_t generation) {

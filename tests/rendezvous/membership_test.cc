@@ -167,7 +167,7 @@ TEST_F(MembershipTest, NumbersRanksRoundRobinOverTheNodesIfTheyAgree) {
   }
 }
 
-TEST_F(MembershipTest, SaysWhoIsMissingWhenAskedAndNamesNoMoreThanALineHolds) {
+TEST_F(MembershipTest, SaysWhoIsMissingInOneLine) {
   pb::FromNode question;
   question.mutable_who_is_missing();
   EXPECT_TRUE(say(1, question).empty()) << "it has not joined";
@@ -216,7 +216,7 @@ TEST_F(MembershipTest, AnotherProgramIsAnotherJob) {
   EXPECT_EQ(out.size(), 2U);
 }
 
-TEST_F(MembershipTest, AStrangerThatCameFirstDoesNotKeepTheEndpointsOwnerOut) {
+TEST_F(MembershipTest, AStrangerDoesNotKeepTheEndpointsOwnerOut) {
   say(1, join_with("x", 3, 1, "other", "./other"));
   say(2, join_with("y", 2, 1, "train", "./train"));
   const Outbox out = say(3, join_with("a", 2, 0, "train", "./train"));
@@ -280,7 +280,7 @@ TEST_F(MembershipTest, BarrierEndsWithTheLastAndNamesWhoIsMissing) {
   EXPECT_EQ(out[0].message.barrier_done().name(), "start");
 }
 
-TEST_F(MembershipTest, FirstFailureGoesToAllAndLaterOnesToNobody) {
+TEST_F(MembershipTest, OnlyTheFirstFailureIsSentToAll) {
   start_two();
   const Outbox out = say(2, failed(3, 7));
   ASSERT_EQ(out.size(), 2U);
@@ -296,7 +296,7 @@ TEST_F(MembershipTest, FirstFailureGoesToAllAndLaterOnesToNobody) {
   EXPECT_TRUE(membership_.on_lost(2, now_).empty());
 }
 
-TEST_F(MembershipTest, AFollowerIsHeldUntilTheRankThatItBlamesHasEnded) {
+TEST_F(MembershipTest, AFollowerWaitsForTheEndOfTheRankItBlames) {
   start_two();
   const Outbox question = say(2, follows(2, 1));
   ASSERT_EQ(question.size(), 1U);
@@ -310,7 +310,7 @@ TEST_F(MembershipTest, AFollowerIsHeldUntilTheRankThatItBlamesHasEnded) {
   EXPECT_EQ(out[0].message.failed().exit_code(), 7);
 }
 
-TEST_F(MembershipTest, AFollowerIsTheCauseWhereTheRankThatItBlamesGoesOn) {
+TEST_F(MembershipTest, AFollowerIsTheCauseIfTheRankItBlamesGoesOn) {
   start_two();
   ASSERT_EQ(say(2, follows(2, 1)).size(), 1U);
   const Outbox out = say(1, goes_on(1));
@@ -319,7 +319,7 @@ TEST_F(MembershipTest, AFollowerIsTheCauseWhereTheRankThatItBlamesGoesOn) {
   EXPECT_THAT(out[0].message.failed().detail(), HasSubstr("failed because of rank 1"));
 }
 
-TEST_F(MembershipTest, ANodeThatDoesNotAnswerHoldsNobodyForEver) {
+TEST_F(MembershipTest, ASilentNodeDoesNotBlockTheOthersForEver) {
   start_two();
   ASSERT_EQ(say(2, follows(2, 1)).size(), 1U);
   const Outbox out = pass(26s, {1, 2});
@@ -327,7 +327,7 @@ TEST_F(MembershipTest, ANodeThatDoesNotAnswerHoldsNobodyForEver) {
   EXPECT_EQ(out[0].message.failed().rank(), 2);
 }
 
-TEST_F(MembershipTest, ARankThatEndsEarlyIsACauseOnceAllHaveSaidWhoNeedsIt) {
+TEST_F(MembershipTest, AnEarlyEndIsACauseIfAnotherRankNeedsIt) {
   start_two();
   EXPECT_TRUE(say(1, finished(1)).empty());
   EXPECT_EQ(say(2, follows(2, 1, "left")).size(), 2U) << "all nodes are asked";
@@ -389,7 +389,7 @@ TEST_F(MembershipTest, AServiceThatStoodStillDoesNotBlameOthersForIt) {
               HasSubstr("host-b (node 1) lost each other: no heartbeat for 10 s"));
 }
 
-TEST_F(MembershipTest, ANodeThatGaveUpAServiceThatStoodStillIsNotCalledLost) {
+TEST_F(MembershipTest, AStoppedServiceCallsNoNodeLost) {
   start_two();
   pass(2s, {1, 2});
   now_ += 12s;
@@ -400,7 +400,7 @@ TEST_F(MembershipTest, ANodeThatGaveUpAServiceThatStoodStillIsNotCalledLost) {
             "up");
 }
 
-TEST_F(MembershipTest, ASuspendedMachineStoodStillThoughItsClockDidNotGo) {
+TEST_F(MembershipTest, ASuspendedMachineCountsAsStopped) {
   start_two();
   pass(2s, {1, 2});
   suspended_ += 30s;
@@ -411,7 +411,7 @@ TEST_F(MembershipTest, ASuspendedMachineStoodStillThoughItsClockDidNotGo) {
               HasSubstr("the rendezvous stood still for 30 s"));
 }
 
-TEST_F(MembershipTest, ADlrunThatDoesNotTurnIsNamedToTheOthersAndGoesOn) {
+TEST_F(MembershipTest, AStoppedDlrunIsNamedAndStaysAMember) {
   start_two();
   struct Case {
     pb::Agent::State state;
@@ -470,7 +470,7 @@ TEST_F(MembershipTest, EndsWhenAllAreDone) {
   EXPECT_TRUE(out[1].message.has_all_done());
 }
 
-TEST_F(MembershipTest, NodeZeroSaysHowOftenAJobBeginsAgainAndAllHearTheSame) {
+TEST_F(MembershipTest, NodeZerosRestartPolicyHoldsForAll) {
   pb::FromNode zero = join("a", 2, 0), one = join("b", 2, 1);
   zero.mutable_join()->set_max_restarts(2);
   one.mutable_join()->set_max_restarts(9);
@@ -486,7 +486,7 @@ TEST_F(MembershipTest, NodeZeroSaysHowOftenAJobBeginsAgainAndAllHearTheSame) {
   }
 }
 
-TEST_F(MembershipTest, ARequestToSaveHasOneAnswerForAllAndNoGenerationAfterIt) {
+TEST_F(MembershipTest, APreemptionHasOneAnswerAndNoRestart) {
   pb::FromNode zero = join("a", 2, 0);
   zero.mutable_join()->set_max_restarts(3);
   say(1, zero);
@@ -540,7 +540,7 @@ TEST_F(MembershipTest, LeavingBetweenTwoGenerationsEndsTheJob) {
   EXPECT_FALSE(out[0].message.failed().again());
 }
 
-TEST_F(MembershipTest, NextGenerationKeepsTheRanksAndTakesAReplacement) {
+TEST_F(MembershipTest, TheNextGenerationKeepsRanksAndAReplacement) {
   say(1, join("a", 2));
   say(2, join("b", 2));
   say(1, failed(0, 1));

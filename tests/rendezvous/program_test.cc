@@ -299,7 +299,7 @@ TEST_F(ProgramTest, AConnectionThatIsCutIsSaidOnBothSides) {
 }
 
 // The service stops with its host's node; the other node says that the service is silent.
-TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
+TEST_F(ProgramTest, AResumedHostDoesNotBlameTheOthers) {
   const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
   const auto b = node({"--dead-after", "3"});
   ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
@@ -350,7 +350,7 @@ TEST_F(ProgramTest, ADlrunThatSaysNothingIsNamedAndThenGivenUp) {
   EXPECT_EQ(b->wait(), 1);
 }
 
-TEST_F(ProgramTest, StoreClientsOfAKilledServiceFailWithinTheirDeadline) {
+TEST_F(ProgramTest, StoreClientsOfAKilledServiceFail) {
   const auto service = serve();
   GrpcStore store({.endpoint = Endpoint::parse(endpoint()),
                    .key = key_,
@@ -398,7 +398,7 @@ TEST_F(ProgramTest, WrongKeyIsSaid) {
   EXPECT_EQ(stranger.wait(), 1);
 }
 
-TEST_F(ProgramTest, GarbageAndHalfOpenConnectionsOnThePortDisturbNobody) {
+TEST_F(ProgramTest, GarbageAndHalfOpenConnectionsDoNoHarm) {
   ::setenv("DLRUN_LOG", "off", 1);
   const auto service = serve();
   ::unsetenv("DLRUN_LOG");

@@ -33,7 +33,7 @@ TEST(RestartPolicy, WaitsFromTheThirdQuickFailureInARowOn) {
   EXPECT_EQ(delay_after(policy, 10ms), 0s);
 }
 
-TEST(RestartPolicy, WhatWouldFailAgainOrIsMeantToEndEndsTheJob) {
+TEST(RestartPolicy, FailuresThatWouldRepeatOrAreFinalEndTheJob) {
   for (const int code : {2, 126, 127}) {
     EXPECT_FALSE(RestartPolicy(9).decide({.exit_code = code}).again) << code;
   }

@@ -126,7 +126,7 @@ TEST_F(Slurm, StandardInputGoesToRank0AsFarAsItReads) {
 }
 
 // The other nodes have it, and would wait for ranks that never start.
-TEST_F(Slurm, AProgramThatOneNodeLacksEndsTheJobOnAllNodes) {
+TEST_F(Slurm, AProgramMissingOnANodeEndsTheJobOnAllNodes) {
   const tests::TempDir folder;
   const std::string train = folder.path() + "/train";
   std::ofstream(train) << "#!/bin/sh\nexec sleep 300\n";
@@ -312,7 +312,7 @@ TEST_F(Slurm, NoVariableThatSrunReadsBreaksALaunch) {
 }
 
 // The node's clock may be wrong, or its munged may not run.
-TEST_F(Slurm, ATaskThatCannotOpenTheCredentialReadsTheKeyFromItsStandardInput) {
+TEST_F(Slurm, ReadsTheKeyFromStandardInput) {
   const tests::TempDir bin;
   const std::string srun = bin.path() + "/srun";
   std::ofstream(srun) << "#!/bin/bash\nexport DLRUN_SRUN_FRONT=${DLRUN_SRUN_FRONT%%:*}:MUNGE:AwQ:\n"
@@ -387,7 +387,7 @@ TEST_F(Slurm, SignalsToTheFrontReachTheRanks) {
   EXPECT_TRUE(cluster().is_swept());
 }
 
-TEST_F(Slurm, TheFrontHasTheLogsOfAllNodesThoughEachCountsItsOwnRanks) {
+TEST_F(Slurm, TheFrontHasTheLogsOfAllNodes) {
   const tests::TempDir logs;
   tests::Process job(salloc({"--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"},
                             {"--nproc-per-node=cpu", "--log-dir=" + logs.path(), "sh", "-c",

@@ -80,7 +80,7 @@ TEST(Dlbench, PrintsATableAndChecksItsResults) {
   }
 }
 
-TEST(Dlbench, EveryTypeReductionAndRootIsRightAlsoWithSeveralAtOnce) {
+TEST(Dlbench, EveryTypeReductionAndRootIsRightAlsoConcurrently) {
   const Outcome reduced = run(3, {"reduce_scatter", "-b", "4K", "-e", "4K", "-n", "2", "-d", "all",
                                   "-o", "all", "-m", "3", "-u", "1"});
   EXPECT_EQ(reduced.statuses, (std::vector<int>{0, 0, 0})) << reduced.output;
@@ -120,7 +120,7 @@ TEST(Dlbench, PrintsAnObjectASize) {
   }
 }
 
-TEST(Dlbench, SaysWhereBuffersAreSymmetric) {
+TEST(Dlbench, SaysIfBuffersAreSymmetric) {
   const std::vector<std::string> command{"all_reduce", "-b",          "256K",   "-e",
                                          "256K",       "-n",          "3",      "-m",
                                          "2",          "--symmetric", "--json", "--backend"};
@@ -167,7 +167,7 @@ TEST(Dlbench, IsNcclTestsUnderItsNames) {
   ::unlink(file.c_str());
 }
 
-TEST(Dlbench, FailsWhereTheBandwidthThatWasAskedForIsMissed) {
+TEST(Dlbench, FailsIfTheWantedBandwidthIsMissed) {
   ::setenv("NCCL_TESTS_MIN_BW", "1000000", 1);
   const Outcome got = run(2, {"all_reduce", "-b", "1K", "-e", "1K", "-n", "3"});
   ::unsetenv("NCCL_TESTS_MIN_BW");
@@ -266,7 +266,7 @@ TEST(Dlbench, RefusesBadArgumentsWithExitCodeTwo) {
             std::vector<int>{2});
 }
 
-TEST(Dlbench, EndsWithASentenceWhereMemoryOrADiskIsFull) {
+TEST(Dlbench, EndsWithASentenceIfMemoryOrADiskIsFull) {
   const auto ends = [](const std::string& arguments, const std::string& text) {
     tests::Process job({"sh", "-c", tests::program("dlbench") + " all_reduce -n 1 " + arguments},
                        {.environment = {"RANK=0", "WORLD_SIZE=1", "DLRUN_PLAN=default"}});

@@ -27,7 +27,7 @@ std::string text_of(std::FILE* file) {
   return text;
 }
 
-TEST(BenchValues, ReductionsAgreeWithTheLibrarysForEveryTypeAndNumberOfRanks) {
+TEST(BenchValues, ReductionsAgreeWithTheLibraryForAllTypesAndSizes) {
   constexpr std::size_t kCount = 700;
   constexpr std::size_t kFrom = 77;
   for (std::size_t d = 0; d < kDTypeCount; ++d) {
@@ -180,7 +180,7 @@ TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
   }
 }
 
-TEST(BenchOnGpu, EveryOperationIsRightThroughTheHostAndNothingIsTakenForAResult) {
+TEST(BenchOnGpu, EveryOperationIsRightThroughTheHost) {
   for (const Operation& each : operations()) {
     if (each.bare || each.name == "sendrecv") continue;  // with whom?
     const Ending objects = run_on_gpu(each, false, make_json_lines);
@@ -242,7 +242,7 @@ TEST(BenchMeasure, PercentilesAreThoseOfThePeers) {
   EXPECT_DOUBLE_EQ(times.mean, 100.5);
 }
 
-TEST(BenchMachine, RanksThatOutnumberTheCpusOfTheirHostAreSaidToDoSo) {
+TEST(BenchMachine, ReportsMoreRanksThanCpusOnAHost) {
   RankInfo a{.rank = 0};
   a.host = {"one"};
   a.cpus[0] = 0b100011;

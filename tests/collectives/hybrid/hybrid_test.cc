@@ -105,7 +105,7 @@ TEST_P(HybridGroup, BroadcastsInSlices) {
   });
 }
 
-TEST_P(HybridGroup, GathersAndScattersWhereverTheRanksAre) {
+TEST_P(HybridGroup, GathersAndScattersInAnyPlacementOfRanks) {
   constexpr std::size_t kEach = 70'001;
   run_layout(GetParam(), [this](ProcessGroup& group) {
     const auto ranks = static_cast<std::size_t>(size());
@@ -197,7 +197,7 @@ TEST(HybridGroups, ARankMayBeSeveralOperationsAhead) {
   });
 }
 
-TEST(HybridGroups, CarryOnWithoutAnybodyWaiting) {
+TEST(HybridGroups, ProgressWithoutAWaiter) {
   run_layout("aabb", [](ProcessGroup& group) {
     std::vector<float> x(300'000, 1.0f);
     const Ref<Work> work =
@@ -279,7 +279,7 @@ TEST(HybridStagger, BeginsAtTheDeadlineAndHasAnOrder) {
             std::chrono::nanoseconds::max());
 }
 
-TEST(HybridGroups, EndEverywhereWhereOneRankGivesUp) {
+TEST(HybridGroups, EndEverywhereIfOneRankGivesUp) {
   run_layout("aabb", [](ProcessGroup& group) {
     std::vector<float> x(300'000);
     const auto sum = [&] {

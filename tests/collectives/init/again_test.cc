@@ -42,7 +42,7 @@ int come_and_go(int rank, int size, int times, const std::string& method) {
   return 0;
 }
 
-TEST(InitAgain, WhereRankZeroServes) {
+TEST(InitAgain, WorksWithRankZeroAsServer) {
   const tests::TempDir directory;
   rendezvous::JobKey::generate().write_file(directory.path() + "/key");
   const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace tests;
 
-TEST(InitProcessGroup, ADirectoryIsLeftAsItWasAndOneOfAnEarlierRunRefused) {
+TEST(InitProcessGroup, CleansItsDirectoryAndRefusesAnEarlierRuns) {
   const tests::TempDir directory;
   const auto run = [&](const std::string& folder, bool says_goodbye) {
     return run_processes(2, [&](int rank) {

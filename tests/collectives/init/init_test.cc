@@ -183,7 +183,7 @@ TEST(InitProcessGroup, SaysWhichPlanCounts) {
             "");
 }
 
-TEST(AutoBackend, IsTcpForAllWhereOneHasNoMemoryToShare) {
+TEST(AutoBackend, IsTcpForAllIfOneHasNoSharedMemory) {
   const auto one_without = [](int rank) {
     if (rank == 1) forbid_memory();
   };

@@ -172,13 +172,13 @@ std::vector<int> run_exit_in_a_thread(const std::string& backend, bool in_a_spli
   });
 }
 
-TEST_P(LeavingWithTheGroupKept, ExitInAThreadEndsNoOperationOfAnotherThread) {
+TEST_P(LeavingWithTheGroupKept, ExitInAThreadKeepsOthersOperations) {
   for (int run = 0; run < 5; ++run) {
     ASSERT_EQ(run_exit_in_a_thread(GetParam(), false), (std::vector<int>{0, 0, 3}));
   }
 }
 
-TEST_P(LeavingWithTheGroupKept, ExitInAThreadDestroysNothingThatAnotherThreadUses) {
+TEST_P(LeavingWithTheGroupKept, ExitInAThreadKeepsWhatOthersUse) {
   for (int run = 0; run < 5; ++run) {
     ASSERT_EQ(run_exit_in_a_thread(GetParam(), true), (std::vector<int>{0, 0, 3}));
   }
@@ -186,7 +186,7 @@ TEST_P(LeavingWithTheGroupKept, ExitInAThreadDestroysNothingThatAnotherThreadUse
 
 // As run_leaving(); the last rank exits with code 4 while a thread that a static destructor joins
 // calls barriers.
-TEST_P(LeavingWithTheGroupKept, AStaticDestructorMayJoinAThreadThatIsBlockedByTheExit) {
+TEST_P(LeavingWithTheGroupKept, StaticDestructorMayJoinAThread) {
   EXPECT_EQ(run_leaving(GetParam(),
                         [](Meet& others_know) {
                           joiner().thread = std::thread([&others_know] {
@@ -319,7 +319,7 @@ TEST(AtExit, WarnsOfWhatItsFunctionThrows) {
             (std::vector<int>{3}));
 }
 
-TEST(Meet, EndsWhereAProcessHasEndedWithoutComing) {
+TEST(Meet, EndsIfAProcessHasEndedWithoutComing) {
   const Meet meet(3);
   EXPECT_EQ(run_processes(3,
                           [&](int process) {

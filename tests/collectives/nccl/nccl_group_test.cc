@@ -261,7 +261,7 @@ TEST_F(Nccl, ACallThatNcclRefusesLeavesNothingOpenForOtherGroups) {
   });
 }
 
-TEST_F(Nccl, NobodyElseAsksNcclWhileAnOperationIsStarted) {
+TEST_F(Nccl, OnlyTheCallerPollsNcclWhileAnOperationStarts) {
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
     fake_.fault.busy_polls = 3000;
@@ -333,7 +333,7 @@ TEST_F(Nccl, RanksThatCallDifferentThingsAreQuoted) {
   });
 }
 
-TEST_F(Nccl, WhatWaitsBehindOtherWorkOfTheGpuIsNotLate) {
+TEST_F(Nccl, AnOperationBehindOtherGpuWorkIsNotLate) {
   run(2, [&](Rank& rank) {
     std::atomic<bool> begun{false}, opened{false};
     float input = 1, first = 0, output = 0;
@@ -383,7 +383,7 @@ TEST_F(Nccl, RanksThatDoNotComeAreATimeoutOfTheMeeting) {
   EXPECT_GE(fake_.fault.aborts, 1);
 }
 
-TEST_F(Nccl, WhatKeepsNcclFromConnectingIsSaidInItsWords) {
+TEST_F(Nccl, AFailureToConnectIsReportedInNcclsWords) {
   fake_.fault.async_error = 5;
   rendezvous::MemoryStore store;
   run_threads(2, [&](int r) {
@@ -427,7 +427,7 @@ TEST_F(Nccl, AnAbortByOneRankIsEveryRanks) {
   });
 }
 
-TEST_F(Nccl, AForkedChildIsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
+TEST_F(Nccl, AForkedChildMayNotUseTheGroup) {
   run(2, [&](Rank& rank) {
     const auto works = [&] {
       rank.group->barrier({.call = rank.call()})->synchronize();
@@ -457,7 +457,7 @@ TEST_F(Nccl, AForkedChildIsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
   });
 }
 
-TEST_F(Nccl, WhatACaptureRecordsIsNeitherWatchedNorWaitedForByTheHost) {
+TEST_F(Nccl, CapturedOperationsHaveNoDeadlineOnTheHost) {
   timeout_ = 100ms;
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
@@ -559,7 +559,7 @@ TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
   });
 }
 
-TEST_F(Nccl, ALaunchThatWaitsForTheGpusOtherWorkIsNotLateAndLeavingWaitsForIt) {
+TEST_F(Nccl, LeavingWaitsForALaunchBehindOtherGpuWork) {
   timeout_ = 10s;
   run(1, [&](Rank& rank) {
     float input = 1, output = 0;
@@ -597,7 +597,7 @@ TEST_F(Nccl, ACaptureThatNcclDoesNotGetThroughEndsAtTheDeadline) {
   });
 }
 
-TEST_F(Nccl, LeavingWaitsForWhatAStreamWaitsFor) {
+TEST_F(Nccl, LeavingWaitsForOperationsThatAStreamAwaits) {
   run(2, [&](Rank& rank) {
     std::atomic<bool> opened{false};
     float input = 1, output = 0;
@@ -619,7 +619,7 @@ TEST_F(Nccl, LeavingWaitsForWhatAStreamWaitsFor) {
   EXPECT_EQ(fake_.fault.aborts, 0);
 }
 
-TEST_F(Nccl, AStreamThatGoesOnBehindAnAbortFindsTheErrorAlsoWhenTheGroupIsGone) {
+TEST_F(Nccl, AbortErrorOutlivesTheGroup) {
   run(2, [&](Rank& rank) {
     float value[3] = {};
     std::atomic<bool> opened{false};
@@ -655,7 +655,7 @@ TEST_F(Nccl, LeavingWaitsForAStreamToTheDeadlineOnly) {
   });
 }
 
-TEST_F(Nccl, WhatTheGpuIsThroughWithIsNotUnderWay) {
+TEST_F(Nccl, CompletedGpuWorkIsNotAborted) {
   run(2, [&](Rank& rank) {
     std::atomic<bool> opened{false};
     float input = 1, output = 0;
@@ -704,7 +704,7 @@ TEST_F(Nccl, CapturesAreNotCountedAsOperations) {
   });
 }
 
-TEST_F(Nccl, WhatNcclLacksIsRefusedByName) {
+TEST_F(Nccl, UnsupportedOperationsAreRefusedByName) {
   run(2, [&](Rank& rank) {
     std::int32_t value = 0;
     const auto reduce = [&](ReduceOp op, CallOptions call, DType dtype = DType::kI32) {

@@ -421,7 +421,7 @@ TEST(ShmGroups, NoticeThatAPeerDiedBetweenTheLinesOfItsPayload) {
   }
 }
 
-TEST(ShmGroups, CarryOnWhatNobodyWaitsFor) {
+TEST(ShmGroups, ProgressWithoutAWaiter) {
   rendezvous::MemoryStore store;
   run_threads(2, [&](int rank) {
     const Ref<ProcessGroup> group = join(store, rank, {});

@@ -103,7 +103,7 @@ TEST_P(SymmetricMemories, HaveTheSameBitsAsTheStagedPath) {
 }
 
 // All subsets of the ranks have their buffers in symmetric memory: all ranks take one way.
-TEST(SymmetricMemory, IsUsedWhereAllBuffersLieInIt) {
+TEST(SymmetricMemory, IsUsedIfAllBuffersAreInIt) {
   constexpr int kSize = 3;
   rendezvous::MemoryStore store;
   run_threads(kSize, [&](int rank) {
@@ -289,7 +289,7 @@ TEST(RegisteredMemory, IsSharedInItsPlaceWhileTheHandleLives) {
   EXPECT_EQ(held().second, 0);
 }
 
-TEST(SymmetricMemory, ThatIsCutOffKeepsItsContentsAndIgnoresAWriter) {
+TEST(SymmetricMemory, DetachedMemoryKeepsContentsAndIgnoresAWriter) {
   std::vector<Segment> segments(1);
   segments[0] = Segment::make(4 * 4096);
   const Segment peers =

@@ -201,7 +201,7 @@ TEST(Deadline, IsWaitedForToItsEnd) {
   }
 }
 
-TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
+TEST(Deadline, OfTheGroupHoldsIfACallGivesNone) {
   const auto thrown = all_thrown(
       2,
       [](ProcessGroup& group) {
@@ -476,7 +476,7 @@ TEST(Links, ThatAChildHoldsAreForgottenWithTheirGroup) {
 }
 
 // Rank 0 gives up and leaves at once; its message reaches rank 1 only, and no rank notices its end.
-TEST(Abort, IsPassedOnByWhoeverHasHeardIt) {
+TEST(Abort, IsForwardedByARankThatHasHeardIt) {
   constexpr int kRanks = 4;
   std::vector<tcp::Mesh> meshes = connected(kRanks, 1);
   std::vector<UniqueFd> open;  // the far ends of links on which nothing ever comes
@@ -622,7 +622,7 @@ TEST(Engine, SeesTheDeadlineOfAFirstGroupHoweverItFellAsleep) {
 }
 
 // Callers that come back soon keep the progress thread parked, but not from what they leave to it.
-TEST(Engine, GoesOnWithAnOperationThatNobodyWaitsFor) {
+TEST(Engine, DrivesAnOperationWithoutAWaiter) {
   run_ranks(2, [](ProcessGroup& group) {
     std::vector<float> x(300'000, 1);
     for (int round = 1; round <= 20; ++round) {

@@ -73,7 +73,7 @@ TEST(Messages, AreToldApartByTag) {
   });
 }
 
-TEST(Messages, LargeOneThatNobodyWantsYetKeepsNoOtherBack) {
+TEST(Messages, AnUnreceivedLargeMessageBlocksNoOther) {
   run_ranks(2, [](ProcessGroup& group) {
     const std::vector<int> large = numbers(100'000, 1);
     if (group.rank() == 0) {
@@ -127,7 +127,7 @@ TEST(Messages, OfAllSizesAndTagsFindTheirReceivesInAnyOrder) {
   });
 }
 
-TEST(Messages, ArriveAlsoWhereTheirSenderHasLeft) {
+TEST(Messages, ArriveAfterTheirSenderHasLeft) {
   rendezvous::MemoryStore store;
   std::latch left(1);
   run_threads(2, [&](int rank) {
@@ -145,7 +145,7 @@ TEST(Messages, ArriveAlsoWhereTheirSenderHasLeft) {
   });
 }
 
-TEST(Messages, LargeSendThatNobodyReceivesEndsAtItsDeadline) {
+TEST(Messages, ALargeSendWithoutAReceiveTimesOut) {
   run_ranks(2, [](ProcessGroup& group) {
     if (group.rank() == 0) {
       const std::vector<int> x = numbers(100'000, 0);
@@ -361,7 +361,7 @@ TEST(Messages, OfAnotherCountAreAnErrorThatQuotesBothSides) {
   });
 }
 
-TEST(Messages, ReceiveThatNobodySendsEndsAtItsDeadlineAndNamesThePeer) {
+TEST(Messages, AReceiveWithoutASendTimesOutAndNamesThePeer) {
   run_ranks(2, [](ProcessGroup& group) {
     if (group.rank() == 0) {
       int x = 0;

@@ -56,7 +56,7 @@ TEST(SilentPeers, AreWaitedForWhileTheQuestionIsOnItsWay) {
   EXPECT_EQ(silent[0].rank, 1);
 }
 
-TEST(SilentPeers, AreNoneWhereAllAnswer) {
+TEST(SilentPeers, AreNoneIfAllAnswer) {
   rendezvous::MemoryStore store;
   run_threads(2, [&](int rank) {
     const Ref<ProcessGroup> group =

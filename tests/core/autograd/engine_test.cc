@@ -217,7 +217,7 @@ TEST(InPlace, IsRefusedOnViewsOfLeavesAndOfConstants) {
   EXPECT_EQ(values<float>(y), (Floats{2, 4}));
 }
 
-TEST(InPlace, OfATensorWithItselfOrItsViewsHasTheGradientOfTheFormula) {
+TEST(InPlace, OfATensorWithItsOwnViewsHasTheRightGradient) {
   const Tensor x = leaf({2, 3});
   Tensor y = x * 1;
   y.mul_(y);  // x^2

@@ -42,7 +42,7 @@ TEST(Leaf, TellsWhenItsGradientIsFinal) {
                "on_grad_ready: a leaf that requires gradients was wanted");
 }
 
-TEST(Leaf, GradientLiesAsTheLeafDoes) {
+TEST(Leaf, GradientHasTheLeafsLayout) {
   const Tensor x =
       arange(24).to(DType::kF32).view({1, 2, 3, 4}).contiguous(MemoryFormat::kChannelsLast);
   const Tensor images = x.detach().requires_grad_();
@@ -140,7 +140,7 @@ Tensor stopping_hook(const Tensor&) {
   throw Error(ErrorKind::kAborted, "stop");
 }
 
-TEST(Leaf, IsToldOfAnExceptionWhereverItComesFrom) {
+TEST(Leaf, IsToldOfAnExceptionFromAnySource) {
   const Tensor x = leaf_of({1, 2});
   const Tensor unused = leaf_of({1, 2});
   const Failures of_x(x);
@@ -180,7 +180,7 @@ TEST(Leaf, IsToldOfAPassThatCouldNotBegin) {
   EXPECT_EQ(failures.texts.size(), 8U);
 }
 
-TEST(Leaf, WhatItThrowsWhenItIsToldIsDropped) {
+TEST(Leaf, ACallbacksExceptionIsDropped) {
   const Tensor x = leaf_of({1});
   const Failures before(x);
   on_grad_ready(

@@ -275,7 +275,7 @@ TEST(ChangedView, MayBeWrittenItself) {
   EXPECT_EQ(values<float>(w.grad()), (std::vector<float>{0, 0, 1, 1}));
 }
 
-TEST(ChangedView, IsNoneWhereNothingOfTheChangeIsRecorded) {
+TEST(ChangedView, HasNoHistoryIfTheChangeIsNotRecorded) {
   Tensor base = trained({2, 2});
   const Tensor row = base[0];
   const Tensor plain = zeros({2});
@@ -329,7 +329,7 @@ TEST(ChangedView, MadeWithoutGradientsIsRefused) {
   }
 }
 
-TEST(ChangedView, MadeWithoutGradientsOfATensorThatHasThemIsNotWrittenUnseen) {
+TEST(ChangedView, MadeUnderNoGradIsNotWrittenInPlace) {
   Tensor base = mul(trained({2, 2}), 2.0);
   Tensor row;
   {
@@ -342,7 +342,7 @@ TEST(ChangedView, MadeWithoutGradientsOfATensorThatHasThemIsNotWrittenUnseen) {
   row.detach().zero_();
 }
 
-TEST(ChangedView, ThatIsALeafKeepsItsGradientUntilTheChangeIsRecorded) {
+TEST(ChangedView, LeafKeepsItsGradientUntilTheChangeIsRecorded) {
   const Tensor w = trained({4});
   Tensor flat = zeros({4});
   Tensor part = flat.slice(0, 0, 2);

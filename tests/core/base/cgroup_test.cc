@@ -60,7 +60,7 @@ TEST_F(ControlGroups, MemoryLeftIsTheLeastOfAllGroupsUpToTheRoot) {
   EXPECT_EQ(memory_left_by_cgroup(root()), 0U);
 }
 
-TEST_F(ControlGroups, ProcessesAndThreadsAreLimitedByTheLeastOfAllGroups) {
+TEST_F(ControlGroups, TheLowestLimitOfAllParentGroupsCounts) {
   write("/proc/self/cgroup", "0::/job/step\n");
   EXPECT_EQ(pids_limit(root()), std::nullopt);
   write("/sys/fs/cgroup/job/step/pids.max", "max\n");

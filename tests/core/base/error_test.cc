@@ -53,7 +53,7 @@ TEST(Error, ControlBytesOfANameFromOutsideAreShownAsTheirCode) {
   EXPECT_STREQ(error.what(), "tensor \"0.w\\x00eight\"\\x1b[2J\\x0d\\x7f:\n\tis ü");
 }
 
-TEST(Error, TextIsNotBuiltWhereTheConditionHolds) {
+TEST(Error, TextIsNotBuiltIfTheConditionHolds) {
   int built = 0;
   const auto text = [&] { return ++built; };
   DL_CHECK(true, kInternal, "{}", text());
@@ -170,7 +170,7 @@ TEST(SystemErrorText, NamesTheLimitOfAddressSpace) {
 #endif
 
 // In a thread of a library, say, which has no memory left.
-TEST(ErrorDeathTest, TheWantOfMemoryThatNobodyCatchesEndsTheProgramWithTheLimit) {
+TEST(ErrorDeathTest, UncaughtBadAllocSaysOutOfMemory) {
   const auto want_memory = [] {
     end_with_text_when_uncaught();
     std::thread([] { throw std::bad_alloc(); }).join();
@@ -179,7 +179,7 @@ TEST(ErrorDeathTest, TheWantOfMemoryThatNobodyCatchesEndsTheProgramWithTheLimit)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
-TEST(ErrorDeathTest, ALibraryThatGetsNoAddressSpaceEndsTheProgramWithTheLimit) {
+TEST(ErrorDeathTest, ALibraryWithoutAddressSpaceEndsWithTheLimit) {
   const auto fault_under_limit = [](void (*fault)(), bool has_room) {
     rlimit limit{};
     ::getrlimit(RLIMIT_CORE, &limit);

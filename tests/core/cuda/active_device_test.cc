@@ -84,7 +84,7 @@ TEST_F(ActiveDevice, AThreadThatHasNamedNoneIsNeverTakenToDeviceZero) {
 }
 
 // cudaGetDevice() says 0 before, too, but the thread has no context then.
-TEST_F(ActiveDevice, DeviceZeroIsNamedWhereItIsWanted) {
+TEST_F(ActiveDevice, DeviceZeroIsSetIfItIsWanted) {
   EXPECT_THAT(touched_by([] {
                 {
                   const OnDevice on(0);
@@ -97,7 +97,7 @@ TEST_F(ActiveDevice, DeviceZeroIsNamedWhereItIsWanted) {
               ElementsAre(0, 1, 0));
 }
 
-TEST_F(ActiveDevice, WhatTheProgramNamesItselfHolds) {
+TEST_F(ActiveDevice, TheProgramsOwnChoiceHolds) {
   EXPECT_THAT(touched_by([] {
                 device_of_thread = 5;
                 settle_device();

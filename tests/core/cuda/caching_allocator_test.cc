@@ -39,7 +39,7 @@ TEST_F(CachingAllocatorTest, AnotherStreamGetsMemoryOfItsOwn) {
   EXPECT_EQ(runtime_.blocks.size(), 2U);
 }
 
-TEST_F(CachingAllocatorTest, SmallBlocksShareASegmentAndLargeOnesAnother) {
+TEST_F(CachingAllocatorTest, SmallAndLargeBlocksHaveOwnSegments) {
   auto* const a = static_cast<char*>(memory_.allocate(1, stream_));
   EXPECT_EQ(memory_.allocate(512, stream_), a + 512);
   EXPECT_EQ(memory_.allocate(1 * kMiB, stream_), a + 1024);
@@ -61,7 +61,7 @@ TEST_F(CachingAllocatorTest, FreeNeighboursAreJoined) {
   EXPECT_EQ(runtime_.blocks.size(), 1U);
 }
 
-TEST_F(CachingAllocatorTest, ABlockThatAnotherStreamUsesIsHeldBackUntilThatIsDone) {
+TEST_F(CachingAllocatorTest, ABlockWaitsForAnotherStreamsUse) {
   void* const block = memory_.allocate(1000, stream_);
   memory_.record_stream(block, other_);
   runtime_.busy = {other_};
@@ -82,7 +82,7 @@ TEST_F(CachingAllocatorTest, ItsOwnStreamNeedsNoEvent) {
   EXPECT_EQ(memory_.allocate(1000, stream_), block);
 }
 
-TEST_F(CachingAllocatorTest, EmptyCacheGivesWholeSegmentsBackAndKeepsWhatIsInUse) {
+TEST_F(CachingAllocatorTest, EmptyCacheFreesOnlyUnusedSegments) {
   void* const kept = memory_.allocate(1000, stream_);
   memory_.deallocate(memory_.allocate(30 * kMiB, stream_));
   memory_.deallocate(memory_.allocate(1000, stream_));
@@ -96,7 +96,7 @@ TEST_F(CachingAllocatorTest, EmptyCacheGivesWholeSegmentsBackAndKeepsWhatIsInUse
   EXPECT_EQ(memory_.stats().reserved_bytes.peak, static_cast<std::int64_t>(32 * kMiB));
 }
 
-TEST_F(CachingAllocatorTest, WhatIsCachedIsGivenBackBeforeMemoryIsShort) {
+TEST_F(CachingAllocatorTest, FreesTheCacheBeforeItIsOutOfMemory) {
   memory_.deallocate(memory_.allocate(60 * kMiB, stream_));
   void* const held = memory_.allocate(16 * kMiB, stream_);
   memory_.record_stream(held, other_);
@@ -120,7 +120,7 @@ TEST_F(CachingAllocatorTest, OutOfMemorySaysWhoHasWhat) {
   EXPECT_EQ(memory_.stats().num_ooms, 1);
 }
 
-TEST_F(CachingAllocatorTest, APoolOfAGraphIsNobodyElses) {
+TEST_F(CachingAllocatorTest, AGraphsPoolIsNotShared) {
   void* const before = memory_.allocate(1000, stream_);
   memory_.deallocate(before);
   const PoolId pool = memory_.begin_pool(stream_);
@@ -139,7 +139,7 @@ TEST_F(CachingAllocatorTest, APoolOfAGraphIsNobodyElses) {
   EXPECT_EQ(runtime_.blocks.size(), 1U);
 }
 
-TEST_F(CachingAllocatorTest, WhatOutlivesItsGraphGoesWithItsLastBlock) {
+TEST_F(CachingAllocatorTest, APoolGoesWithItsGraphsLastBlock) {
   const PoolId pool = memory_.begin_pool(stream_);
   void* const result = memory_.allocate(1000, stream_);
   memory_.end_pool(stream_);
@@ -169,7 +169,7 @@ TEST_F(CachingAllocatorTest, InACapturedStreamNoEventIsRecorded) {
   EXPECT_EQ(memory_.allocate(1000, stream_), block) << "settled once the capture was over";
 }
 
-TEST_F(CachingAllocatorTest, AStreamThatJoinsACaptureAllocatesFromTheGraphsPool) {
+TEST_F(CachingAllocatorTest, AJoinedStreamUsesTheGraphsPool) {
   void* const before = memory_.allocate(1000, other_);
   memory_.deallocate(before);
   const PoolId pool = memory_.begin_pool(stream_);

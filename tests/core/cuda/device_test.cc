@@ -109,7 +109,7 @@ TEST_F(CudaTensor, OnlyPinnedMemoryIsCopiedWithoutWaiting) {
 }
 
 // Whichever thread asks: a loader's have named no device.
-TEST_F(CudaTensor, PinnedMemoryIsTakenInTheNameOfADeviceThatTheProcessUses) {
+TEST_F(CudaTensor, PinnedMemoryUsesADeviceOfTheProcess) {
   cuda::set_device(cuda::current_device());  // at the latest now
   const int home = cuda::home_device();
   const cuda::DeviceGuard other(1 - home);

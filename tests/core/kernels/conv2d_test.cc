@@ -129,7 +129,7 @@ TEST(Conv2d, ThinKernelsAreForFewChannels) {
   EXPECT_FALSE(conv2d_is_thin({.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
 }
 
-TEST(Conv2d, WinogradIsForThreeByThreeWindowsOverManyPixelsAndChannels) {
+TEST(Conv2d, UsesWinogradForLarge3x3Windows) {
   const Conv2dShape s{.n = 8, .c_in = 32, .h = 9, .w = 9, .c_out = 64, .kh = 3, .kw = 3};
   EXPECT_TRUE(conv2d_is_winograd(s));
   const auto changed = [&](std::int64_t Conv2dShape::* field, std::int64_t value) {

@@ -96,7 +96,7 @@ TYPED_TEST(LossOf, CrossEntropyKeepsItsPrecisionWhateverTheLogitsShare) {
   EXPECT_NEAR(d[0], 1 / total, 1e-6);
 }
 
-TYPED_TEST(LossOf, CrossEntropyOfANaNIsNaNWhereverItStands) {
+TYPED_TEST(LossOf, CrossEntropyOfANaNIsNaNAtAnyIndex) {
   using T = TypeParam;
   constexpr std::int64_t kClasses = 37;  // whole vectors and a rest
   for (std::int64_t at = 0; at < kClasses; ++at) {

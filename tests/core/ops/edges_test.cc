@@ -122,7 +122,7 @@ TEST(Edges, NormsBelowOneOfInfinityHaveNoSlope) {
   }
 }
 
-TEST(Edges, BinaryCrossEntropyWithoutAWeightMultipliesNothingByZero) {
+TEST(Edges, BinaryCrossEntropyNeverMultipliesByZero) {
   const Tensor x = leaf({-kInf, 0, 1, -2});
   const Tensor t = leaf({1, kInf, kInf, kInf});
   const Tensor y = binary_cross_entropy_with_logits(x, t, {.reduction = Reduction::kNone});

@@ -87,7 +87,7 @@ TEST(InPlace, ReadsAnOverlappingOperandAsItWasBefore) {
   EXPECT_EQ(values<double>(row), (Numbers{0, 0, 1, 3, 5}));
 }
 
-TEST(InPlace, RefusesExpandedTensorsWhereWritingTwiceWouldShow) {
+TEST(InPlace, RefusesExpandedTensorsIfADoubleWriteWouldShow) {
   Tensor x = zeros({1, 2});
   Tensor wide = x.expand({3, 2});
   EXPECT_ERROR(wide.copy_(ones({3, 2})), kInvalidArgument,

@@ -81,7 +81,7 @@ TEST(Layout, NormalisedImagesAreChannelsLastIfTheInputsAre) {
   EXPECT_EQ(with_gaps.strides(), (Strides{84, 12, 4, 1}));
 }
 
-TEST(Layout, AConvolutionOfOneChannelAndOneWeightLiesAsTheImageSuggests) {
+TEST(Layout, A1x1ConvolutionOfOneChannelKeepsTheImagesLayout) {
   const Tensor x = lying({2, 1, 2, 1}, {2, 4, 1, 4});
   for (const Strides& weight : {Strides{2, 1, 2, 1}, Strides{4, 1, 2, 1}}) {
     const Tensor y =

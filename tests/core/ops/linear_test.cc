@@ -174,7 +174,7 @@ TEST_P(LinearChain, HasTheBitsOfSeparateOperations) {
   expect_same_bits([](const Tensor& h) { return h; });
 }
 
-TEST_P(LinearChain, HasThemWhereOthersUseOrSeeWhatIsBetween) {
+TEST_P(LinearChain, HasTheSameBitsIfTheIntermediateIsUsedToo) {
   expect_same_bits([](const Tensor& h) { return h + h; });
   expect_same_bits([](const Tensor& h) { return h.view({6, 5}).view({2, 3, 5}); });
   expect_same_bits([](const Tensor& h) {
@@ -183,7 +183,7 @@ TEST_P(LinearChain, HasThemWhereOthersUseOrSeeWhatIsBetween) {
   });
 }
 
-TEST_P(LinearChain, HasThemWhereWhatIsBetweenIsARootToo) {
+TEST_P(LinearChain, HasTheSameBitsIfTheIntermediateIsARootToo) {
   const auto gradient = [&](bool fused) {
     const Tensor x = random_tensor({3, 7}, DType::kF32, 1).requires_grad_();
     const Tensor w = random_tensor({7, 7}, DType::kF32, 2).requires_grad_();

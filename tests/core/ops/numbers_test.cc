@@ -194,7 +194,7 @@ TEST(Numbers, AStoredNumberMustBeFiniteInItsFloatingDType) {
 }
 
 // PyTorch's answers on x86.
-TEST(Numbers, ConversionsOutOfAnIntegersRangeGiveOneResultOnEveryPath) {
+TEST(Numbers, OutOfRangeConversionsAgreeOnEveryPath) {
   constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min();
   constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
   const std::vector<double> numbers{1e20, -1e20, 3e9, -2147483648, kInf, kNaN, 70000, -300.5};

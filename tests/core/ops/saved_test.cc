@@ -92,7 +92,7 @@ const std::pair<const char*, Call> kSaveNothing[] = {
     {"zero_", [](const Tensor& x, const Tensor&) { return x.clone().zero_(); }},
 };
 
-TEST(Saved, NothingWherePyTorchSavesNothing) {
+TEST(Saved, NothingIfPyTorchSavesNothing) {
   for (const auto& [name, call] : kSaveNothing) {
     Tensor x = arange(1, 25, 1, {.dtype = DType::kF32}).view({2, 3, 4}).clone().detach();
     Tensor w = full({2, 3, 4}, 3.5);

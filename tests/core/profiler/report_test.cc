@@ -215,7 +215,7 @@ Recording two_steps() {
   return recording;
 }
 
-TEST(Averages, JoinStepsAndThreadsAndGiveCollectivesUnderWayNoSelfTime) {
+TEST(Averages, JoinThreadsWithoutSelfTimeOfCollectives) {
   const Averages averages = key_averages(two_steps());
   const auto row = [&](std::string_view key) {
     const auto at = std::ranges::find(averages.rows, key, &Average::key);

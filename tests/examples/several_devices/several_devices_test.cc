@@ -31,7 +31,7 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
   return gradients;
 }
 
-TEST(TwoStages, WholeAndInChunksGiveTheGradientsOfTheModelThatIsNotSplit) {
+TEST(TwoStages, HaveTheGradientsOfTheUndividedModel) {
   manual_seed(7);
   const Tensor input = randn({32, 10});
   const Tensor target = randn({32, 10});

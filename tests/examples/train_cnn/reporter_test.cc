@@ -72,7 +72,7 @@ TEST(Reporter, PrintsAnObjectAStepAndOneAtTheEnd) {
   EXPECT_EQ(end["world_size"], 2);
 }
 
-TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
+TEST(Reporter, PrintsPlainLinesWithoutATerminal) {
   Recorder recorder({.log_every = 10});
   for (std::int64_t step = 1; step <= 20; ++step) recorder->step(step, at(step));
   recorder->epoch_done(at(20));
@@ -85,7 +85,7 @@ TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
   EXPECT_THAT(recorder.out(), testing::Not(HasSubstr("\r")));
 }
 
-TEST(Reporter, NamesNoSpeedWhereNothingWasTrained) {
+TEST(Reporter, NamesNoSpeedIfNothingWasTrained) {
   Recorder recorder({});
   recorder->finish({.test_accuracy = 0.5, .world_size = 1});
   EXPECT_EQ(recorder.lines()[0], "test accuracy 50.00 % on 1 rank");

@@ -51,7 +51,7 @@ TEST(TorchKeys, WakeAWaitWhenEachOfItsKeysHasBeenThere) {
   EXPECT_THAT(store.ask(1, of(QueryKind::kWait, {"b"})), ElementsAre("1: " + kStop));
 }
 
-TEST(TorchKeys, WakeNobodyWhoHasGivenUpOrLeft) {
+TEST(TorchKeys, DoNotWakeClientsThatHaveGivenUpOrLeft) {
   Store store;
   const std::size_t empty = store.keys.bytes();
   store.ask(1, of(QueryKind::kWait, {"a", "b"}));

@@ -104,7 +104,7 @@ TEST(DataLoaderErrors, OfTheStandardKeepTheirTypeAndNameTheSample) {
       });
 }
 
-TEST(DataLoaderErrors, OfOtherTypesComeAsTheyWereThrownAndTheLogNamesTheSample) {
+TEST(DataLoaderErrors, KeepOtherTypesAndLogTheSample) {
   StderrLines log;
   expect_thrown<TornPage>([] { throw TornPage(5); },
                           [](const TornPage& error) {
@@ -147,7 +147,7 @@ void expect_thrown_by_collate(const CollateFunction& collate, const Check& check
   }
 }
 
-TEST(DataLoaderErrors, OfACollateFunctionKeepTheirTypeAndNameTheBatch) {
+TEST(DataLoaderErrors, OfACollateFunctionKeepTypeAndNameTheBatch) {
   using Samples = std::vector<Sample>;
   expect_thrown_by_collate<Error>(
       [](const Samples&) -> Batch { throw_error(ErrorKind::kShape, "too wide"); },
@@ -265,7 +265,7 @@ class Held : public Numbers {
   std::promise<void> gone_;
 };
 
-TEST(DataLoaderErrors, ASampleThatDoesNotComeIsNamedAtTheDeadlineAndWhileItIsWaitedFor) {
+TEST(DataLoaderErrors, NameALateSampleBeforeAndAtTheDeadline) {
   Held dataset(10, 7);
   DistributedSampler sampler(10, {.num_replicas = 1, .shuffle = false});
   sampler.resume({.epoch = 0, .offset = 7});
@@ -290,7 +290,7 @@ TEST(DataLoaderErrors, ASampleThatDoesNotComeIsNamedAtTheDeadlineAndWhileItIsWai
                               "being read; waiting "));
 }
 
-TEST(DataLoaderErrors, AWorkerThatIsStuckIsLeftBehindWithTheDatasetThatItReads) {
+TEST(DataLoaderErrors, AStuckWorkerIsLeftWithItsDataset) {
   auto dataset = std::make_shared<Held>(10, 7);
   Held& held = *dataset;
   std::future<void> gone = held.gone();

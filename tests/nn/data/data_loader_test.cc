@@ -114,7 +114,7 @@ TEST(DataLoader, OwnsATemporaryDataset) {
   EXPECT_THAT(all_targets(loader), ElementsAre(ElementsAre(0, 10, 20)));
 }
 
-TEST(DataLoader, LeavesOutAnIncompleteBatchWhereAskedTo) {
+TEST(DataLoader, LeavesOutAnIncompleteBatchIfAsked) {
   const Numbers dataset(5);
   SequentialSampler sampler(5);
   const DataLoader loader(dataset, sampler, {.batch_size = 2, .drop_last = true});

@@ -128,7 +128,7 @@ TEST(DistributedSampler, KeepsTheOrderWithoutShuffling) {
   }
 }
 
-TEST(DistributedSampler, UnevenVisitsEverySampleOnceForAnyNumberOfRanks) {
+TEST(DistributedSampler, UnevenVisitsEverySampleOnceAtAnyWorldSize) {
   for (const std::int64_t n : {0, 1, 11, 364}) {
     for (const int ranks : {1, 2, 3, 5, 13}) {
       Indices all;
@@ -162,7 +162,7 @@ Indices visited(std::int64_t n, int ranks, const Cursor& cursor, std::int64_t co
   return order;
 }
 
-TEST(DistributedSampler, ResumesAtTheExactSampleWithAnotherNumberOfRanks) {
+TEST(DistributedSampler, ResumesAtTheExactSampleAtAnotherWorldSize) {
   const Indices whole = visited(100, 1, {.epoch = 2}, 100);
   Indices pieces = visited(100, 4, {.epoch = 2, .offset = 0}, 24);
   for (const auto& [ranks, offset, count] : {std::tuple{3, 24, 30}, {2, 54, 46}}) {

@@ -252,7 +252,7 @@ class Rolled : public Dataset {
   Transform transform_ = book();
 };
 
-TEST(Transforms, AFlipReadsACropAsItLies) {
+TEST(Transforms, AFlipReadsACropInPlace) {
   Tensor image = empty({2, 5, 7});
   for (std::int64_t i = 0; i < image.numel(); ++i) image.data<float>()[i] = static_cast<float>(i);
   for (const DType dtype : {DType::kF32, DType::kU8}) {

@@ -86,7 +86,7 @@ TEST(Dropout, KeepsDTypeAndRefusesOthers) {
                "dropout: p is -0.5, wanted a probability, 0 to 1");
 }
 
-TEST(ReLU, OverwritesItsInputWhereAsked) {
+TEST(ReLU, OverwritesItsInputIfAsked) {
   const Tensor x = tensor({-1.0, 2.0});
   const Tensor y = F::relu(x);
   EXPECT_EQ(values<float>(x), (std::vector<float>{-1, 2}));

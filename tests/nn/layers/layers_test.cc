@@ -228,7 +228,7 @@ TEST(Attention, OfAQueryThatSeesNoKeyIsZero) {
 }
 
 // As in PyTorch, which computes the weights otherwise if they are asked for.
-TEST(MultiheadAttention, OfAQueryThatSeesNoKeyIsTheBiasUnlessWeightsAreAskedFor) {
+TEST(MultiheadAttention, OfAMaskedQueryIsTheBiasWithoutWeights) {
   MultiheadAttention layer(4, 2, {.batch_first = true});
   layer.out_proj.bias.detach().fill_(0.25);
   const Tensor x = random_tensor({2, 3, 4}, DType::kF32).requires_grad_();
@@ -410,7 +410,7 @@ TEST(Layers, DrawPyTorchsNumbers) {
             arrays.get<float>("embedding.start"));
 }
 
-TEST(Layers, ActivationsWriteInPlaceWhereAsked) {
+TEST(Layers, ActivationsWriteInPlaceIfAsked) {
   const Tensor x = tensor({-1.0, 2.0});
   EXPECT_EQ(values<float>(LeakyReLU({.negative_slope = 0.5})(x)), (std::vector<float>{-0.5, 2}));
   EXPECT_TRUE(Hardtanh({.min_val = -0.5, .inplace = true})(x).is_same(x));

@@ -172,7 +172,7 @@ TEST(MemoryOrder, OfTwoOperandsIsPyTorchs) {
 }
 
 // PyTorch orders by strides along dimensions of size 1, too, which slices leave behind.
-TEST(MemoryOrder, OfOperandsIsPyTorchsWhateverTheStridesOfSizeOne) {
+TEST(MemoryOrder, IgnoresStridesOfDimensionsOfSizeOne) {
   const Tensor y = as_strided(arange(9).to(DType::kF32), {1, 1, 1, 9}, {9, 1, 9, 1}, 0);
   EXPECT_EQ((zeros({7, 9}) + y).strides(), Strides({63, 1, 1, 7}));
   const Tensor x = as_strided(arange(200).to(DType::kF32), {9, 1, 1, 1}, {1, 54, 54, 27}, 0);

@@ -50,7 +50,7 @@ TEST(Sequential, IsIndexedWithTypes) {
   EXPECT_ERROR(model[2], kIndex, "Sequential: there is no module 2 among 2");
 }
 
-TEST(Sequential, PassesItsInputThroughWhereItIsEmpty) {
+TEST(Sequential, PassesItsInputThroughIfEmpty) {
   Sequential model;
   const Tensor x = tensor({1, 2});
   EXPECT_TRUE(model(x).is_same(x));

@@ -302,7 +302,7 @@ TEST(SchedulerOptions, AreInTheOptimizersState) {
   expect(from_own);
 }
 
-TEST(SchedulerOptions, LeadTheSchedulesOfAnOptimizerThatIsLoaded) {
+TEST(SchedulerOptions, OfALoadedOptimizerWin) {
   SGD saved = two_groups();
   const OneCycleLR of_saved(saved, {.max_lr = {0.3}, .total_steps = 20});
   SGD opt = two_groups();

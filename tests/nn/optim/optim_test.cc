@@ -141,7 +141,7 @@ nn::StateDict without(const nn::StateDict& state, const std::vector<std::string>
   return rest;
 }
 
-TEST(LoadStateDict, TakesPyTorchsDefaultsForOptionsThatItsEarlierVersionsLack) {
+TEST(LoadStateDict, DefaultsOptionsOfOlderPyTorchStates) {
   const std::vector<Tensor> params{zeros({2}).requires_grad_()};
   const auto expect_off = [](auto& opt, const std::vector<std::string>& options) {
     opt.load_state_dict(without(opt.state_dict(), options));

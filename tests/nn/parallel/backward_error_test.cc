@@ -208,7 +208,7 @@ TEST_P(DdpMistake, OfOneRankIsEveryRanksErrorThoughThatRankGoesOn) {
   });
 }
 
-TEST(DdpBackwardError, ReachesRanksThatWaitWhileItsOwnRankDoesSomethingElse) {
+TEST(DdpBackwardError, ReachesWaitingRanksWhileItsOwnRankIsBusy) {
   std::promise<void> heard;
   after_one_step(2, [&](Rank& rank, bool is_first) {
     if (is_first) {
@@ -353,7 +353,7 @@ TEST_P(DdpNestedIn, APassOfTheSameModelIsAnErrorOnEveryRank) {
   });
 }
 
-TEST(DdpNested, APassThatOnlyAccumulatesMustNotTouchGradientsThatTravel) {
+TEST(DdpNested, ANoSyncPassDoesNotTouchGradientsInReduction) {
   after_one_step(2, [](Rank& rank, bool is_first) {
     const Tensor loss = sum(rank.ddp(ones({40})));
     if (is_first) {
@@ -370,7 +370,7 @@ TEST(DdpNested, APassThatOnlyAccumulatesMustNotTouchGradientsThatTravel) {
   });
 }
 
-TEST(DdpNested, ACallOfTheModelInTheMiddleOfItsPassIsRefusedAndHarmsNothing) {
+TEST(DdpNested, RefusesTheModelsCallInItsOwnBackward) {
   after_one_step(2, [](Rank& rank, bool) {
     const Tensor loss = sum(rank.ddp(ones({40})));
     rank.net.hidden.register_hook([&](const Tensor&) {

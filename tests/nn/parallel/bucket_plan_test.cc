@@ -30,7 +30,7 @@ TEST(BucketPlan, OfNothingIsNothing) {
   EXPECT_TRUE(in_order({}).empty());
 }
 
-TEST(BucketPlan, FillsTheFirstBucketToItsOwnCapAndTheOthersToTheirs) {
+TEST(BucketPlan, FillsTheFirstAndOtherBucketsToTheirCaps) {
   const auto plan = in_order(std::vector<BucketItem>(16, f32(128)));  // 512 bytes each
   EXPECT_THAT(items_of(plan), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9),
                                           ElementsAre(10, 11, 12, 13, 14, 15)));
@@ -48,7 +48,7 @@ TEST(BucketPlan, GivesAGradientAboveTheCapABucketOfItsOwn) {
   EXPECT_THAT(items_of(plan), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2, 3)));
 }
 
-TEST(BucketPlan, MeasuresALargeGradientAgainstTheFirstCapWhileThatHolds) {
+TEST(BucketPlan, ALargeGradientCountsAgainstTheCapInForce) {
   // 2000 bytes: above the first cap, below the second.
   EXPECT_THAT(items_of(in_order({f32(10), f32(500), f32(10)})),
               ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2)));
@@ -72,7 +72,7 @@ TEST(BucketPlan, CountsTheGapsAgainstTheCap) {
   EXPECT_EQ(plan[0].places.size(), 16u);
 }
 
-TEST(BucketPlan, KeepsDtypesApartAndOrdersBucketsByTheirLastGradient) {
+TEST(BucketPlan, SplitsByDtypeAndOrdersByLastGradient) {
   const auto plan = in_order({f32(10), f64(10), f64(200), f32(10)});
   EXPECT_THAT(items_of(plan), ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(0, 3)));
   EXPECT_EQ(plan[0].dtype, DType::kF64);

@@ -142,7 +142,7 @@ TEST_F(CaptureStep, OtherShapesRunAsTheyAreAndOtherCountsAreRefused) {
   EXPECT_THAT(thrown_by([&] { step({batch(1), batch(1)}); }).text, HasSubstr("2 inputs came"));
 }
 
-TEST_F(CaptureStep, MemoryOfAGraphIsNobodyElsesWhileItLives) {
+TEST_F(CaptureStep, AGraphsMemoryIsItsOwnWhileItLives) {
   constexpr std::int64_t kLarge = std::int64_t{30} << 20;
   const void* temporary = nullptr;
   trainer_.also = [&](const Tensor&) {
@@ -164,7 +164,7 @@ TEST_F(CaptureStep, MemoryOfAGraphIsNobodyElsesWhileItLives) {
 }
 
 // All threads begin on the default stream.
-TEST_F(CaptureStep, WhatOtherThreadsDoMeanwhileIsNotCaptured) {
+TEST_F(CaptureStep, DoesNotCaptureOtherThreadsWork) {
   int captures = 0;
   Tensor of_other;
   trainer_.also = [&](const Tensor&) {
@@ -200,7 +200,7 @@ std::string said_of(Trainer& trainer, CapturedStep& step) {
   return said;
 }
 
-TEST_F(CaptureStep, WhatWaitsForTheDeviceRunsAsItIsAndSaysSoOnce) {
+TEST_F(CaptureStep, AStepThatSynchronizesRunsEagerlyAndSaysSoOnce) {
   trainer_.step(std::vector<Tensor>{batch(1).to(device_of(0))});  // its state is made
   trainer_.runs = 0;
   const std::int64_t in_use = stat("allocation.all.current");
@@ -315,7 +315,7 @@ class CaptureDdp : public CaptureStep {
   std::function<void(const Tensor&)> also_;
 };
 
-TEST_F(CaptureDdp, ReducesAfterTheStreamOfBackwardAndBeforeThatOfTheOptimizer) {
+TEST_F(CaptureDdp, ReducesBetweenBackwardAndTheOptimizer) {
   const OwnedStream own(0);
   {
     const StreamGuard guard(own.get());
@@ -401,7 +401,7 @@ TEST(DdpOnADevice, TrainsThroughTheHostAsOnTheCpu) {
 }
 
 // The streams continued after a collective that failed, without a wait since then.
-TEST(DdpOnADevice, WhatAFailedGroupMayHaveSpoiltIsNotUsedUntilItIsLoadedAnew) {
+TEST(DdpOnADevice, ParametersOfAFailedGroupMustBeReloaded) {
   test::use_fake_cuda();
   const tests::TempDir dir;
   const std::string file = dir.path() + "/model.safetensors";

@@ -164,7 +164,7 @@ TEST_P(Ddp, AccumulatesMicroBatchesWithoutSynchronising) {
   expect_as_one_rank(GetParam(), {.micro_batches = 2});
 }
 
-TEST_P(Ddp, FindsNoUnusedParametersWhereThereAreNone) {
+TEST_P(Ddp, FindsNoUnusedParametersIfThereAreNone) {
   expect_as_one_rank(GetParam(), {.ddp = {.find_unused_parameters = true}});
 }
 
@@ -351,7 +351,7 @@ TEST(DdpUnused, IsAnErrorOfTheStepThatCausedIt) {
   }
 }
 
-TEST(DdpUnused, CountsAsZerosWhereOtherRanksUsedIt) {
+TEST(DdpUnused, CountsAsZerosIfOtherRanksUsedIt) {
   run_ranks(2, [](ProcessGroup& group) {
     Branches net = seeded(1, [] { return Branches(); });
     DistributedDataParallel ddp(net, Ref<ProcessGroup>(&group), {.find_unused_parameters = true});

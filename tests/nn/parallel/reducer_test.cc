@@ -213,7 +213,7 @@ TEST_F(ReducerTest, LetsUnusedParametersComeLastInTheRebuiltBuckets) {
               ElementsAre(ElementsAre(1), ElementsAre(0), ElementsAre(2)));
 }
 
-TEST_F(ReducerTest, ThrowsTheErrorOfAnAllReduceFromBackwardAndEverAfter) {
+TEST_F(ReducerTest, BackwardThrowsAnAllReducesErrorEverAfter) {
   const Chain chain(2);
   Reducer reducer(chain.weights, group, {.caps = kOneEach});
   group->at_wait = [&] {
@@ -289,7 +289,7 @@ TEST_F(ReducerTest, DestroyedInTheMiddleOfAPassIsAnErrorOnEveryRank) {
   EXPECT_THAT(group->aborts, ElementsAre(destroyed));
 }
 
-TEST_F(ReducerTest, AnErrorOfTheGroupIsNotToldToIt) {
+TEST_F(ReducerTest, AGroupsErrorIsNotReportedBack) {
   const Chain chain(2);
   Reducer reducer(chain.weights, group, {});
   group->failed = std::make_exception_ptr(Error(ErrorKind::kPeerFailed, "rank 1 is gone"));
@@ -298,7 +298,7 @@ TEST_F(ReducerTest, AnErrorOfTheGroupIsNotToldToIt) {
   EXPECT_THAT(group->aborts, IsEmpty());
 }
 
-TEST_F(ReducerTest, AnErrorOfItsOwnInAPassIsTold) {
+TEST_F(ReducerTest, ItsOwnErrorInAPassIsReported) {
   const Chain chain(2);
   Reducer reducer(chain.weights, group, {});
   group->at_wait = [] { throw std::bad_alloc(); };

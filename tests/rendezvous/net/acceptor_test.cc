@@ -117,7 +117,7 @@ class AcceptorTest : public ::testing::Test {
   Endpoint endpoint_;
 };
 
-TEST_F(AcceptorTest, HandsConnectionsToWhoeverServesTheirPurpose) {
+TEST_F(AcceptorTest, HandsConnectionsToTheHandlerOfTheirPurpose) {
   Inbox store;
   Inbox groups;
   Inbox world;
@@ -136,7 +136,7 @@ TEST_F(AcceptorTest, HandsConnectionsToWhoeverServesTheirPurpose) {
   EXPECT_EQ(world.next().peer.purpose, "group/world");
 }
 
-TEST_F(AcceptorTest, BytesThatFollowTheHandshakeReachTheHandlersOwner) {
+TEST_F(AcceptorTest, BytesBehindTheHandshakeReachTheHandler) {
   Inbox store;
   acceptor_.serve("store", kAnyGeneration, store.handler());
   acceptor_.start();
@@ -175,7 +175,7 @@ TEST_F(AcceptorTest, IsFoundBehindTheOneOfItsAddressesThatLeadsToIt) {
   EXPECT_EQ(inbox_.next().peer.purpose, "group/world/way");
 }
 
-TEST_F(AcceptorTest, ThatStandsBehindNoneOfItsAddressesIsAnErrorThatTellsOfEach) {
+TEST_F(AcceptorTest, NoWorkingAddressIsAnErrorThatListsEach) {
   acceptor_.serve("group/world", 2, inbox_.handler());
   acceptor_.start();
   const Listener silent = Listener::bind({.host = "127.0.0.1"});
@@ -211,7 +211,7 @@ TEST_F(AcceptorTest, RefusesWithASentence) {
   EXPECT_EQ(inbox_.size(), 0U);
 }
 
-TEST_F(AcceptorTest, GarbageAndHalfOpenConnectionsDisturbNobody) {
+TEST_F(AcceptorTest, GarbageAndHalfOpenConnectionsDoNoHarm) {
   Inbox store;
   acceptor_.serve("store", kAnyGeneration, store.handler());
   acceptor_.start();
@@ -343,7 +343,7 @@ TEST_F(AcceptorTest, ThrowingHandlerClosesItsConnectionOnly) {
   store.next();
 }
 
-TEST_F(AcceptorTest, RunsInsideSomebodysEventLoop) {
+TEST_F(AcceptorTest, RunsInsideAnotherEventLoop) {
   bool handed_over = false;
   acceptor_.serve("store", kAnyGeneration, [&](Connection) { handed_over = true; });
   std::thread client([&] { connect(hello("store")); });

@@ -205,7 +205,7 @@ TEST(Socket, RefusedConnectionNamesTheAddressAndThePurpose) {
                        HasSubstr("Connection refused")));
 }
 
-TEST(Socket, RetriesUntilSomebodyListensOrTheDeadlinePasses) {
+TEST(Socket, RetriesUntilAServerListensOrTheDeadlinePasses) {
   const ClosedPort closed;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(
