@@ -1,186 +1,127 @@
-// A CUDA back-end for unit tests on machines without a GPU: device memory is host memory, work is
-// done at once, and the CPU's kernels are CUDA's. What needs a GPU to be true (that kernels compute
-// the right thing, that copies overlap) is not tested with it. A capture, of its stream and of
-// those that wait for it, does at once, too, what it records, and a launch only counts. Ranks of a
-// test may be threads, each with a device of its own.
+// A CUDA back-end for unit tests on machines without a GPU: device memory is host memory, and the
+// CPU's kernels are CUDA's. What needs a GPU to be true (that kernels compute the right thing, that
+// copies overlap) is not tested with it. Ranks of a test may be threads, each with a device.
+//
+// A stream is a queue of steps, each a function that is asked again until it says that it is done.
+// With FakeWork::kAtOnce they run when they are given, and what a capture records runs at once,
+// too, as the CPU's kernels do; a launch only counts. With kLater they run when a thread asks the
+// runtime anything; a capture keeps what makes the steps, and each launch makes them anew.
+//
+// tests/host_device is another thing: it stands for NVIDIA's libraries below dlrun's CUDA module,
+// of which this takes the place.
 #pragma once
 
-#include <cstdlib>
-#include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/device/cuda/module/module.h"
 
 namespace dl::test {
 
+using Step = std::function<bool()>;
+using MakeStep = std::function<Step()>;
+
+struct FakeStream {
+  std::deque<Step> steps;
+  void* captured_with = nullptr;  // the stream on which the capture began
+  // Of a capture that began here: what makes its steps, and the communicators whose work it holds.
+  std::vector<MakeStep> recorded;
+  std::set<void*> held;
+};
+struct FakeGraph {
+  std::vector<MakeStep> recorded;
+  std::set<void*> held;
+  int running = 0;  // steps of its launches
+  bool is_destroyed = false;
+};
+
+enum class FakeWork : bool { kAtOnce, kLater };
+
 class FakeRuntime final : public cuda::Runtime {
  public:
-  explicit FakeRuntime(std::size_t capacity = std::size_t{1} << 40) : capacity_(capacity) {}
-  ~FakeRuntime() override {
-    for (const auto& [block, bytes] : blocks) std::free(block);
-    for (void* const block : pinned) std::free(block);
-    for (const auto& [event, what] : events_) delete static_cast<char*>(event);
-    for (void* const stream : streams_) delete static_cast<char*>(stream);
-  }
+  explicit FakeRuntime(std::size_t capacity = std::size_t{1} << 40,
+                       FakeWork work = FakeWork::kAtOnce)
+      : capacity_(capacity), runs_at_once_(work == FakeWork::kAtOnce) {}
+  ~FakeRuntime() override;
 
-  // What tests look at and set.
+  // What tests look at and set. Where other threads use the runtime, only under the mutex.
+  std::recursive_mutex mutex;
   std::map<void*, std::size_t> blocks;
   std::set<void*> pinned;
   int pinned_for = -1;   // the device that the last of it was taken for
-  std::set<void*> busy;  // streams whose events do not pass
-  std::set<void*> lost;  // streams that no event can be recorded in any more
+  std::set<void*> busy;  // streams that stand still until the host waits for them
+  std::set<void*> lost;  // streams whose events are errors
   std::size_t copies = 0;
   std::size_t waits = 0;  // of the host
   std::size_t launches = 0;
   void* launched_on = nullptr;  // by the last
-  std::size_t graphs = 0;       // that live
+  std::set<FakeGraph*> graphs;  // that live
   std::size_t ended_streams = 0;
-  std::string capture_error;  // what end_capture() breaks with
-  std::size_t used() const {
-    std::size_t sum = 0;
-    for (const auto& [block, bytes] : blocks) sum += bytes;
-    return sum;
-  }
-
-  int device_count() override { return 2; }
-  cuda::DeviceProperties properties(int) override {
-    return {.name = "a fake", .uuid = "GPU-0", .major = 9, .total_memory = capacity_};
-  }
-  cuda::MemoryInfo memory_info(int) override {
-    const std::lock_guard lock(mutex_);
-    return {capacity_ - used(), capacity_};
-  }
-  void check_device(int) override {}
-  void adopt_device(int) noexcept override {}
-
-  void* allocate(int, std::size_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    if (used() + bytes > capacity_) return nullptr;
-    void* const block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-    blocks.emplace(block, bytes);
-    return block;
-  }
-  void deallocate(int, void* block) noexcept override {
-    const std::lock_guard lock(mutex_);
-    blocks.erase(block);
-    std::free(block);
-  }
-  void* allocate_pinned(int device, std::size_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    pinned_for = device;
-    return *pinned.insert(std::aligned_alloc(64, (bytes + 63) / 64 * 64)).first;
-  }
-  void deallocate_pinned(void* block) noexcept override {
-    const std::lock_guard lock(mutex_);
-    pinned.erase(block);
-    std::free(block);
-  }
-  void copy_async(void* to, const void* from, std::size_t bytes, void*) override {
-    const std::lock_guard lock(mutex_);
-    ++copies;
-    std::memcpy(to, from, bytes);
-  }
-
-  void* make_stream(int, bool) override {
-    const std::lock_guard lock(mutex_);
-    return *streams_.insert(new char(0)).first;
-  }
-  void destroy_stream(void* stream) noexcept override {
-    const std::lock_guard lock(mutex_);
-    streams_.erase(stream);
-    delete static_cast<char*>(stream);
-    ++ended_streams;
-  }
-  void synchronize_stream(void* stream) override {
-    const std::lock_guard lock(mutex_);
-    DL_CHECK(!capturing_.contains(stream), kInternal,
-             "cudaStreamSynchronize: operation not permitted when stream is capturing "
-             "(cudaErrorStreamCaptureUnsupported)");
-    ++waits;
-  }
-  void synchronize_device(int) override {
-    const std::lock_guard lock(mutex_);
-    ++waits;
-  }
-
-  void* make_event(int, bool) override {
-    const std::lock_guard lock(mutex_);
-    void* const event = new char(0);
-    events_[event] = {};
-    return event;
-  }
-  void destroy_event(void* event) noexcept override {
-    const std::lock_guard lock(mutex_);
-    events_.erase(event);
-    delete static_cast<char*>(event);
-  }
-  void record_event(void* event, void* stream) override {
-    const std::lock_guard lock(mutex_);
-    DL_CHECK(!lost.contains(stream), kInternal, "cudaEventRecord: the stream is lost");
-    const auto captured = capturing_.find(stream);
-    events_.at(event) = {stream, captured == capturing_.end() ? nullptr : captured->second};
-  }
-  bool query_event(void* event) override {
-    const std::lock_guard lock(mutex_);
-    const Recorded& what = events_.at(event);
-    DL_CHECK(what.captured_with == nullptr && !lost.contains(what.stream), kInternal,
-             "cudaEventQuery: operation not permitted on an event last recorded in a capturing "
-             "stream (cudaErrorCapturedEvent)");
-    return !busy.contains(what.stream);
-  }
-  void synchronize_event(void* event) override {
-    const std::lock_guard lock(mutex_);
-    ++waits;
-    busy.erase(events_.at(event).stream);
-  }
-  void wait_event(void* stream, void* event) override {
-    const std::lock_guard lock(mutex_);
-    if (void* const origin = events_.at(event).captured_with) capturing_[stream] = origin;
-  }
-  float elapsed_ms(void*, void*) override { return 1; }
+  std::string capture_error;         // what end_capture() breaks with
+  std::size_t captured_queries = 0;  // of events that a capture recorded: CUDA would break it
+  std::size_t used() const;
   std::size_t event_count() const { return events_.size(); }
 
-  cuda::CaptureState capture_state(void* stream) override {
-    const std::lock_guard lock(mutex_);
-    return capturing_.contains(stream) ? cuda::CaptureState::kActive : cuda::CaptureState::kNone;
-  }
-  void begin_capture(void* stream) override {
-    const std::lock_guard lock(mutex_);
-    capturing_[stream] = stream;
-  }
-  void* end_capture(void* stream) override {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(capturing_, [stream](const auto& each) { return each.second == stream; });
-    if (!capture_error.empty()) return nullptr;
-    ++graphs;
-    return new char(0);
-  }
-  void launch_graph(void*, void* stream) override {
-    const std::lock_guard lock(mutex_);
-    launched_on = stream;
-    ++launches;
-  }
-  void destroy_graph(void* graph) noexcept override {
-    const std::lock_guard lock(mutex_);
-    --graphs;
-    delete static_cast<char*>(graph);
-  }
+  // Runs what can run.
+  void pump();
+  // What a capture leaves out.
+  void push(void* stream, Step step);
+  // What it records.
+  void give(void* stream, const MakeStep& make);
+  // Under the mutex.
+  FakeStream& stream_of(void* handle) { return streams_[handle]; }
+  // That the calling thread has adopted; -1: none.
+  static int& device_of_thread();
+
+  int device_count() override { return 2; }
+  cuda::DeviceProperties properties(int device) override;
+  cuda::MemoryInfo memory_info(int device) override;
+  void check_device(int) override {}
+  void adopt_device(int device) noexcept override { device_of_thread() = device; }
+  void* allocate(int device, std::size_t bytes) override;
+  void deallocate(int device, void* block) noexcept override;
+  void* allocate_pinned(int device, std::size_t bytes) override;
+  void deallocate_pinned(void* block) noexcept override;
+  void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override;
+  void* make_stream(int device, bool high_priority) override;
+  void destroy_stream(void* stream) noexcept override;
+  void synchronize_stream(void* stream) override;
+  void synchronize_device(int device) override;
+  void* make_event(int device, bool timing) override;
+  void destroy_event(void* event) noexcept override;
+  void record_event(void* event, void* stream) override;
+  bool query_event(void* event) override;
+  void synchronize_event(void* event) override;
+  void wait_event(void* stream, void* event) override;
+  float elapsed_ms(void*, void*) override { return 1; }
+  cuda::CaptureState capture_state(void* stream) override;
+  void begin_capture(void* stream) override;
+  void* end_capture(void* stream) override;
+  void launch_graph(void* graph, void* stream) override;
+  void destroy_graph(void* graph) noexcept override;
 
  private:
-  std::mutex mutex_;
-  std::size_t capacity_;
-  std::set<void*> streams_;
-  struct Recorded {
+  struct Event {
     void* stream = nullptr;
-    void* captured_with = nullptr;  // the stream on which the capture began
+    void* captured_with = nullptr;
+    std::uint64_t recorded = 0;
+    // Streams hold it: an event may go before its stream has come to it.
+    std::shared_ptr<std::uint64_t> passed = std::make_shared<std::uint64_t>(0);
   };
-  std::map<void*, Recorded> events_;
-  std::map<void*, void*> capturing_;  // with the stream on which it began
+  // Waits as the host does, until `is_over`.
+  void wait(void* stream, const std::function<bool()>& is_over);
+
+  const std::size_t capacity_;
+  const bool runs_at_once_;
+  std::map<void*, FakeStream> streams_;  // with those of a handle that a test made up
+  std::set<void*> made_streams_;
+  std::map<void*, Event> events_;
 };
 
 // Makes it what dl::cuda uses in this process, with the CPU's kernels; the same one at every call.

@@ -54,7 +54,7 @@ TEST(NcclChoice, OffersAreReadAsTheyWereWritten) {
 void run_staged(
     int size,
     const std::function<void(ProcessGroup& group, FakeRuntime& runtime, Stream stream)>& body) {
-  FakeRuntime runtime;
+  FakeRuntime runtime{std::size_t{1} << 40, FakeWork::kLater};
   run_ranks(size, [&](ProcessGroup& host) {
     const Stream stream{.device = {DeviceType::kCUDA, 0}, .handle = runtime.make_stream(0, false)};
     const Ref<ProcessGroup> group =
@@ -67,7 +67,7 @@ void run_staged(
 }
 
 TEST(DeviceGroup, CallsGoWhereTheirStreamIs) {
-  FakeRuntime runtime;
+  FakeRuntime runtime{std::size_t{1} << 40, FakeWork::kLater};
   std::atomic<int> made{0};
   run_ranks(2, [&](ProcessGroup& host) {
     const Stream stream{.device = {DeviceType::kCUDA, 3}, .handle = runtime.make_stream(3, false)};

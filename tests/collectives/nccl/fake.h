@@ -1,15 +1,14 @@
-// A GPU and an NCCL for tests, all ranks of a test being threads of this process.
+// An NCCL for tests, over a fake CUDA (tests/support/fake_cuda.h); the ranks of a test are threads
+// of this process.
 //
-// A stream is a queue of steps, each a function that is asked again until it says that it is done;
-// every call of the fake runtime runs the queues. An operation of the fake NCCL is a step that is
-// done when all ranks of its communicator have come to theirs, a message's when both of its ranks
-// have; a group of them is one step. A capture keeps what makes the steps, and each launch makes
-// them anew. What a test wants to go wrong stands in Fault.
+// An operation is a step of its stream that is done when all ranks of its communicator have come to
+// theirs, a message's when both of its ranks have; a group of them is one step. What a test wants
+// to go wrong stands in Fault.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -22,201 +21,28 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "collectives/nccl/module.h"
-#include "core/device/cuda/module/runtime.h"
+#include "tests/support/eventually.h"
+#include "tests/support/fake_cuda.h"
 
 namespace dl::collectives::testing {
 
 inline constexpr int kInvalidUsage = 5;
 
-using Step = std::function<bool()>;
-using MakeStep = std::function<Step()>;
-
-struct FakeStream {
-  std::deque<Step> steps;
-  FakeStream* captured_with = nullptr;  // the stream that a capture began on
-  // By a capture that began here: what it makes, and the communicators that it holds work of.
-  std::vector<MakeStep> recorded;
-  std::set<void*> held;
-};
-struct FakeGraph {
-  std::vector<MakeStep> recorded;
-  std::set<void*> held;
-  int running = 0;  // steps of its launches
-  bool is_destroyed = false;
-};
-struct FakeEvent {
-  std::uint64_t recorded = 0;
-  FakeStream* captured_with = nullptr;
-  // Streams hold it: an event may go before its stream has come to it.
-  std::shared_ptr<std::uint64_t> passed = std::make_shared<std::uint64_t>(0);
-};
-
-class FakeRuntime : public cuda::Runtime {
- public:
-  std::recursive_mutex mutex;
-  std::set<FakeStream*> streams;
-  int captured_queries = 0;     // of events that a capture recorded: CUDA would break the capture
-  std::set<FakeGraph*> graphs;  // that live
-
-  FakeRuntime() = default;
-  ~FakeRuntime() override {
-    for (FakeStream* stream : streams) delete stream;
-    for (FakeGraph* graph : graphs) delete graph;
-  }
-
-  void pump() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (FakeStream* stream : streams) {
-        while (!stream->steps.empty() && stream->steps.front()()) {
-          stream->steps.pop_front();
-          moved = true;
-        }
-      }
-    }
-    std::erase_if(graphs, [](FakeGraph* graph) {
-      if (!graph->is_destroyed || graph->running > 0) return false;
-      delete graph;
-      return true;
-    });
-  }
-  // What a capture leaves out.
-  void push(void* stream, Step step) {
-    const std::lock_guard lock(mutex);
-    auto* const to = static_cast<FakeStream*>(stream);
-    if (to->captured_with == nullptr) to->steps.push_back(std::move(step));
-  }
-  // What it records.
-  void give(void* stream, const MakeStep& make) {
-    const std::lock_guard lock(mutex);
-    auto* const to = static_cast<FakeStream*>(stream);
-    to->captured_with == nullptr ? to->steps.push_back(make())
-                                 : to->captured_with->recorded.push_back(make);
-  }
-
-  int device_count() override { return 8; }
-  cuda::DeviceProperties properties(int device) override {
-    return {.name = "Fake", .uuid = "GPU-" + std::to_string(device)};
-  }
-  cuda::MemoryInfo memory_info(int) override { return {}; }
-  void check_device(int) override {}
-  void adopt_device(int device) noexcept override { device_of_thread() = device; }
-  static int& device_of_thread() {
-    thread_local int device = -1;
-    return device;
-  }
-  void* allocate(int, std::size_t bytes) override { return ::operator new(bytes); }
-  void deallocate(int, void* block) noexcept override { ::operator delete(block); }
-  void* allocate_pinned(int, std::size_t bytes) override { return ::operator new(bytes); }
-  void deallocate_pinned(void* block) noexcept override { ::operator delete(block); }
-  void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override {
-    give(stream, [=] {
-      return [=] {
-        std::memcpy(to, from, bytes);
-        return true;
-      };
-    });
-  }
-  void* make_stream(int, bool) override {
-    const std::lock_guard lock(mutex);
-    return *streams.insert(new FakeStream).first;
-  }
-  void destroy_stream(void* stream) noexcept override {
-    const std::lock_guard lock(mutex);
-    streams.erase(static_cast<FakeStream*>(stream));
-    delete static_cast<FakeStream*>(stream);
-  }
-  void synchronize_stream(void* stream) override {
-    while (true) {
-      {
-        const std::lock_guard lock(mutex);
-        pump();
-        if (static_cast<FakeStream*>(stream)->steps.empty()) return;
-      }
-      let_others_in();
-    }
-  }
-  // A mutex goes to the first thread that asks, and that would be this thread again.
-  static void let_others_in() { ::usleep(20); }
-  void synchronize_device(int) override {}
-  void* make_event(int, bool) override { return new FakeEvent; }
-  void destroy_event(void* event) noexcept override { delete static_cast<FakeEvent*>(event); }
-  void record_event(void* event, void* stream) override {
-    const std::lock_guard lock(mutex);
-    auto* const e = static_cast<FakeEvent*>(event);
-    e->captured_with = static_cast<FakeStream*>(stream)->captured_with;
-    const std::uint64_t number = ++e->recorded;
-    push(stream, [passed = e->passed, number] {
-      *passed = std::max(*passed, number);
-      return true;
-    });
-  }
-  bool query_event(void* event) override {
-    const std::lock_guard lock(mutex);
-    auto* const e = static_cast<FakeEvent*>(event);
-    if (e->captured_with != nullptr) ++captured_queries;
-    pump();
-    return *e->passed == e->recorded;
-  }
-  void synchronize_event(void* event) override {
-    while (!query_event(event)) let_others_in();
-  }
-  void wait_event(void* stream, void* event) override {
-    const std::lock_guard lock(mutex);
-    auto* const e = static_cast<FakeEvent*>(event);
-    // A stream that waits for a capturing one is captured with it.
-    if (e->captured_with != nullptr) {
-      static_cast<FakeStream*>(stream)->captured_with = e->captured_with;
-    }
-    push(stream, [passed = e->passed, number = e->recorded] { return *passed >= number; });
-  }
-  float elapsed_ms(void*, void*) override { return 0; }
-  cuda::CaptureState capture_state(void* stream) override {
-    const std::lock_guard lock(mutex);
-    return static_cast<FakeStream*>(stream)->captured_with != nullptr ? cuda::CaptureState::kActive
-                                                                      : cuda::CaptureState::kNone;
-  }
-  void begin_capture(void* stream) override {
-    const std::lock_guard lock(mutex);
-    static_cast<FakeStream*>(stream)->captured_with = static_cast<FakeStream*>(stream);
-  }
-  void* end_capture(void* stream) override {
-    const std::lock_guard lock(mutex);
-    for (FakeStream* each : streams) {
-      if (each->captured_with == stream) each->captured_with = nullptr;
-    }
-    auto* const origin = static_cast<FakeStream*>(stream);
-    return *graphs
-                .insert(new FakeGraph{std::exchange(origin->recorded, {}),
-                                      std::exchange(origin->held, {})})
-                .first;
-  }
-  void launch_graph(void* graph, void* stream) override {
-    const std::lock_guard lock(mutex);
-    auto* const launched = static_cast<FakeGraph*>(graph);
-    for (const MakeStep& make : launched->recorded) {
-      ++launched->running;
-      push(stream, [step = make(), launched] {
-        const bool is_over = step();
-        if (is_over) --launched->running;
-        return is_over;
-      });
-    }
-  }
-  // CUDA returns at once, and keeps what the graph holds until its launches are over.
-  void destroy_graph(void* graph) noexcept override {
-    const std::lock_guard lock(mutex);
-    static_cast<FakeGraph*>(graph)->is_destroyed = true;
-    pump();
-  }
-};
+using test::FakeGraph;
+using test::FakeRuntime;
+using test::FakeStream;
+using test::FakeWork;
+using test::MakeStep;
+using test::Step;
 
 // What shall go wrong, for every communicator of the test.
 struct Fault {
   std::atomic<int> busy_polls{0};  // init and starts take so many polls each
+  std::atomic<int> poll_us{0};     // and each poll so long
   std::atomic<bool> never_connects{false};
   std::atomic<int> async_error{0};  // what async_error() says of rank 0
   std::atomic<int> call_error{0};   // of operations, at once
@@ -251,8 +77,10 @@ struct FakeNccl {
     std::thread::id starter{};  // of the last operation
     bool blocks = false;
   };
-  FakeRuntime runtime;
+  FakeRuntime runtime{std::size_t{1} << 40, FakeWork::kLater};
   Fault fault;
+  // By rank: how often a thread with a device, which is a group's watcher, has asked for errors.
+  std::array<std::atomic<int>, 8> looks{};
   std::map<std::string, std::unique_ptr<World>> worlds;
   std::atomic<int> alive{0};  // communicators; ending one changes this last
   static inline FakeNccl* now = nullptr;
@@ -267,12 +95,7 @@ struct FakeNccl {
   // Waits for the threads that a group has left behind to end its communicator; there is no other
   // wait for them. False if one has not ended within a minute.
   bool all_ended() const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (alive > 0) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      ::usleep(200);
-    }
-    return true;
+    return tests::eventually([this] { return alive == 0; });
   }
 
   static FakeComm& of(nccl::Comm comm) { return *static_cast<FakeComm*>(comm); }
@@ -300,8 +123,9 @@ struct FakeNccl {
     of(comm).busy = now->fault.busy_polls;
     of(comm).starter = std::this_thread::get_id();
     group().stream = stream;
-    if (FakeStream* const origin = static_cast<FakeStream*>(stream)->captured_with) {
-      origin->held.insert(comm);
+    FakeRuntime& runtime = now->runtime;
+    if (void* const origin = runtime.stream_of(stream).captured_with) {
+      runtime.stream_of(origin).held.insert(comm);
     }
     group().made.push_back(std::move(make));
     return of(comm).busy > 0 ? nccl::kInProgress : nccl::kSuccess;
@@ -421,7 +245,9 @@ struct FakeNccl {
     };
     m.async_error = [](nccl::Comm comm, int* state) {
       FakeComm& c = of(comm);
+      if (const int us = now->fault.poll_us) ::usleep(static_cast<useconds_t>(us));
       const std::lock_guard lock(now->runtime.mutex);
+      if (FakeRuntime::device_of_thread() >= 0) ++now->looks.at(static_cast<std::size_t>(c.rank));
       *state = c.busy > 0 || now->fault.never_connects ? nccl::kInProgress : nccl::kSuccess;
       if (c.busy > 0 && c.starter != std::this_thread::get_id()) ++now->fault.overlaps;
       if (c.busy > 0) --c.busy;
@@ -437,7 +263,9 @@ struct FakeNccl {
       if (is_in_a_graph(comm)) ++now->fault.ends_with_graphs;
       World& world = *of(comm).world;
       ++world.destroyed;
-      while (now->fault.destroy_waits && world.destroyed < world.size) ::usleep(1000);
+      if (now->fault.destroy_waits) {
+        EXPECT_TRUE(tests::eventually([&] { return world.destroyed == world.size; }));
+      }
       {
         const std::lock_guard lock(now->runtime.mutex);
         delete &of(comm);
@@ -453,9 +281,8 @@ struct FakeNccl {
         const std::lock_guard lock(now->runtime.mutex);
         of(comm).world->aborted = true;
       }
-      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-      while (is_in_a_graph(comm) && std::chrono::steady_clock::now() < end) ::usleep(200);
-      if (is_in_a_graph(comm)) ++now->fault.ends_with_graphs;
+      if (!tests::eventually([comm] { return !is_in_a_graph(comm); }))
+        ++now->fault.ends_with_graphs;
       {
         const std::lock_guard lock(now->runtime.mutex);
         delete &of(comm);

@@ -98,6 +98,12 @@ class Nccl : public ::testing::Test {
     });
     EXPECT_TRUE(fake_.fault.abort_hangs || fake_.all_ended());
   }
+  // Until the watcher of this rank's group has looked at its operations so often again.
+  void let_watcher_look(const Rank& rank, int times = 3) {
+    const std::atomic<int>& looks = fake_.looks.at(static_cast<std::size_t>(rank.rank()));
+    const int before = looks;
+    EXPECT_TRUE(tests::eventually([&] { return looks >= before + times; }));
+  }
   // Of two ranks: all_reduce #1, and behind it #2, which rank 0 alone calls and gets. Its clock
   // runs from `opened` on, which is rank 0's to set: so the deadline does not pass while it is
   // being called, however long that takes, nor while rank 1 is in a call.
@@ -111,6 +117,22 @@ class Nccl : public ::testing::Test {
     if (rank.rank() == 0) alone = rank.all_reduce(value, value + 2, 1, timeout);
     both_.arrive_and_wait();
     return alone;
+  }
+  // Runs `body` on rank 0, whose stream waits for an operation that rank 1 does not call.
+  void run_with_a_late_rank(const std::function<void(Rank& rank, FirstError& error)>& body) {
+    run(2, [&](Rank& rank) {
+      float value[3] = {};
+      std::atomic<bool> opened{false};
+      const Ref<Work> work = call_alone(rank, value, opened, 300ms);
+      if (!work) {
+        ASSERT_TRUE(eventually_broken(rank));
+        return;
+      }
+      const Ref<FirstError> error = rank.group->background_error();
+      work->wait(rank.stream);
+      opened = true;
+      body(rank, *error);
+    });
   }
   Ref<ProcessGroup> make(int device, const Ref<ProcessGroup>& host,
                          const Ref<nccl::Notices>& notices = nullptr) {
@@ -264,7 +286,8 @@ TEST_F(Nccl, ACallThatNcclRefusesLeavesNothingOpenForOtherGroups) {
 TEST_F(Nccl, OnlyTheCallerPollsNcclWhileAnOperationStarts) {
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
-    fake_.fault.busy_polls = 3000;
+    fake_.fault.busy_polls = 30;
+    fake_.fault.poll_us = 1000;  // the watcher wants to ask in each of them
     for (int i = 0; i < 2; ++i) {
       rank.all_reduce(&input, &output, 1)->synchronize();
       EXPECT_EQ(output, 2);
@@ -334,6 +357,7 @@ TEST_F(Nccl, RanksThatCallDifferentThingsAreQuoted) {
 }
 
 TEST_F(Nccl, AnOperationBehindOtherGpuWorkIsNotLate) {
+  patience_ = 100ms;  // if it is late in the end, as on a loaded machine
   run(2, [&](Rank& rank) {
     std::atomic<bool> begun{false}, opened{false};
     float input = 1, first = 0, output = 0;
@@ -341,10 +365,12 @@ TEST_F(Nccl, AnOperationBehindOtherGpuWorkIsNotLate) {
     fake_.runtime.push(rank.stream.handle, [&] { return begun.load(); });
     const Ref<Work> before = rank.all_reduce(&input, &first, 1);
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
+    const auto late = std::chrono::steady_clock::now() + 50ms;
     const Ref<Work> work = rank.all_reduce(&input, &output, 1, 50ms);
     begun = true;
     before->synchronize();
-    ::usleep(300'000);
+    EXPECT_TRUE(tests::eventually([&] { return std::chrono::steady_clock::now() > late; }));
+    let_watcher_look(rank);
     EXPECT_FALSE(work->is_completed());
     EXPECT_EQ(rank.group->error(), nullptr);
     both_.arrive_and_wait();
@@ -458,19 +484,18 @@ TEST_F(Nccl, AForkedChildMayNotUseTheGroup) {
 }
 
 TEST_F(Nccl, CapturedOperationsHaveNoDeadlineOnTheHost) {
-  timeout_ = 100ms;
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
     rank.runtime.begin_capture(rank.stream.handle);
-    const Ref<Work> work = rank.all_reduce(&input, &output, 1);
+    const Ref<Work> work = rank.all_reduce(&input, &output, 1, 1us);
     EXPECT_TRUE(work->is_completed());
     EXPECT_EQ(work->error(), nullptr);
     work->wait(rank.stream);
     EXPECT_THAT(thrown_by([&] { work->synchronize(); }).text, HasSubstr("it is being captured"));
-    ::usleep(300'000);
+    let_watcher_look(rank);
     EXPECT_EQ(rank.group->error(), nullptr);
   });
-  EXPECT_EQ(fake_.runtime.captured_queries, 0);
+  EXPECT_EQ(fake_.runtime.captured_queries, 0U);
 }
 
 TEST_F(Nccl, CapturedGraphsGoBeforeTheirCommunicator) {
@@ -532,7 +557,7 @@ TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
     rank.runtime.synchronize_stream(rank.stream.handle);
   });
   EXPECT_EQ(fake_.fault.ends_with_graphs, 0);
-  EXPECT_EQ(fake_.runtime.captured_queries, 0);
+  EXPECT_EQ(fake_.runtime.captured_queries, 0U);
 }
 
 TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
@@ -560,17 +585,16 @@ TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
 }
 
 TEST_F(Nccl, LeavingWaitsForALaunchBehindOtherGpuWork) {
-  timeout_ = 10s;
   run(1, [&](Rank& rank) {
     float input = 1, output = 0;
-    const auto graph = rank.capture(&input, &output);
+    const auto graph = rank.capture(&input, &output, {1us});
     std::atomic<bool> opened{false};
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
     graph->launch(rank.stream);
-    ::usleep(100'000);
+    let_watcher_look(rank);
     EXPECT_EQ(rank.group->error(), nullptr);
     std::thread later([&] {
-      ::usleep(200'000);
+      let_watcher_look(rank, 20);
       opened = true;
     });
     rank.group = nullptr;
@@ -603,11 +627,11 @@ TEST_F(Nccl, LeavingWaitsForOperationsThatAStreamAwaits) {
     float input = 1, output = 0;
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
     rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    const Ref<FirstError> error = rank.group->background_error();
     std::thread later([&] {
-      ::usleep(100'000);
+      let_watcher_look(rank, 20);
       opened = true;
     });
-    const Ref<FirstError> error = rank.group->background_error();
     rank.group = nullptr;
     EXPECT_TRUE(opened);
     EXPECT_EQ(output, 2);
@@ -620,38 +644,18 @@ TEST_F(Nccl, LeavingWaitsForOperationsThatAStreamAwaits) {
 }
 
 TEST_F(Nccl, AbortErrorOutlivesTheGroup) {
-  run(2, [&](Rank& rank) {
-    float value[3] = {};
-    std::atomic<bool> opened{false};
-    const Ref<Work> work = call_alone(rank, value, opened, 300ms);
-    if (!work) {
-      ASSERT_TRUE(eventually_broken(rank));
-      return;
-    }
-    const Ref<FirstError> error = rank.group->background_error();
-    work->wait(rank.stream);
-    opened = true;
+  run_with_a_late_rank([&](Rank& rank, FirstError& error) {
     rank.runtime.synchronize_stream(rank.stream.handle);
-    EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
+    EXPECT_THAT(thrown_by([&] { error.check(); }).text, HasSubstr("not over after 0.3 s"));
     rank.group = nullptr;
-    EXPECT_NE(error->get(), nullptr);
+    EXPECT_NE(error.get(), nullptr);
   });
 }
 
 TEST_F(Nccl, LeavingWaitsForAStreamToTheDeadlineOnly) {
-  run(2, [&](Rank& rank) {
-    float value[3] = {};
-    std::atomic<bool> opened{false};
-    const Ref<Work> work = call_alone(rank, value, opened, 300ms);
-    if (!work) {
-      ASSERT_TRUE(eventually_broken(rank));
-      return;
-    }
-    const Ref<FirstError> error = rank.group->background_error();
-    work->wait(rank.stream);
-    opened = true;
+  run_with_a_late_rank([&](Rank& rank, FirstError& error) {
     rank.group = nullptr;
-    EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
+    EXPECT_THAT(thrown_by([&] { error.check(); }).text, HasSubstr("not over after 0.3 s"));
   });
 }
 
@@ -661,7 +665,7 @@ TEST_F(Nccl, CompletedGpuWorkIsNotAborted) {
     float input = 1, output = 0;
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
     rank.all_reduce(&input, &output, 1)->wait(rank.stream);
-    ::usleep(50'000);  // by now the watcher looks once a millisecond
+    let_watcher_look(rank, 80);  // by then it looks once a millisecond
     rank.host.barrier()->synchronize();
     opened = true;
     rank.runtime.synchronize_stream(rank.stream.handle);

@@ -83,7 +83,7 @@ struct Trainer {
 class CaptureStep : public ::testing::Test {
  protected:
   void TearDown() override {
-    EXPECT_EQ(runtime_.graphs, 0U);
+    EXPECT_TRUE(runtime_.graphs.empty());
     EXPECT_EQ(runtime_.capture_state(current_stream(0).handle), CaptureState::kNone);
     EXPECT_FALSE(capturing());
   }
