@@ -31,14 +31,15 @@ endfunction()
 # A sanitizer's preset optimises little anyway, and has them share a compilation.
 function(dl_read_once target)
   if(NOT DLRUN_SANITIZE)
-    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1;$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>>")
   endif()
 endfunction()
 
 # dl_little_optimised(TARGETS...): what controls a job and computes nothing. Asio, fmt, JSON and Protobuf cost more to optimise than it gains.
+# With -O1 g++ takes the value of an optional for uninitialised that was checked in another function.
 function(dl_little_optimised)
   foreach(target IN LISTS ARGN)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1;$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>>")
   endforeach()
 endfunction()
 
