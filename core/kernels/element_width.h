@@ -1,4 +1,4 @@
-// Dispatch on the width of an element, for loops that only move elements.
+// How elements are moved: dispatch on their width, and whether 16 bytes may be moved at once.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,12 @@ void visit_width(std::size_t width, const Body& body) {
     default:
       return body.template operator()<std::uint64_t>();
   }
+}
+
+// True if 16 bytes may be loaded at once from an address, as dlrun's packed kernels and the
+// libraries' tensor core kernels do.
+inline bool is_aligned(const void* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
 }  // namespace dl::kernels

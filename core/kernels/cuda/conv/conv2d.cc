@@ -1,18 +1,17 @@
-// CUDA's convolutions, by cuDNN on channels-last images; f64, images without pixels and what cuDNN
-// has no deterministic algorithm for (the log says so), by a plain kernel of our own, as all
-// without backends::cudnn::enabled. f16 and bf16 are summed in f32; f32 in f32 or, with
-// backends::cudnn::allow_tf32 (the default), in TF32. Bias and ReLU follow in one pass over the
-// result.
+// CUDA's convolutions, by cuDNN on channels-last images. dlrun's own plain kernel computes f64,
+// images without pixels, shapes for which cuDNN has no deterministic algorithm (the log says so),
+// and all convolutions if backends::cudnn::enabled is false. f16 and bf16 are summed in f32; f32 in
+// f32 or, with backends::cudnn::allow_tf32 (the default), in TF32. Bias and ReLU are one more pass
+// over the result.
 //
-// The algorithm that cuDNN's heuristic prefers for a shape is kept (with backends::cudnn::benchmark
-// the one that was fastest when it was first met, unless that was in a capture); only deterministic
-// ones are taken.
+// The algorithm for each shape is cached: the one that cuDNN's heuristic prefers, or with
+// backends::cudnn::benchmark the one that was fastest at the first call (unless that was in a
+// capture). Only deterministic algorithms are used.
 #include "core/kernels/declared/conv.h"
 
 #include <cstdint>
 #include <limits>
 
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/conv/cudnn_conv.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
@@ -20,6 +19,7 @@
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
+#include "core/kernels/element_width.h"
 
 namespace dl::kernels::cuda {
 namespace {

@@ -1,4 +1,3 @@
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
 #include "core/kernels/element_width.h"

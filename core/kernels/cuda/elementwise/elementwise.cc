@@ -1,8 +1,7 @@
-// CUDA's element-wise kernels. One operand of a binary kernel may be a tensor without dimensions on
-// the CPU: its value travels with the launch. A row without a CUDA kernel is refused by name.
+// CUDA's element-wise kernels. One operand of a binary kernel may be a 0-d tensor on the CPU: its
+// value is passed with the launch. A row without a CUDA kernel throws kNotImplemented.
 #include "core/kernels/declared/elementwise.h"
 
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/elementwise/elementwise_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/elementwise/elementwise_kernels.h"
+#include "core/kernels/element_width.h"
 #include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cuda {

@@ -1,8 +1,8 @@
 #include "core/kernels/cuda/linear/bias_relu.h"
 
 #include "core/args/linear_args.h"
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/element_width.h"
 #include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cuda {

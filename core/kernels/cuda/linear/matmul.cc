@@ -1,17 +1,17 @@
-// CUDA's products, by cuBLASLt: f16 and bf16 are summed in f32, f32 in f32 or, with
-// backends::cuda::matmul::allow_tf32, in TF32. Bias, activation and their gradients are computed in
-// the product's last pass if epilogue.h says so and cuBLASLt has an algorithm for it, and otherwise
-// by kernels after it.
+// CUDA's matrix products, by cuBLASLt: f16 and bf16 are summed in f32; f32 in f32 or, with
+// backends::cuda::matmul::allow_tf32, in TF32. Bias, activation and their gradients are fused if
+// epilogue.h allows it and cuBLASLt has an algorithm for it; otherwise separate kernels compute
+// them.
 #include "core/kernels/declared/linear.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/linear/bias_relu.h"
 #include "core/kernels/cuda/linear/product.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
 #include "core/kernels/declared/elementwise.h"
+#include "core/kernels/element_width.h"
 
 namespace dl::kernels::cuda {
 namespace {

@@ -1,8 +1,8 @@
+// CUDA's reductions. Runs on one kind of device give the same bits.
 #include "core/kernels/declared/reduce.h"
 
 #include <algorithm>
 
-#include "core/kernels/cuda/common/checks.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
