@@ -3,10 +3,10 @@
 //     // y = softmax(x) along a dimension.
 //     DL_KERNEL(void, softmax, (const Tensor& x, std::int64_t dim, const Tensor& y))
 //
-// stands in namespace dl::kernels, in the header of its family in core/kernels/declared/, and
-// declares dl::kernels::cpu::softmax and dl::kernels::cuda::softmax. They are defined in
+// It is used in namespace dl::kernels, in the header of a family in core/kernels/declared/, and
+// declares dl::kernels::cpu::softmax and dl::kernels::cuda::softmax. Their definitions are in
 // core/kernels/cpu/<family>/ and core/kernels/cuda/<family>/. core/ops/op_list.def says which
-// devices have it: the linker names a kernel that has a row there and no definition.
+// devices have the kernel; the linker names a definition that is missing.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -11,8 +11,7 @@
 
 namespace dl::nn {
 
-// Dimensions of a tensor that a file may announce, as in PyTorch and NumPy; all readers refuse
-// more.
+// The most dimensions of a tensor in a file, as in PyTorch and NumPy; all readers refuse more.
 inline constexpr std::size_t kMaxDims = 64;
 
 class InputFile {

@@ -25,7 +25,7 @@ DL_KERNEL(void, unary_backward,
 DL_KERNEL(void, binary,
           (BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,
            const Tensor& out))
-// An operand may also be bool (the condition of where).
+// An operand may also be bool (the condition of `where`).
 DL_KERNEL(void, ternary,
           (TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
            const Parameters& parameters, const Tensor& out))

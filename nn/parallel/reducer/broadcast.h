@@ -9,7 +9,7 @@
 
 namespace dl::nn::parallel {
 
-// The stream in which a tensor is computed and read.
+// The stream on which a tensor is computed and read.
 inline Stream stream_of(const Tensor& tensor) {
   return tensor.is_cuda() ? cuda::current_stream(tensor.device().index) : Stream{};
 }

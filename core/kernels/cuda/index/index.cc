@@ -1,5 +1,5 @@
-// CUDA's gathering, scattering and masking. An index out of range is reported as a fault, and gives
-// zeros.
+// CUDA's gathering, scattering and masking. An index out of range is reported as a fault (fault.h)
+// and gives zeros.
 #include "core/kernels/declared/index.h"
 
 #include "core/kernels/cuda/index/index_kernels.h"

@@ -1,5 +1,5 @@
-// CUDA's losses, without a wait for the device: a target that is no class is reported as a fault,
-// and the loss is NaN.
+// CUDA's losses, without waiting for the device: a target that is not a class is reported as a
+// fault (fault.h), and the loss is NaN.
 #include "core/kernels/declared/loss.h"
 
 #include "core/kernels/cuda/reduce/reduce_kernels.h"

@@ -1,5 +1,5 @@
-// CUDA's optimizer steps and gradient scaling, on device pointers; learning rate, scale and step
-// counts are read on the device if they are given there.
+// CUDA's optimizer steps and gradient scaling, on device pointers. Learning rate, scale and step
+// counts may be in device memory.
 #include "core/kernels/declared/optimizer.h"
 
 #include <algorithm>

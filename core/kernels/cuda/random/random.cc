@@ -1,5 +1,5 @@
-// CUDA's random numbers: the CPU's. A probability that is none is reported as a fault, and gives
-// NaN.
+// CUDA's random numbers, the same as on the CPU. An invalid probability is reported as a fault
+// (fault.h) and gives NaN.
 #include "core/kernels/declared/random.h"
 
 #include "core/kernels/cuda/random/random_kernels.h"

@@ -54,8 +54,8 @@ inline constexpr int kSquareParts = 512;
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
                         double* partial, void* out, cudaStream_t stream);
 
-// The columns' sums of a row-major [rows, columns] in memory, written or added to out[columns]:
-// gradients of biases.
+// Writes or adds the column sums of a row-major [rows, columns] array to out[columns]: gradients of
+// biases.
 void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool accumulate,
                  const Tensor& out);
 

@@ -28,7 +28,8 @@ const Host& opener() noexcept;
 // The device's fault record; created at first use.
 Fault* faults_of(int device);
 
-// Whether the active device can run the module's code: the error of loading a kernel.
+// Loads an empty kernel on the active device; the error tells whether the device can run the
+// module's code.
 cudaError_t probe_kernel();
 
 }  // namespace dl::cuda
