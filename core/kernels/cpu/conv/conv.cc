@@ -1,7 +1,7 @@
 #include "core/kernels/declared/conv.h"
 
-#include "core/kernels/cpu/conv/conv2d.h"
 #include "core/kernels/cpu/common/half_width.h"
+#include "core/kernels/cpu/conv/conv2d.h"
 
 namespace dl::kernels::cpu {
 namespace {
