@@ -113,7 +113,7 @@ struct MeetOptions {
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::string key_file;
   std::string iface;        // the interface on which this node's ranks listen; empty: they choose
-  std::string local_addr;   // where other nodes reach this node; empty: determined at the start
+  std::string local_addr;   // by which other nodes reach this node; empty: chosen at the start
   std::string master_addr;  // empty: chosen
   std::optional<int> master_port;
 };

@@ -1,5 +1,5 @@
-// A rank that calls collectives over data that shows a rank in a wrong place, and says where it
-// runs.
+// A rank that prints its node, and whether collectives have the right results: each rank's data
+// differ.
 #include <fmt/core.h>
 
 #include <cstdio>

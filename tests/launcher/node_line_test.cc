@@ -15,7 +15,7 @@ Options parsed(std::vector<std::string> words) {
   return std::get<Options>(parse_options(words));
 }
 
-// The options of the agent of node 1, which knows where the nodes meet.
+// The options of the agent of node 1, which knows the rendezvous endpoint.
 Options of_node_1(const Options& front) {
   std::vector<std::string> line =
       remote::node_line(front, make_job_plan(front, HostList(front)), 1);

@@ -161,7 +161,7 @@ TEST(Options, TheNumberOfNodesInAnAllocationIsTheAllocations) {
   EXPECT_EQ(refusal({"--nnodes=3", "x"}),
             "--nnodes is 3, but the allocation of SLURM's job 4711 has 2 nodes; leave it out, or "
             "ask sbatch or salloc for --nodes=3");
-  // Lines that say where the nodes meet, or that there is one.
+  // Lines that name the rendezvous endpoint, or that there is only one node.
   EXPECT_EQ(parse({"--nnodes=3", "--rdzv-endpoint=a:1", "x"}).where.nnodes, 3);
   EXPECT_TRUE(parse({"--nnodes=2", "--rdzv-endpoint=a:1", "x"}).where.says_nodes);
   EXPECT_TRUE(parse({"--nnodes=1", "x"}).where.says_nodes);
