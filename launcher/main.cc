@@ -18,7 +18,7 @@
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/output.h"
 #include "core/base/text/printable.h"
-#include "launcher/agent/generation.h"
+#include "launcher/agent/generation/generation.h"
 #include "launcher/autopsy/autopsy.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/slurm_line.h"

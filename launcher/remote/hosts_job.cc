@@ -12,7 +12,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/text/printable.h"
-#include "launcher/agent/generation.h"
+#include "launcher/agent/generation/generation.h"
 #include "launcher/front/front.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"

@@ -1,4 +1,4 @@
-#include "launcher/agent/evidence/recorders.h"
+#include "launcher/agent/ranks/recorders.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
