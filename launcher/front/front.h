@@ -18,7 +18,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/front/job_state.h"
 #include "launcher/front/starter.h"
-#include "launcher/output/job_output.h"
+#include "launcher/output/job/job_output.h"
 #include "launcher/output/logs/disk_thread.h"
 #include "launcher/preempt/save_requests.h"
 #include "launcher/process/input_pump.h"

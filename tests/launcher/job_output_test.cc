@@ -1,5 +1,5 @@
 // JobOutput, in child processes that have stdout and stderr of their own.
-#include "launcher/output/job_output.h"
+#include "launcher/output/job/job_output.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
