@@ -20,7 +20,7 @@
 #include "launcher/process/warden/job_signals.h"
 #include "launcher/process/warden/warden.h"
 #include "launcher/remote/node_line.h"
-#include "launcher/remote/remote_nodes.h"
+#include "launcher/remote/nodes/remote_nodes.h"
 #include "launcher/remote/ssh/ssh.h"
 #include "launcher/remote/ssh/ssh_line.h"
 

@@ -7,7 +7,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/own_process.h"
-#include "launcher/remote/remote_nodes.h"
+#include "launcher/remote/nodes/remote_nodes.h"
 
 namespace dl::launcher::remote {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/remote/remote_nodes.h"
+#include "launcher/remote/nodes/remote_nodes.h"
 
 namespace dl::launcher {
 

@@ -1,5 +1,5 @@
 // RemoteNodes with agents that the test plays.
-#include "launcher/remote/remote_nodes.h"
+#include "launcher/remote/nodes/remote_nodes.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -82,12 +81,6 @@ class RemoteHost {
   // Declares the host lost. `how`: a clause.
   void lose(const std::string& how);
 
-  // Streams of its ranks that have not ended.
-  std::set<StreamId>& open_streams() { return open_streams_; }
-  // Number of output bytes that were taken and not acknowledged.
-  std::uint32_t& owed(Stream stream) { return owed_[static_cast<std::size_t>(stream)]; }
-  bool& waits_for_room(Stream stream) { return waits_[static_cast<std::size_t>(stream)]; }
-
  private:
   void on_value(Value value);
   void open(UniqueFd in, UniqueFd out);
@@ -110,9 +103,6 @@ class RemoteHost {
   bool in_ended_ = false;
   bool gone_ = false;
   std::chrono::steady_clock::time_point heard_{};
-  std::set<StreamId> open_streams_;
-  std::uint32_t owed_[2] = {0, 0};
-  bool waits_[2] = {false, false};
 };
 
 }  // namespace dl::launcher::remote

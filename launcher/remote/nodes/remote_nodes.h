@@ -17,17 +17,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/agent/agent_port.h"
 #include "launcher/front/starter.h"
-#include "launcher/output/frame.h"
-#include "launcher/output/logs/disk_thread.h"
-#include "launcher/output/logs/frame_logs.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/input_pump.h"
 #include "launcher/process/warden/warden_client.h"
 #include "launcher/remote/agent_line.h"
+#include "launcher/remote/nodes/heartbeat.h"
+#include "launcher/remote/nodes/host_starts.h"
+#include "launcher/remote/nodes/job_verdict.h"
+#include "launcher/remote/nodes/remote_output.h"
 #include "launcher/remote/ssh/remote_host.h"
 
 namespace dl::launcher::remote {
@@ -52,7 +54,6 @@ struct RemoteJob {
 class RemoteNodes : public AgentOrders, private RemoteHostEvents {
  public:
   RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden);
-  ~RemoteNodes() override;
 
   void begin() override;
   void stop(StopCause cause, int signal) override;
@@ -70,61 +71,40 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   NodeOutput* node_output() override { return nullptr; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  // The most agents that are being started at a time. An sshd refuses more than a few connections,
-  // and all may go through one jump host.
-  static constexpr std::size_t kMostStarting = 64;
-  static constexpr std::chrono::seconds kSilence{5};
-  // Time for ssh to end after its agent's last message.
-  static constexpr std::chrono::seconds kFarewell{3};
-
   void on_answered(RemoteHost& host) override;
   void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) override;
   void on_sentence(RemoteHost& host, const std::string& text) override;
   void on_line_said(const std::string& text) override { events_.on_sentence(text); }
   void on_attempt(RemoteHost& host, const Attempt& attempt) override;
   void on_rank(const RankNews& news) override { events_.on_rank(news); }
-  void on_output(RemoteHost& host, const Output& output) override;
-  void on_decided(RemoteHost& host, Verdict verdict) override;
+  void on_output(RemoteHost& host, const Output& output) override { output_.take(host, output); }
+  void on_decided(RemoteHost&, Verdict verdict) override { verdict_.decided(std::move(verdict)); }
   void on_begins_again(RemoteHost& host, BeginsAgain news) override;
   void on_failed(RemoteHost& host, int exit_code, const std::string& text) override;
-  void on_file(const RankFile& file) override;
+  void on_file(const RankFile& file) override { output_.keep(file); }
   void on_input_room(std::uint32_t bytes) override { input_.give(bytes); }
   void on_over(RemoteHost& host, const Over& over) override;
   void on_gone(RemoteHost& host) override;
 
-  void start_some();
-  void give_credit(RemoteHost& host, Stream stream);
   void end_job(Verdict verdict, int signal);
-  void keep(Verdict verdict);
   void say_that_all_begin_again();
-  void beat();
-  void look_for_silence();
-  void watch_start();
   void check_over();
 
   boost::asio::io_context& io_;
   RemoteJob job_;
-  FrameLogs output_;
   AgentEvents& events_;
   WardenClient warden_;
+  RemoteOutput output_;
   InputPump input_;  // for rank 0
   bool gives_input_ = false;
-  bool has_recorders_ = false;  // in the log folder
-  std::vector<std::unique_ptr<RemoteHost>> hosts_;
-  std::size_t begun_ = 0;
+  RemoteHosts hosts_;
+  HostStarts starts_;
+  Heartbeat heartbeat_;
+  JobVerdict verdict_;
   std::vector<std::string> endpoints_;  // once node 0 listens
-  std::optional<Verdict> verdict_;      // of the first node that reported a failure
-  std::optional<BeginsAgain> next_;     // node 0's message
-  std::vector<int> restarts_;           // number of the last restart that each node has begun
   std::vector<std::string> said_;       // sentences of nodes, so that each is shown once
   std::vector<std::string> left_;
-  boost::asio::steady_timer beat_timer_;
-  boost::asio::steady_timer start_timer_;
   boost::asio::steady_timer farewell_timer_;
-  Clock::time_point began_ = Clock::now();
-  Clock::time_point last_beat_ = began_;
-  std::optional<Clock::time_point> ends_from_;       // the job's end is known
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
   std::optional<std::string> to_save_;               // the reason, until node 0 has answered
   int attempt_ = 0;

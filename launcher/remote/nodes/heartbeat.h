@@ -1,0 +1,42 @@
+// Heartbeat: tells the agents of all hosts that the front is there, and once the job ends, finds
+// agents that are silent. While the job runs, the nodes notice each other's silence.
+//
+// One thread. All constructor arguments must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "launcher/remote/nodes/host_starts.h"
+
+namespace dl::launcher::remote {
+
+class Heartbeat {
+ public:
+  // Sends Alive every `every`. Once `ends` returns true, an agent that sends nothing for
+  // `most_silence` is lost.
+  Heartbeat(boost::asio::io_context& io, const RemoteHosts& hosts, std::chrono::milliseconds every,
+            std::chrono::milliseconds most_silence, std::function<bool()> ends);
+
+  void begin() { beat(); }
+  void cancel() { timer_.cancel(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void beat();
+  void look_for_silence();
+
+  const RemoteHosts& hosts_;
+  std::chrono::milliseconds every_;
+  std::chrono::milliseconds most_silence_;
+  std::function<bool()> ends_;
+  boost::asio::steady_timer timer_;
+  Clock::time_point last_ = Clock::now();
+  std::optional<Clock::time_point> ends_from_;  // the job's end is known
+};
+
+}  // namespace dl::launcher::remote
