@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log/log.h"
+#include "rendezvous/membership/nodes/generation_message.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -14,8 +15,6 @@ namespace pb = dlrun::rendezvous;
 
 // The longest time between calls of on_time().
 constexpr std::chrono::milliseconds kLookEvery{500};
-// Missing nodes that a message names: people read it.
-constexpr std::size_t kMostNamed = 16;
 
 pb::ToNode waiting(const std::string& what, const Patience& patience, Membership::Time now,
                    const std::vector<std::string>& missing) {
@@ -32,87 +31,52 @@ pb::ToNode waiting(const std::string& what, const Patience& patience, Membership
 Membership::Membership(Options options)
     : options_(options), standstill_(kLookEvery, options.silence.dead_after / 10) {}
 
-bool Membership::is_member(NodeId id) const {
-  return std::find(members_.begin(), members_.end(), id) != members_.end();
-}
-
-std::string Membership::name_of(const Node& node) const {
-  const int rank = node.group_rank >= 0 ? node.group_rank : node.facts.node_rank();
-  return rank >= 0 ? fmt::format("node rank {} (host {}, pid {})", rank, node.facts.host(),
-                                 node.facts.pid())
-                   : fmt::format("a node (host {}, pid {})", node.facts.host(), node.facts.pid());
-}
-
-std::string Membership::label_of(const Node& node) {
-  return fmt::format("{} (node {})", node.facts.host(), node.group_rank);
-}
-
-Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message, Time now) {
+Outbox Membership::on_message(NodeId id, const pb::FromNode& message, Time now) {
   Outbox out;
   look_at_clock(now, out);
-  if (const auto found = nodes_.find(id); found != nodes_.end()) found->second.heard = now;
+  if (Node* const node = nodes_.find(id)) node->heard = now;
   switch (message.message_case()) {
     case pb::FromNode::kJoin:
       join(id, message.join(), now, out);
       break;
     case pb::FromNode::kBarrier:
-      if (is_member(id)) barrier(id, message.barrier().name(), now, out);
+      if (nodes_.is_member(id)) barrier(id, message.barrier().name(), now, out);
       break;
     case pb::FromNode::kFailed:
-      rank_failed(id, message.failed(), now, out);
+      failed(id, message.failed(), now, out);
       break;
     case pb::FromNode::kFinished:
-      if (!is_member(id)) break;
-      first_cause_.ended({.rank = message.finished().rank(),
-                          .pid = message.finished().pid(),
-                          .text = message.finished().text(),
-                          .detail = message.finished().detail()});
+      if (!nodes_.is_member(id)) break;
+      cause_.finished(message.finished());
       settle(now, out);
       break;
     case pb::FromNode::kWaits:
-      if (!is_member(id)) break;
-      first_cause_.waits(message.waits().rank(), {.rank = message.waits().for_rank(),
-                                                  .operation = message.waits().operation()});
+      if (!nodes_.is_member(id)) break;
+      cause_.waits(message.waits());
       settle(now, out);
       break;
     case pb::FromNode::kGoesOn:
-      if (!is_member(id)) break;
-      goes_on(id, message.goes_on().rank());
+      if (!nodes_.is_member(id)) break;
+      cause_.goes_on(id, message.goes_on().rank(), nodes_);
       settle(now, out);
       break;
     case pb::FromNode::kPreempt:
-      if (is_member(id)) preempt(message.preempt().why(), out);
+      if (nodes_.is_member(id)) preempt(message.preempt().why(), out);
       break;
     case pb::FromNode::kCalled:
-      if (is_member(id)) called(id, message.called().calls(), out);
+      if (nodes_.is_member(id)) called(id, message.called().calls(), out);
       break;
     case pb::FromNode::kDone:
-      if (is_member(id)) done(id, now, out);
+      if (nodes_.is_member(id)) done(id, now, out);
       break;
-    case pb::FromNode::kLeave: {
-      if (message.leave().lost()) {
-        const auto found = nodes_.find(id);
-        if (found == nodes_.end()) break;
-        lose(id, fmt::format("{} was lost: {}", name_of(found->second), message.leave().reason()),
-             message.leave().exit_code(), now, out);
-        break;
-      }
-      pb::Failed cause;
-      cause.set_rank(-1);
-      cause.set_local_rank(-1);
-      cause.set_text(message.leave().reason());
-      cause.set_exit_code(message.leave().exit_code());
-      if (is_member(id)) {
-        fail(id, std::move(cause), /*is_final=*/true, now, out);
-      } else {
-        fail_next(id, std::move(cause), out);
-      }
-      forget(id);
+    case pb::FromNode::kLeave:
+      leave(id, message.leave(), now, out);
       break;
-    }
     case pb::FromNode::kWhoIsMissing:
-      if (std::find(joined_.begin(), joined_.end(), id) != joined_.end()) {
-        out.push_back({.to = id, .message = waiting("nodes", *gathering_, now, missing_nodes())});
+      if (std::ranges::find(admission_.joined(), id) != admission_.joined().end()) {
+        const Patience& patience = *admission_.patience();
+        out.push_back(
+            {.to = id, .message = waiting("nodes", patience, now, admission_.missing(nodes_))});
       }
       break;
     case pb::FromNode::kAgent:
@@ -128,93 +92,74 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
 void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& out) {
   const auto found = barriers_.try_emplace(name, Waiters{{}, Patience(now)}).first;
   found->second.arrived.insert(id);
-  if (found->second.arrived.size() < members_.size()) return;
+  if (found->second.arrived.size() < nodes_.members().size()) return;
   barriers_.erase(found);
-  for (const NodeId member : members_) {
-    Outgoing message{.to = member, .message = {}};
-    message.message.mutable_barrier_done()->set_name(name);
-    out.push_back(std::move(message));
-  }
+  pb::ToNode passed;
+  passed.mutable_barrier_done()->set_name(name);
+  send_to_all(nodes_.members(), passed, out);
 }
 
 void Membership::done(NodeId id, Time now, Outbox& out) {
-  nodes_.at(id).done = true;
   if (!ending_) ending_ = Waiters{{}, Patience(now)};
   ending_->arrived.insert(id);
-  if (ending_->arrived.size() < members_.size()) return;
-  for (const NodeId member : members_) {
-    Outgoing message{.to = member, .message = {}};
-    message.message.mutable_all_done();
-    out.push_back(std::move(message));
-  }
+  if (ending_->arrived.size() < nodes_.members().size()) return;
+  pb::ToNode all_done;
+  all_done.mutable_all_done();
+  send_to_all(nodes_.members(), all_done, out);
   end_generation();
   is_over_ = true;
 }
 
 void Membership::preempt(const std::string& why, Outbox& out) {
-  if (calls_) return;
-  calls_.emplace();
-  for (const NodeId member : members_) {
-    Outgoing request{.to = member, .message = {}};
-    request.message.mutable_preempt()->set_why(why);
-    out.push_back(std::move(request));
-  }
+  if (!saving_.begin()) return;
+  pb::ToNode request;
+  request.mutable_preempt()->set_why(why);
+  send_to_all(nodes_.members(), request, out);
 }
 
-// All ranks save one call after the most calls of any rank: no rank is further, and none has
-// returned true before.
 void Membership::called(NodeId id, std::uint64_t calls, Outbox& out) {
-  if (!calls_ || !calls_->emplace(id, calls).second || calls_->size() != members_.size()) return;
-  std::uint64_t most = 0;
-  for (const auto& [node, count] : *calls_) most = std::max(most, count);
-  for (const NodeId member : members_) {
-    Outgoing checkpoint{.to = member, .message = {}};
-    checkpoint.message.mutable_checkpoint()->set_call(most + 1);
-    out.push_back(std::move(checkpoint));
-  }
+  const auto call = saving_.answered(id, calls, nodes_.members().size());
+  if (!call) return;
+  pb::ToNode checkpoint;
+  checkpoint.mutable_checkpoint()->set_call(*call);
+  send_to_all(nodes_.members(), checkpoint, out);
 }
 
 void Membership::end_generation() {
-  for (const NodeId member : members_) nodes_.at(member).group_rank = -1;
-  members_.clear();
-  first_cause_ = FirstCause();
-  asked_.reset();
-  calls_.reset();
+  nodes_.end_generation();
+  cause_ = JobCause();
+  saving_ = SaveRound();
   barriers_.clear();
   ending_.reset();
   ++number_;
 }
 
 void Membership::forget(NodeId id) {
-  nodes_.erase(id);
-  std::erase(joined_, id);
-  if (joined_.empty()) gathering_.reset();
+  nodes_.remove(id);
+  admission_.remove(id);
   // If every node of a job that never began has left, the next node may belong to another job.
-  if (nodes_.empty() && number_ == 0) job_.reset();
+  if (nodes_.connected().empty() && number_ == 0) admission_.forget_job();
 }
 
 void Membership::look_at_clock(Time now, Outbox& out) {
   const auto missed = standstill_.look(now, options_.suspended());
-  for (auto& [id, node] : nodes_) node.heard = std::min(now, node.heard + missed);
+  for (auto& [id, node] : nodes_.connected()) node.heard = std::min(now, node.heard + missed);
   if (const auto stood = standstill_.news(options_.silence.standstill())) {
     log::warning("this rendezvous stood still for {} s: stopped, or its machine was paused",
                  stood->count());
-    for (const auto& [id, node] : nodes_) {
-      Outgoing notice{.to = id, .message = {}};
-      notice.message.mutable_notice()->set_text(
-          fmt::format("the rendezvous stood still for {} s (stopped, or its machine was paused), "
-                      "and goes on",
-                      stood->count()));
-      out.push_back(std::move(notice));
-    }
+    const std::string text = fmt::format(
+        "the rendezvous stood still for {} s (stopped, or its machine was paused), "
+        "and goes on",
+        stood->count());
+    for (const auto& [id, node] : nodes_.connected()) send_notice(id, text, out);
   }
 }
 
 // Tells all other nodes; the node itself only hears that it goes on, because it was stopped when
 // the rest was sent.
 void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) const {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return;
+  const Node* const stuck = nodes_.find(id);
+  if (stuck == nullptr) return;
   const auto what = [&agent]() -> std::string {
     switch (agent.state()) {
       case pb::Agent::SUSPENDED:
@@ -227,21 +172,19 @@ void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) c
         return fmt::format("goes on after {} s", agent.seconds());
     }
   };
-  const std::string text = fmt::format("{}: its dlrun {}", name_of(found->second), what());
-  for (const auto& [other, node] : nodes_) {
+  const std::string text = fmt::format("{}: its dlrun {}", stuck->name(), what());
+  for (const auto& [other, node] : nodes_.connected()) {
     if (other == id && agent.state() != pb::Agent::TURNS) continue;
-    Outgoing notice{.to = other, .message = {}};
-    notice.message.mutable_notice()->set_text(text);
-    out.push_back(std::move(notice));
+    send_notice(other, text, out);
   }
 }
 
-Membership::Outbox Membership::on_time(Time now) {
+Outbox Membership::on_time(Time now) {
   Outbox out;
   look_at_clock(now, out);
   const std::chrono::milliseconds dead_after = options_.silence.dead_after;
   std::vector<NodeId> silent;
-  for (const auto& [id, node] : nodes_) {
+  for (const auto& [id, node] : nodes_.connected()) {
     if (now - node.heard >= dead_after) silent.push_back(id);
   }
   for (const NodeId id : silent) {
@@ -254,13 +197,10 @@ Membership::Outbox Membership::on_time(Time now) {
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
     out.push_back(std::move(farewell));
   }
-  if (asked_ && first_cause_.question() == asked_ && now >= answer_by_) {
-    first_cause_.goes_on(asked_->rank);
-    settle(now, out);
-  }
+  if (cause_.end_late_question(now)) settle(now, out);
   if (!last_heartbeat_ || now - *last_heartbeat_ >= options_.silence.heartbeat_every()) {
     last_heartbeat_ = now;
-    for (const auto& [id, node] : nodes_) {
+    for (const auto& [id, node] : nodes_.connected()) {
       Outgoing heartbeat{.to = id, .message = {}};
       heartbeat.message.mutable_heartbeat();
       out.push_back(std::move(heartbeat));
@@ -271,64 +211,189 @@ Membership::Outbox Membership::on_time(Time now) {
 }
 
 void Membership::speak(Time now, Outbox& out) {
-  const auto tell = [&](const auto& whom, const pb::ToNode& message) {
-    for (const NodeId id : whom) out.push_back({.to = id, .message = message});
+  const auto tell = [&](const auto& whom, const std::string& what, const Patience& patience,
+                        const std::vector<std::string>& missing) {
+    send_to_all(whom, waiting(what, patience, now, missing), out);
   };
-  if (gathering_ && gathering_->should_speak(now)) {
-    tell(joined_, waiting("nodes", *gathering_, now, missing_nodes()));
+  if (auto& gathering = admission_.patience(); gathering && gathering->should_speak(now)) {
+    tell(admission_.joined(), "nodes", *gathering, admission_.missing(nodes_));
   }
   for (auto& [name, waiters] : barriers_) {
     if (!waiters.patience.should_speak(now)) continue;
-    tell(waiters.arrived,
-         waiting("barrier " + name, waiters.patience, now, missing_members(waiters.arrived)));
+    tell(waiters.arrived, "barrier " + name, waiters.patience,
+         nodes_.members_without(waiters.arrived));
   }
   if (ending_ && ending_->patience.should_speak(now)) {
-    tell(ending_->arrived,
-         waiting("the end", ending_->patience, now, missing_members(ending_->arrived)));
+    tell(ending_->arrived, "the end", ending_->patience, nodes_.members_without(ending_->arrived));
   }
 }
 
-std::vector<std::string> Membership::missing_nodes() const {
-  const int nnodes = job_->nnodes();
-  const auto count = static_cast<std::size_t>(nnodes) - joined_.size();
-  std::vector<std::string> names;
-  std::vector<NodeId> by_rank(static_cast<std::size_t>(nnodes), 0);
-  bool all_known = true;
-  for (const NodeId id : joined_) {
-    const Node& node = nodes_.at(id);
-    int rank = node.facts.node_rank();
-    if (const auto before = previous_ranks_.find(node.facts.node_id());
-        rank < 0 && before != previous_ranks_.end()) {
-      rank = before->second;
+// A generation begins.
+
+void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
+  if (const auto reason = admission_.objection(id, facts, nodes_, number_)) {
+    refuse(id, facts, *reason, out);
+    return;
+  }
+  if (admission_.decides_for_the_job(facts, number_)) {
+    for (const auto& [other, reason] : admission_.of_other_jobs(facts, nodes_)) {
+      refuse(other, nodes_.at(other).facts, reason, out);
+      forget(other);
     }
-    if (rank < 0) {
-      all_known = false;
-    } else {
-      by_rank[static_cast<std::size_t>(rank)] = id;
-    }
+    admission_.set_job(facts);
   }
-  if (!all_known) return {fmt::format("{} more node{}", count, count == 1 ? "" : "s")};
-  for (int rank = 0; rank < nnodes; ++rank) {
-    if (by_rank[static_cast<std::size_t>(rank)] != 0) continue;
-    const auto before = previous_names_.find(rank);
-    names.push_back(before == previous_names_.end()
-                        ? fmt::format("node rank {}", rank)
-                        : fmt::format("node rank {} (host {})", rank, before->second));
-  }
-  if (names.size() > kMostNamed) {
-    const std::size_t more = names.size() - kMostNamed;
-    names.resize(kMostNamed);
-    names.push_back(fmt::format("{} more", more));
-  }
-  return names;
+  nodes_.add(id, {.facts = facts, .heard = now});
+  admission_.add(id, now);
+  if (admission_.is_complete()) begin_generation(now, out);
 }
 
-std::vector<std::string> Membership::missing_members(const std::set<NodeId>& arrived) const {
-  std::vector<std::string> names;
-  for (const NodeId member : members_) {
-    if (!arrived.contains(member)) names.push_back(name_of(nodes_.at(member)));
+void Membership::refuse(NodeId id, const pb::Join& facts, const std::string& reason,
+                        Outbox& out) const {
+  log::warning("refused host {} (pid {}): {}", facts.host(), facts.pid(), reason);
+  Outgoing refusal{.to = id, .message = {}, .last = true};
+  refusal.message.mutable_refused()->set_reason(reason);
+  out.push_back(std::move(refusal));
+}
+
+void Membership::begin_generation(Time now, Outbox& out) {
+  const pb::Join& job = admission_.job();
+  nodes_.begin_generation(admission_.order_of_ranks(nodes_),
+                          job.rank_by() == pb::Join::NODE ? RankBy::kNode : RankBy::kSlot);
+  send_generation(nodes_, admission_.joined(), number_, job, options_.moves_to, out);
+  warn_of_other_lines(nodes_, out);
+  admission_.close(nodes_);
+  cause_ = JobCause(nodes_.hosts_of_ranks());
+  if (number_ == 0) restarts_ = RestartPolicy(job.max_restarts());
+  began_ = now;
+}
+
+// A generation fails.
+
+void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outbox& out) {
+  // A message about a generation that has ended, or before there is one, is ignored.
+  if (!nodes_.is_member(id)) return;
+  const Node& node = nodes_.at(id);
+  cause.set_group_rank(node.group_rank);
+  cause.set_host(node.facts.host());
+  const Restart restart = restarts_.decide(
+      {.exit_code = cause.signal() != 0 ? 128 + cause.signal() : cause.exit_code(),
+       // A job that was asked to save and end does not restart.
+       .is_final = is_final || saving_.has_begun(),
+       .ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
+  cause.set_again(restart.again);
+  cause.set_delay_ms(static_cast<int>(restart.delay.count()));
+  cause.set_restart(restart.number);
+  cause.set_max_restarts(restarts_.most());
+  pb::ToNode message;
+  *message.mutable_failed() = std::move(cause);
+  send_to_all(nodes_.members(), message, out);
+  end_generation();
+  is_over_ = !restart.again;
+}
+
+// The other nodes wait for it, or are about to.
+void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
+  const Node* const node = nodes_.find(id);
+  if (node == nullptr || number_ == 0 || is_over_) return;
+  cause.set_group_rank(admission_.previous_rank(node->facts));
+  cause.set_host(node->facts.host());
+  pb::ToNode message;
+  *message.mutable_failed() = std::move(cause);
+  for (const auto& [other, facts] : nodes_.connected()) {
+    if (other != id) out.push_back({.to = other, .message = message});
   }
-  return names;
+  is_over_ = true;
+}
+
+void Membership::failed(NodeId id, const pb::Failed& failed, Time now, Outbox& out) {
+  if (!nodes_.is_member(id)) return;
+  if (failed.rank() < 0) return fail(id, failed, /*is_final=*/true, now, out);
+  cause_.failed(failed);
+  settle(now, out);
+}
+
+void Membership::settle(Time now, Outbox& out) {
+  if (std::optional<JobCause::Found> found = cause_.found(nodes_)) {
+    return fail(found->node, std::move(found->cause), /*is_final=*/false, now, out);
+  }
+  cause_.ask(nodes_, now, out);
+}
+
+// A node leaves.
+
+void Membership::leave(NodeId id, const pb::Leave& leave, Time now, Outbox& out) {
+  if (leave.lost()) {
+    if (const Node* const node = nodes_.find(id)) {
+      lose(id, fmt::format("{} was lost: {}", node->name(), leave.reason()), leave.exit_code(), now,
+           out);
+    }
+    return;
+  }
+  pb::Failed cause;
+  cause.set_rank(-1);
+  cause.set_local_rank(-1);
+  cause.set_text(leave.reason());
+  cause.set_exit_code(leave.exit_code());
+  if (nodes_.is_member(id)) {
+    fail(id, std::move(cause), /*is_final=*/true, now, out);
+  } else {
+    fail_next(id, std::move(cause), out);
+  }
+  forget(id);
+}
+
+void Membership::lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out) {
+  const Node* const node = nodes_.find(id);
+  if (node == nullptr) return;
+  pb::Failed cause;
+  cause.set_rank(-1);
+  cause.set_local_rank(-1);
+  cause.set_pid(node->facts.pid());
+  cause.set_exit_code(exit_code);
+  cause.set_node_lost(true);
+  cause.set_text(text);
+  const std::size_t before = out.size();
+  fail(id, std::move(cause), /*is_final=*/false, now, out);
+  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                           [&](const Outgoing& message) { return message.to == id; }),
+            out.end());
+  forget(id);
+}
+
+Outbox Membership::on_lost(NodeId id, Time now) {
+  Outbox out;
+  look_at_clock(now, out);
+  const Node* const node = nodes_.find(id);
+  if (node == nullptr) return out;
+  const std::string name = node->name();
+  const Silence& silence = options_.silence;
+  const auto silent_for = std::chrono::round<std::chrono::seconds>(now - node->heard);
+  std::string text;
+  if (const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after)) {
+    text =
+        fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(), name);
+  } else if (now - node->heard >= silence.named_after()) {
+    // The system has closed the connection before the last heartbeat was too old.
+    text = text_of_silence(id, fmt::format("no heartbeat for {} s", silent_for.count()));
+  } else {
+    text = fmt::format(
+        "lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
+        "has ended, or something between them ends connections",
+        name);
+  }
+  lose(id, text, 0, now, out);
+  return out;
+}
+
+// Silence does not distinguish a dead host from a broken network.
+std::string Membership::text_of_silence(NodeId id, const std::string& how) const {
+  const NodeTable::Ids& members = nodes_.members();
+  if (!nodes_.is_member(id) || id == members.front()) {
+    return fmt::format("{} was lost: {}", nodes_.at(id).name(), how);
+  }
+  return fmt::format(
+      "hosts {} and {} lost each other: {}; is the network between them up, and do both run?",
+      nodes_.at(members.front()).label(), nodes_.at(id).label(), how);
 }
 
 }  // namespace dl::rendezvous

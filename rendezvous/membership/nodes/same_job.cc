@@ -1,4 +1,4 @@
-#include "rendezvous/membership/same_job.h"
+#include "rendezvous/membership/nodes/same_job.h"
 
 #include <fmt/format.h>
 

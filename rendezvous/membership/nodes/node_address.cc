@@ -1,11 +1,10 @@
-// Membership's functions that choose an address of a node: the one over which the nodes have met.
+#include "rendezvous/membership/nodes/node_address.h"
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
-#include "rendezvous/membership/membership.h"
 #include "rendezvous/net/socket/address.h"
 
 namespace dl::rendezvous {
@@ -52,17 +51,15 @@ int awkwardness(std::string_view address) {
 // A node on the service's host may know itself by an address that others cannot reach: a loopback
 // address (Debian's /etc/hosts maps the host's name to 127.0.1.1), or one of another network. Other
 // nodes know a better one: the one at which they have reached the service.
-std::string Membership::address_of(const Node& node) const {
-  const pb::Join& facts = node.facts;
+std::string address_of(const pb::Join& facts, const Joins& all) {
   const bool is_at_service = facts.serves() || is_loopback(facts.address());
   if (facts.is_address_given() || !is_at_service) return facts.address();
   std::vector<std::string> met;
   bool has_others = false;
-  for (const NodeId id : joined_) {
-    const pb::Join& other = nodes_.at(id).facts;
-    if (&other == &facts || other.service_address().empty()) continue;
-    has_others |= !is_loopback(other.service_address());
-    if (std::string at = met_at(other, facts); !at.empty()) met.push_back(std::move(at));
+  for (const pb::Join* const other : all) {
+    if (other == &facts || other->service_address().empty()) continue;
+    has_others |= !is_loopback(other->service_address());
+    if (std::string at = met_at(*other, facts); !at.empty()) met.push_back(std::move(at));
   }
   if (!met.empty()) {
     return *std::min_element(met.begin(), met.end(), [](const auto& a, const auto& b) {
@@ -75,12 +72,10 @@ std::string Membership::address_of(const Node& node) const {
   return facts.address();
 }
 
-std::string Membership::address_for(const Node& from, const Node& node) const {
-  const bool may_differ = node.facts.serves() && !node.facts.is_address_given();
-  if (may_differ && &from != &node && !met_at(from.facts, node.facts).empty()) {
-    return from.facts.service_address();
-  }
-  return address_of(node);
+std::string address_for(const pb::Join& from, const pb::Join& node, const Joins& all) {
+  const bool may_differ = node.serves() && !node.is_address_given();
+  if (may_differ && &from != &node && !met_at(from, node).empty()) return from.service_address();
+  return address_of(node, all);
 }
 
 }  // namespace dl::rendezvous

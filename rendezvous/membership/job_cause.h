@@ -1,0 +1,49 @@
+// JobCause: finds the first cause among the ranks of all nodes (FirstCause has the rule), and asks
+// the nodes what the rule wants to know.
+//
+// One thread at a time. Included by .cc files only, because messages are Protobuf's.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/first_cause/first_cause.h"
+#include "rendezvous/membership/nodes/outbox.h"
+
+namespace dl::rendezvous {
+
+class JobCause {
+ public:
+  using Time = Deadline::Clock::time_point;
+
+  // `hosts`: by rank.
+  explicit JobCause(std::vector<std::string> hosts = {}) : first_cause_(std::move(hosts)) {}
+
+  // The facts that nodes report. After each one, ask found() and then ask().
+  void failed(const dlrun::rendezvous::Failed& failed);
+  void finished(const dlrun::rendezvous::Finished& finished);
+  void waits(const dlrun::rendezvous::Waits& waits);
+  // A node answers a question about one of its ranks, or about all.
+  void goes_on(NodeTable::Id from, int rank, const NodeTable& nodes);
+  // Counts nodes without an answer in time as going on. Returns true if there was a question.
+  bool end_late_question(Time now);
+
+  struct Found {
+    NodeTable::Id node;
+    dlrun::rendezvous::Failed cause;
+  };
+  std::optional<Found> found(const NodeTable& nodes) const;
+  // Asks the next question that the rule needs answered, once.
+  void ask(const NodeTable& nodes, Time now, Outbox& out);
+
+ private:
+  FirstCause first_cause_;
+  std::optional<Question> asked_;     // the last question
+  Time answer_by_{};                  // at this time nodes without an answer count as going on
+  std::set<NodeTable::Id> answered_;  // if all nodes were asked
+};
+
+}  // namespace dl::rendezvous
