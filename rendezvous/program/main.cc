@@ -26,7 +26,7 @@
 #include "core/base/version.h"
 #include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/net/socket/socket.h"
-#include "rendezvous/program/bridge.h"
+#include "rendezvous/program/bridge/bridge.h"
 #include "rendezvous/service/rendezvous_service.h"
 
 namespace {

@@ -1,0 +1,42 @@
+// ServiceSilence: how long the service has sent nothing. Time in which this process stood still
+// does not count: either thread may be the first to run again, so both call look().
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "rendezvous/membership/membership.h"
+#include "rendezvous/membership/standstill.h"
+
+namespace dl::rendezvous {
+
+class ServiceSilence {
+ public:
+  explicit ServiceSilence(Silence silence)
+      : silence_(silence), standstill_(silence.heartbeat_every(), silence.dead_after / 10) {}
+
+  // To be called when the connection is made, and for each message.
+  void begin();
+  void on_message();
+  void look();
+  // True if the service counts as lost.
+  bool is_too_long() const;
+  // How long this process stood still since the last call.
+  Standstill::Span take_missed();
+  // Adds to an error about this node that it stood still, by its own clock.
+  std::string with_standstill(std::string text) const;
+
+ private:
+  Silence silence_;
+  mutable std::mutex mutex_;           // guards the following
+  Deadline::Clock::time_point heard_;  // last message of the service
+  Standstill standstill_;
+  Standstill::Span missed_{0};
+};
+
+}  // namespace dl::rendezvous
