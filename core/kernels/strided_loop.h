@@ -68,7 +68,7 @@ ReductionLoops<N> make_reduction_loops(const Shape& shape, const Strides& input,
 }
 
 // True if both have one shape and one memory order, so that a flat loop pairs their elements.
-inline bool lie_alike(const Tensor& a, const Tensor& b) noexcept {
+inline bool same_layout(const Tensor& a, const Tensor& b) noexcept {
   if (a.sizes() != b.sizes()) return false;
   if (a.is_contiguous() && b.is_contiguous()) return true;
   if (a.is_channels_last() && b.is_channels_last()) return true;

@@ -30,7 +30,7 @@ enum class Reduced : std::uint8_t {
 // A value that the kernel computes first and subtracts from each element.
 enum class Pivot : std::uint8_t { kNone, kMean, kLargest };
 
-enum class OfNothing : std::uint8_t { kFine, kRefused };  // a result over no element
+enum class EmptyInput : std::uint8_t { kAllowed, kError };  // a result over no element
 
 struct ReductionFacts {
   ReduceFn fn;
@@ -39,7 +39,7 @@ struct ReductionFacts {
   Takes takes;
   Reduced gives;
   Pivot pivot;
-  OfNothing of_nothing;
+  EmptyInput empty_input;
   Gradient gradient;
   AutocastPolicy on_cpu, on_cuda;
   CudaKernel cuda;
@@ -59,8 +59,8 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // clang-format off
 inline constexpr ReductionFacts kReductionFacts[] = {
-#define DL_REDUCTION_ROW(enumerator, name, Formula, text, takes, gives, pivot, of_nothing, gradient, on_cpu, on_cuda, cuda, p, method) \
-  {ReduceFn::enumerator, #name, text, Takes::takes, Reduced::gives, Pivot::pivot, OfNothing::of_nothing, Gradient::gradient,          \
+#define DL_REDUCTION_ROW(enumerator, name, Formula, text, takes, gives, pivot, empty_input, gradient, on_cpu, on_cuda, cuda, p, method) \
+  {ReduceFn::enumerator, #name, text, Takes::takes, Reduced::gives, Pivot::pivot, EmptyInput::empty_input, Gradient::gradient,          \
    AutocastPolicy::on_cpu, AutocastPolicy::on_cuda, CudaKernel::cuda, p, method},
 #define DL_REDUCTION(...) DL_REDUCTION_ROW(__VA_ARGS__, 0, true)
 #define DL_REDUCTION_WITH(...) DL_REDUCTION_ROW(__VA_ARGS__, false)

@@ -11,7 +11,7 @@ using namespace dl;
   row(Context) row(CudaKernel) row(Deadline) row(Edge) row(Engine) row(Entry) row(ExtremeFn)    \
   row(Facts) row(Field) row(Gives) row(GradFailed) row(GradReady) row(GradTarget)               \
   row(Gradient) row(Graph) row(Index) row(Item) row(Kind) row(Layer) row(LeafNode) row(Loop)    \
-  row(Model) row(Node) row(NodeIndex) row(OfNothing) row(Op) row(Options) row(Parameters)       \
+  row(Model) row(Node) row(NodeIndex) row(Op) row(Options) row(Parameters) row(EmptyInput)      \
   row(Pivot) row(Point) row(ReduceFn) row(Reduced) row(ReductionFacts) row(Result) row(Row)     \
   row(Sample) row(Saves) row(State) row(Step) row(Takes) row(Task) row(TernaryFn) row(Token)    \
   row(UnaryFacts) row(UnaryFn) row(Unique) row(Value) row(View) row(Worker)

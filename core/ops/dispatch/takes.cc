@@ -21,7 +21,7 @@ DType computed_dtype(DType dtype, Takes takes, std::string_view op) {
   return dtype;
 }
 
-Tensor taken(const Tensor& operand, Takes takes, std::string_view op) {
+Tensor promoted(const Tensor& operand, Takes takes, std::string_view op) {
   const DType dtype = computed_dtype(operand.dtype(), takes, op);
   return dtype == operand.dtype() ? operand : operand.to(dtype);
 }

@@ -14,7 +14,7 @@ namespace dl {
 DType computed_dtype(DType dtype, Takes takes, std::string_view op);
 
 // The operand converted to that dtype.
-Tensor taken(const Tensor& operand, Takes takes, std::string_view op);
+Tensor promoted(const Tensor& operand, Takes takes, std::string_view op);
 
 // Throws kDType unless the computed dtype is self's own, as in-place operations need.
 void check_taken_in_place(const Tensor& self, Takes takes, std::string_view op);

@@ -68,7 +68,7 @@ Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters) {
   if (const auto cast = autocast_of(fn, input)) return unary(fn, cast(input), parameters);
   const UnaryFacts& row = facts(fn);
   check_defined(input, row.name, "the input");
-  const Tensor operand = taken(input, row.takes, row.name);
+  const Tensor operand = promoted(input, row.takes, row.name);
   // As in PyTorch, only logsigmoid makes its result row-major.
   const Tensor output = fn == UnaryFn::kLogSigmoid
                             ? empty_like(operand, MemoryFormat::kContiguous)

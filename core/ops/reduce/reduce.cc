@@ -154,9 +154,9 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
   if (const auto cast = autocast_of(fn, input)) return reduce(fn, cast(input), dims, options, p);
   const ReductionFacts& row = facts(fn);
   check_defined(input, row.name, "the input");
-  const Tensor operand = taken(input, row.takes, row.name);
+  const Tensor operand = promoted(input, row.takes, row.name);
   const Shapes shapes = shapes_of(operand.sizes(), dims.dims(), options.keepdim, row.name);
-  if (row.of_nothing == OfNothing::kRefused) {
+  if (row.empty_input == EmptyInput::kError) {
     check_ordered(operand.dtype(), row.name);
     for (const std::int64_t dim : shapes.dims) {
       check_not_empty(operand.sizes(), static_cast<std::size_t>(dim), keeps_smallest(fn), row.name);

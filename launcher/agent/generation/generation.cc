@@ -209,7 +209,7 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   rank.asked = false;
   const int error = message.number;
   // The program is to blame only if its execution failed.
-  const bool is_programs = message.text == "exec" && !is_want_of_room(error);
+  const bool is_programs = message.text == "exec" && !is_resource_exhausted(error);
   const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
   const std::string& program = set_.plan.program.path;
   std::string why = spawn_error_text(error);

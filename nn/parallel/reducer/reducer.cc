@@ -72,7 +72,7 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
     slots_[i].hook = on_grad_ready(
         parameter, [this, i] { on_ready(i); },
         [this](const std::exception_ptr& error) { on_failed(error); });
-    set_grad_guard(parameter, [this, i] { check_not_travelling(i); });
+    set_grad_guard(parameter, [this, i] { check_no_reduce_in_flight(i); });
     set_grad_error(parameter, failed_);
   }
 }
@@ -165,7 +165,7 @@ void Reducer::on_failed(const std::exception_ptr& error) {
       "DistributedDataParallel: the last backward pass did not end: {}", text_of(error));
   // The other ranks know an error of the group already.
   if (!group_->error()) tell_others(text);
-  let_buckets_end();
+  wait_for_started_buckets();
   failed_->set(std::make_exception_ptr(
       Error(ErrorKind::kAborted, text + "; the gradients are not averaged, and the other ranks "
                                         "have been told: end the program after an error in "
@@ -174,7 +174,7 @@ void Reducer::on_failed(const std::exception_ptr& error) {
 
 // After abort() returns, a group's started operations may still use the gradients' memory for a
 // short time.
-void Reducer::let_buckets_end() noexcept {
+void Reducer::wait_for_started_buckets() noexcept {
   for (const Bucket& bucket : buckets_) {
     if (!bucket.work || bucket.memory.is_cuda()) continue;
     try {
@@ -186,7 +186,7 @@ void Reducer::let_buckets_end() noexcept {
 }
 
 // Called before a gradient is written, because the bucket of a final gradient may be in flight.
-void Reducer::check_not_travelling(std::size_t i) {
+void Reducer::check_no_reduce_in_flight(std::size_t i) {
   drop_broken_capture();
   if (!in_pass_ || !slots_[i].ready) return;
   failed_->check();
@@ -283,7 +283,7 @@ void Reducer::end_pass() {
   const std::vector<Unused> unused = contribute_unused();
   start_complete_buckets();
   wait_for_buckets();
-  settle_unused(unused);
+  restore_unused(unused);
   for (Slot& slot : slots_) slot.used = false;
   if (captured_) {
     last_step_ = {};
@@ -377,7 +377,7 @@ void Reducer::reset_total() {
 
 // A parameter that some rank used now has the average on all ranks; one that no rank used gets its
 // earlier gradient back.
-void Reducer::settle_unused(const std::vector<Unused>& unused) {
+void Reducer::restore_unused(const std::vector<Unused>& unused) {
   if (!options_.find_unused_parameters) return;
   std::vector<std::uint8_t> used(slots_.size());
   std::ranges::transform(slots_, used.begin(), [](const Slot& slot) { return slot.used; });

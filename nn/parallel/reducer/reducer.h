@@ -103,8 +103,8 @@ class Reducer {
   void on_ready(std::size_t slot);
   // Called when a backward pass that uses parameters ends with this exception.
   void on_failed(const std::exception_ptr& error);
-  void let_buckets_end() noexcept;
-  void check_not_travelling(std::size_t i);
+  void wait_for_started_buckets() noexcept;
+  void check_no_reduce_in_flight(std::size_t i);
   void begin_pass();
   // Throws if the gradient comes from another backward pass than the current one.
   void check_not_nested(std::size_t slot) const;
@@ -116,7 +116,7 @@ class Reducer {
   void end_pass();
   std::vector<Unused> contribute_unused();
   void wait_for_buckets();
-  void settle_unused(const std::vector<Unused>& unused);
+  void restore_unused(const std::vector<Unused>& unused);
   void rebuild();
   [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
   // Aborts the group, once.

@@ -142,7 +142,7 @@ TEST(Reductions, OfNothingAreThoseOfPyTorch) {
     const Numbers wanted = arrays.get<double>(key);
     for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
       const Tensor x = zeros({2, 0}, {.dtype = dtype});
-      if (row.of_nothing == OfNothing::kRefused) {
+      if (row.empty_input == EmptyInput::kError) {
         EXPECT_TRUE(wanted.empty()) << key;
         const bool smallest = row.fn == ReduceFn::kAmin || row.fn == ReduceFn::kNormSmallest;
         EXPECT_ERROR(reduce(row.fn, x, 1, {}, row.p), kShape,

@@ -84,7 +84,7 @@ std::string system_error_text(int error) {
   return text;
 }
 
-bool is_want_of_room(int error) noexcept {
+bool is_resource_exhausted(int error) noexcept {
   return error == EAGAIN || error == ENOMEM || error == ENOSPC || is_out_of_files(error);
 }
 

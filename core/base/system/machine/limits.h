@@ -28,7 +28,7 @@ bool is_out_of_files(int error) noexcept;
 std::string system_error_text(int error);
 
 // EAGAIN, ENOMEM, ...: a limit or lack of memory, not a wrong argument.
-bool is_want_of_room(int error) noexcept;
+bool is_resource_exhausted(int error) noexcept;
 
 // The text for an errno value of fork(), clone() or std::thread, with the limits: "Resource
 // temporarily unavailable; the system makes no further process or thread: ulimit -u is 4096,

@@ -178,7 +178,7 @@ void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Par
   std::array<std::int64_t, kMostInputs + 1> step{1};
   bool flat = true;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    const bool alike = lie_alike(*inputs[k], output);
+    const bool alike = same_layout(*inputs[k], output);
     step[k + 1] = alike ? 1 : 0;
     flat = flat && (alike || inputs[k]->numel() == 1);
   }

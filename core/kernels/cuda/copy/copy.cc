@@ -11,7 +11,7 @@ void copy(const Tensor& source, const Tensor& destination) {
   const Launch launch;
   const DType from = source.dtype();
   const DType to = destination.dtype();
-  const bool alike = lie_alike(source, destination);
+  const bool alike = same_layout(source, destination);
   if (alike && from == to) {
     if (source.data_ptr() == destination.data_ptr()) return;
     DL_CUDA_CHECK(cudaMemcpyAsync(destination.data_ptr(), source.data_ptr(), destination.nbytes(),

@@ -45,7 +45,7 @@ void pair(const Tensor& a, const Tensor& b, const Tensor& out, const Flat& by_fl
   const DType dtype = (on_host(a) ? b : a).dtype();
   const Operand left = operand_of(a);
   const Operand right = operand_of(b);
-  const bool flat = (left.one || lie_alike(a, out)) && (right.one || lie_alike(b, out)) &&
+  const bool flat = (left.one || same_layout(a, out)) && (right.one || same_layout(b, out)) &&
                     (out.is_contiguous() || out.is_channels_last());
   if (flat && by_flat(dtype, left, right)) return;
   const Shape& shape = out.sizes();
@@ -67,8 +67,8 @@ void unary(UnaryFn fn, const Tensor& input, const Parameters& parameters, const 
   if (out.numel() == 0) return;
   const DType dtype = out.dtype();
   const Launch launch;
-  if (!lie_alike(input, out) || !unary_flat(fn, dtype, input.data_ptr(), parameters, out.data_ptr(),
-                                            out.numel(), launch.stream())) {
+  if (!same_layout(input, out) || !unary_flat(fn, dtype, input.data_ptr(), parameters,
+                                              out.data_ptr(), out.numel(), launch.stream())) {
     const Shape& shape = out.sizes();
     const auto loop = make_loop<2>(shape, {out.strides(), strides_in(input, shape)});
     for_each_part(loop, [&](const OffsetMap<2>& map, const std::array<std::int64_t, 2>& first) {
