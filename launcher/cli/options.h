@@ -87,7 +87,7 @@ struct JobOptions {
   std::string script;                // the file that an interpreter in `program` reads; empty: none
 };
 
-// Where it runs: the nodes, and the CPUs and GPUs of each.
+// The placement of the job: the nodes, and the CPUs and GPUs of each.
 struct WhereOptions {
   int nnodes = 1;
   std::optional<int> node_rank;  // empty: several nodes are numbered as they come

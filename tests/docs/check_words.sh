@@ -18,5 +18,28 @@ check_test_names() {
     }'
 }
 
-bad=$(check_test_names)
+# Comments of C++, and tables in them: words.awk says the rules.
+check_comments() {
+  find core nn launcher collectives rendezvous examples tests -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.c' -o -name '*.def' -o -name '*.proto' |
+    LC_ALL=C sort | xargs awk -f tests/docs/words.awk
+}
+
+# words.awk itself: each line here that says "wrong" is found, and no other one.
+check_rules() {
+  sample='// Throws where it is empty.  wrong
+int i;  // Nobody waits, and that one is gone.  wrong
+const char* where = "// where";  // `where` is an operation; that one rank waits
+//   input   [N, C]
+//   weight  [C], or undefined; its second line
+//           continues here
+//   so bias  [C]  wrong
+// clang-format off
+//   bias  [C]
+// clang-format on'
+  found=$(printf '%s\n' "$sample" | awk -f tests/docs/words.awk | sed 's/^[^0-9]*\([0-9]*\):.*/\1/' | sort -nu | tr '\n' ' ')
+  wanted=$(printf '%s\n' "$sample" | grep -n 'wrong$' | cut -d: -f1 | tr '\n' ' ')
+  [ "$found" = "$wanted" ] || echo "tests/docs/words.awk finds lines $found of its sample, wanted $wanted"
+}
+
+bad=$(check_test_names; check_rules; check_comments)
 [ -z "$bad" ] || { echo "$bad"; exit 1; }

@@ -50,7 +50,7 @@ class FakeRuntime final : public cuda::Runtime {
       : capacity_(capacity), runs_at_once_(work == FakeWork::kAtOnce) {}
   ~FakeRuntime() override;
 
-  // What tests look at and set. Where other threads use the runtime, only under the mutex.
+  // Tests read and set these; under the mutex if other threads use the runtime.
   std::recursive_mutex mutex;
   std::map<void*, std::size_t> blocks;
   std::set<void*> pinned;

@@ -18,7 +18,7 @@ DL_KERNEL(void, index_select_backward,
 DL_KERNEL(void, mask_scale,
           (const Tensor& input, const Tensor& mask, double scale, const Tensor& out))
 
-// places += index * step, of one shape.
+// offsets += index * step; both have one shape.
 DL_KERNEL(void, add_places, (const Indexed& by, const Tensor& index, const Tensor& places))
 // out[i] = the element at offset(source[i]) + index[i] * step. All three have the same shape.
 DL_KERNEL(void, read_places,

@@ -114,7 +114,7 @@ struct Hardswish {
   }
 };
 
-// x, or a x below 0.
+// x, or a x if x < 0.
 struct LeakyRelu {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -126,7 +126,7 @@ struct LeakyRelu {
   }
 };
 
-// x, or a (e^x - 1) below 0.
+// x, or a (e^x - 1) if x < 0.
 struct Elu {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -138,7 +138,7 @@ struct Elu {
   }
 };
 
-// log(1 + e^(a x)) / a, or x where a x is more than b.
+// log(1 + e^(a x)) / a, or x if a x > b.
 struct Softplus {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -152,7 +152,7 @@ struct Softplus {
   }
 };
 
-// Elu with numbers that keep mean and variance of a layer's outputs (Klambauer et al. 2017).
+// Elu with constants that keep the mean and variance of a layer's outputs (Klambauer et al. 2017).
 struct Selu {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -165,7 +165,7 @@ struct Selu {
   }
 };
 
-// x, or a (e^(x / a) - 1) below 0.
+// x, or a (e^(x / a) - 1) if x < 0.
 struct Celu {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -190,7 +190,7 @@ struct Tanhshrink {
   }
 };
 
-// x, nearer to 0 by a; NaN stays NaN. The gradient is that of 0 where |x| <= a.
+// x, moved towards 0 by a; NaN stays NaN. The gradient is 0 if |x| <= a.
 struct Softshrink {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -202,7 +202,7 @@ struct Softshrink {
   }
 };
 
-// x, or 0 where -a <= x <= a.
+// x, or 0 if -a <= x <= a.
 struct Hardshrink {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -214,7 +214,7 @@ struct Hardshrink {
   }
 };
 
-// x, or b where x <= a.
+// x, or b if x <= a.
 struct Threshold {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {

@@ -1,4 +1,4 @@
-// Functions of two elements. Included by formulas-inl.h, which says how a formula is written.
+// Functions of two operands. Included by formulas-inl.h, which says how a formula is written.
 
 namespace DL_FORMULAS_NAMESPACE {
 
@@ -38,7 +38,7 @@ struct Div {
   }
 };
 
-// NaN wins, as in PyTorch.
+// NaN if an operand is NaN, as in PyTorch.
 struct Minimum {
   template <typename N>
   static DL_INLINE N value(N a, N b) {
@@ -101,7 +101,8 @@ struct Hypot {
   }
 };
 
-// log(e^a + e^b) and log2(2^a + 2^b), from the larger of both. Two equal ones may be infinite.
+// log(e^a + e^b) and log2(2^a + 2^b), computed from the larger operand. Equal operands may be
+// infinite.
 struct Logaddexp {
   template <typename N>
   static DL_INLINE N value(N a, N b) {
@@ -127,7 +128,7 @@ struct Copysign {
   }
 };
 
-// 0 below 0, 1 above, else b; 0 of NaN, as in PyTorch.
+// 0 if a < 0, 1 if a > 0, else b; 0 if a is NaN, as in PyTorch.
 struct Heaviside {
   template <typename N>
   static DL_INLINE N value(N a, N b) {
@@ -135,7 +136,7 @@ struct Heaviside {
   }
 };
 
-// What is left of a / b, with the sign of a.
+// The remainder of a / b, with the sign of a.
 struct Fmod {
   template <typename N>
   static DL_INLINE N value(N a, N b) {
@@ -143,7 +144,7 @@ struct Fmod {
   }
 };
 
-// What is left of a / b, with the sign of b.
+// The remainder of a / b, with the sign of b.
 struct Remainder {
   template <typename N>
   static DL_INLINE N value(N a, N b) {

@@ -1,15 +1,16 @@
-// What one element of each element-wise operation is. Written once, for every number type N: float,
-// double and Whole<T> (numbers.h) in loops of scalars and on CUDA, and vectors of float on the CPU
-// (cpu/elementwise/vector/lanes-inl.h). float16 and bfloat16 are computed as float.
+// The formula of each element-wise operation for one element. Written once, for every number type
+// N: float, double and Whole<T> (numbers.h) in loops of scalars and on CUDA, and vectors of float
+// on the CPU (cpu/elementwise/vector/lanes-inl.h). float16 and bfloat16 are computed as float.
 //
-// Included once for each instruction set, so it has no guard: the includer defines DL_INLINE, which
-// stands before each function, and DL_FORMULAS_NAMESPACE, where `select`, `exp_of` and the like are
-// found for its number types. No branches: a vector has no single answer to a comparison.
+// Included once for each instruction set, so it has no guard: the includer defines DL_INLINE, the
+// qualifiers of each function, and DL_FORMULAS_NAMESPACE, the namespace of `select`, `exp_of` and
+// similar functions for its number types. Formulas have no branches, because a comparison of
+// vectors has no single result.
 //
 // A formula of one element has value(x), and slope(s): the derivative as a function of what the row
 // saves, the input x or the output y. A formula whose gradient is not gradient times slope, because
-// of its rounding or of infinite gradients, has gradient(g, s) in its place. A formula with
-// parameters takes them last, as Given<N>.
+// of its rounding or of infinite gradients, has gradient(g, s) instead. A formula with parameters
+// takes them last, as Given<N>.
 
 namespace DL_FORMULAS_NAMESPACE {
 

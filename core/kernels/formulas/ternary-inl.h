@@ -2,7 +2,7 @@
 
 namespace DL_FORMULAS_NAMESPACE {
 
-// a where the condition is not 0, else b.
+// a if the condition is not 0, else b.
 struct Where {
   template <typename N>
   static DL_INLINE N value(N condition, N a, N b) {

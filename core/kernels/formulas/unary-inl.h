@@ -183,7 +183,7 @@ struct Erf {
   }
 };
 
-// -1, 0 or 1; 0 of NaN.
+// -1, 0 or 1; 0 for NaN.
 struct Sign {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -207,7 +207,7 @@ struct Abs {
   }
 };
 
-// The next whole number below.
+// The largest integer <= x.
 struct Floor {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -219,7 +219,7 @@ struct Floor {
   }
 };
 
-// The next whole number above.
+// The smallest integer >= x.
 struct Ceil {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -231,7 +231,7 @@ struct Ceil {
   }
 };
 
-// The nearest whole number; halves go to the even one.
+// The nearest integer; halves round to even.
 struct Round {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -243,7 +243,7 @@ struct Round {
   }
 };
 
-// The whole part.
+// The integer part.
 struct Trunc {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -255,7 +255,7 @@ struct Trunc {
   }
 };
 
-// x without its whole part.
+// x minus its integer part.
 struct Frac {
   template <typename N>
   static DL_INLINE N value(N x) {
@@ -389,7 +389,7 @@ struct Atanh {
   }
 };
 
-// min(max(x, low), high); a NaN among them wins. The gradient is that of x where x is the result.
+// min(max(x, low), high); NaN if one of them is NaN. The gradient is that of x if x is the result.
 struct Between {
   template <typename N>
   static DL_INLINE N value(N x, N low, N high) {
@@ -420,8 +420,8 @@ struct Rad2deg {
   }
 };
 
-// Between, for numbers. The gradient at a bound is 0, as in PyTorch; a bound that is left out is
-// infinite, and an infinite x does not lie at it.
+// Between, for scalar bounds. The gradient at a bound is 0, as in PyTorch; a missing bound is
+// infinite, and an infinite x does not count as being at it.
 struct Clamp {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {

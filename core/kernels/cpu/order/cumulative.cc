@@ -61,7 +61,8 @@ struct RunningSum {
   static A of(A a, A b) { return plus(a, b); }
   static void run(A* block, std::int64_t count, A& total) { run_sums(block, count, total); }
 };
-// One after the other: a product of some of the factors may overflow where all of them do not.
+// Multiplies in sequence: a product of some of the factors may overflow although that of all
+// factors does not.
 template <typename A>
 struct RunningProduct {
   static constexpr A kStart{1};

@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kSortGrain = 2 * 1024;  // elements worth a thread
 constexpr std::int64_t kFewRecords = 128;      // sorted by comparisons
 
-// An element as a number that orders as it does, and where it stands. Records order by both, so
-// that equal elements keep their order.
+// A sort key that orders like the element, and the element's index. Records are compared by both,
+// so that equal elements keep their order.
 struct WideRecord {
   std::uint64_t key;
   std::int64_t place;
@@ -280,7 +280,8 @@ bool is_nan(T x) {
   return static_cast<OpMath<T>>(x) != static_cast<OpMath<T>>(x);
 }
 
-// Where the lower median of `size` elements stands: any of those that equal it, as in PyTorch.
+// The index of the lower median of `size` elements: any of the elements that equal it, as in
+// PyTorch.
 template <typename T>
 std::int64_t median_place(const T* from, std::int64_t step, std::int64_t size, bool ignore_nan,
                           std::vector<std::int64_t>& order) {
