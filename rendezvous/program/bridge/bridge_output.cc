@@ -26,7 +26,7 @@ std::string to_json_line(const google::protobuf::Message& message) {
 }  // namespace
 
 void BridgeOutput::put(const pb::ToNode& message) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (told_) return;
   if (message.has_generation()) {
     joining_ = false;
@@ -56,14 +56,14 @@ void BridgeOutput::put_error(std::string_view kind, const std::string& text) {
 }
 
 void BridgeOutput::begin_join() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   joining_ = true;
   asked_ = false;
   last_waiting_.clear();
 }
 
 bool BridgeOutput::is_joining() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return joining_;
 }
 
@@ -76,7 +76,7 @@ std::string BridgeOutput::late_text() const {
 bool BridgeOutput::end_late_join() {
   std::string late;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!asked_) {
       asked_ = true;
       return false;
@@ -90,24 +90,24 @@ bool BridgeOutput::end_late_join() {
 void BridgeOutput::on_missing_named() {
   std::string late;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (joining_ && asked_) late = late_text();
   }
   if (!late.empty()) put_error(name_of(ErrorKind::kTimeout), late);
 }
 
 bool BridgeOutput::is_part_of_job() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return (joining_ || running_) && !told_;
 }
 
 bool BridgeOutput::has_told() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return told_;
 }
 
 bool BridgeOutput::is_over() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return reader_gone_ || told_;
 }
 

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/base/mutex.h"
 #include "rendezvous/rendezvous.pb.h"
 
 namespace dl::rendezvous {
@@ -39,17 +39,18 @@ class BridgeOutput {
   bool is_over() const;
 
  private:
-  std::string late_text() const;
+  std::string late_text() const DL_REQUIRES(mutex_);
 
   int fd_;
   std::chrono::seconds timeout_;
-  mutable std::mutex mutex_;  // guards the following
-  bool joining_ = false;      // a join is waiting for its generation
-  bool asked_ = false;        // the join is late, and the service was asked for the missing nodes
-  bool running_ = false;      // a generation is running
-  bool told_ = false;
-  bool reader_gone_ = false;
-  std::string last_waiting_;
+  mutable Mutex mutex_;
+  bool joining_ DL_GUARDED_BY(mutex_) = false;  // a join is waiting for its generation
+  // The join is late, and the service was asked for the missing nodes.
+  bool asked_ DL_GUARDED_BY(mutex_) = false;
+  bool running_ DL_GUARDED_BY(mutex_) = false;  // a generation is running
+  bool told_ DL_GUARDED_BY(mutex_) = false;
+  bool reader_gone_ DL_GUARDED_BY(mutex_) = false;
+  std::string last_waiting_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace dl::rendezvous

@@ -5,19 +5,19 @@
 namespace dl::rendezvous {
 
 void ServiceSilence::begin() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   heard_ = Deadline::Clock::now();
   standstill_.look(heard_, time_suspended());
 }
 
 void ServiceSilence::on_message() {
   look();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   heard_ = Deadline::Clock::now();
 }
 
 void ServiceSilence::look() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const Deadline::Clock::time_point now = Deadline::Clock::now();
   const Standstill::Span missed = standstill_.look(now, time_suspended());
   heard_ = std::min(now, heard_ + missed);
@@ -25,17 +25,17 @@ void ServiceSilence::look() {
 }
 
 bool ServiceSilence::is_too_long() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return Deadline::Clock::now() - heard_ >= silence_.dead_after;
 }
 
 Standstill::Span ServiceSilence::take_missed() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(missed_, {});
 }
 
 std::string ServiceSilence::with_standstill(std::string text) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto stood =
       standstill_.recent(Deadline::Clock::now(), silence_.standstill(), silence_.dead_after);
   if (!stood) return text;

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "core/base/deadline.h"
+#include "core/base/mutex.h"
 #include "rendezvous/membership/membership.h"
 #include "rendezvous/membership/standstill.h"
 
@@ -33,10 +33,10 @@ class ServiceSilence {
 
  private:
   Silence silence_;
-  mutable std::mutex mutex_;           // guards the following
-  Deadline::Clock::time_point heard_;  // last message of the service
-  Standstill standstill_;
-  Standstill::Span missed_{0};
+  mutable Mutex mutex_;
+  Deadline::Clock::time_point heard_ DL_GUARDED_BY(mutex_);  // last message of the service
+  Standstill standstill_ DL_GUARDED_BY(mutex_);
+  Standstill::Span missed_ DL_GUARDED_BY(mutex_){0};
 };
 
 }  // namespace dl::rendezvous
