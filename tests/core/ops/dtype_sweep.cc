@@ -126,7 +126,8 @@ Tensor pattern(std::int64_t count, DType dtype, bool turned, bool finite = false
   return tensor(repeated(values, count, turned), {.dtype = dtype});
 }
 
-// Around a vector's width, a carrier's block and a kernel's pack; more than a thread's share.
+// Around a vector's width, a block of the compute type and a kernel's pack; more than a thread's
+// share.
 std::vector<std::int64_t> sizes_on(Device device) {
   if (device.type == DeviceType::kCUDA) return {0, 1, 7, 257};
   return {0, 1, 15, 16, 17, 257};

@@ -6,7 +6,7 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/copy/transpose.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/element_width.h"
 #include "core/kernels/strided_loop.h"
 
@@ -110,11 +110,11 @@ void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tens
   // float64, or through float32 if both dtypes are at most that wide.
   const bool floats = is_floating(source.dtype()) ||
                       (source.dtype() == DType::kU64 && is_floating(destination.dtype()));
-  const auto is_narrow = [](DType dtype) { return carrier_of(dtype) == DType::kF32; };
+  const auto is_narrow = [](DType dtype) { return compute_dtype_of(dtype) == DType::kF32; };
   const bool narrow = is_narrow(source.dtype()) && is_narrow(destination.dtype());
-  const DType carrier = narrow ? DType::kF32 : floats ? DType::kF64 : DType::kI64;
-  const Load load = load_as(source.dtype(), carrier);
-  const Store store = store_from(carrier, destination.dtype());
+  const DType compute_dtype = narrow ? DType::kF32 : floats ? DType::kF64 : DType::kI64;
+  const Load load = load_as(source.dtype(), compute_dtype);
+  const Store store = store_from(compute_dtype, destination.dtype());
   const char* const from = static_cast<const char*>(source.data_ptr());
   char* const to = static_cast<char*>(destination.data_ptr());
   const auto from_width = static_cast<std::int64_t>(size_of(source.dtype()));
@@ -125,8 +125,9 @@ void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tens
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       const char* const in = from + at[1] * from_width;
       char* const out = to + at[0] * to_width;
-      if (to_step == 1 && destination.dtype() == carrier) return load(in, from_step, out, length);
-      if (from_step == 1 && source.dtype() == carrier) return store(in, out, to_step, length);
+      if (to_step == 1 && destination.dtype() == compute_dtype)
+        return load(in, from_step, out, length);
+      if (from_step == 1 && source.dtype() == compute_dtype) return store(in, out, to_step, length);
       std::array<std::uint64_t, kBlock> block;
       for (std::int64_t i = 0; i < length; i += kBlock) {
         const std::int64_t count = std::min(kBlock, length - i);

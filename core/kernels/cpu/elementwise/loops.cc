@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {
@@ -19,7 +19,7 @@ constexpr std::int64_t kBlockBytes = 4096;
 using Block = std::array<std::uint64_t, kBlockBytes / sizeof(std::uint64_t)>;
 
 Row row_for(const Rows& rows, DType dtype) {
-  switch (carrier_of(dtype)) {
+  switch (compute_dtype_of(dtype)) {
     case DType::kF32:
       return rows.f32;
     case DType::kF64:
@@ -37,15 +37,15 @@ void store_bools(const void* block, void* to, std::int64_t step, std::int64_t co
 }
 
 // True if rows can work on the tensor's own memory.
-bool is_carried(DType dtype, DType carrier) {
-  return dtype != carrier && !(dtype == DType::kU64 && carrier == DType::kI64);
+bool needs_conversion(DType dtype, DType compute_dtype) {
+  return dtype != compute_dtype && !(dtype == DType::kU64 && compute_dtype == DType::kI64);
 }
 
 struct Input {
   const char* data = nullptr;
   std::int64_t width = 0;
   Load load = nullptr;
-  bool carried = false;
+  bool is_converted = false;
   bool is_bf16 = false;
 };
 
@@ -57,9 +57,9 @@ struct Operation {
   std::array<Input, kMostInputs> inputs;
   char* out = nullptr;
   std::int64_t out_width = 0;
-  std::size_t carrier_width = 0;
+  std::size_t compute_width = 0;
   Store store = nullptr;
-  bool store_carried = false;
+  bool stores_converted = false;
 
   // Computes a run of elements, given the offsets (the output first) and steps of the operands in
   // elements.
@@ -81,12 +81,12 @@ struct Operation {
         arguments.step[k] = 0;
       } else {
         const bool is_row = input_step == 1 || length == 1;
-        dense = dense && is_row && !input.carried;
+        dense = dense && is_row && !input.is_converted;
         dense_bf16 = dense_bf16 && is_row && input.is_bf16;
       }
     }
     const bool writes_row = step[0] == 1 || length == 1;
-    const bool writes_dense = !store_carried && writes_row;
+    const bool writes_dense = !stores_converted && writes_row;
     const bool as_bf16 = bf16_row != nullptr && dense_bf16 && writes_row;
     if (as_bf16 || (dense && writes_dense)) {
       arguments.out = out + at[0] * out_width;
@@ -94,7 +94,7 @@ struct Operation {
     }
     const std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1],
                                                      arguments.in[2]};
-    const std::int64_t at_once = kBlockBytes / static_cast<std::int64_t>(carrier_width);
+    const std::int64_t at_once = kBlockBytes / static_cast<std::int64_t>(compute_width);
     for (std::int64_t i = 0; i < length; i += at_once) {
       arguments.count = std::min(at_once, length - i);
       for (std::size_t k = 0; k < input_count; ++k) {
@@ -102,7 +102,7 @@ struct Operation {
         const std::int64_t input_step = step[k + 1];
         if (arguments.step[k] == 0) continue;
         const char* const from = static_cast<const char*>(begin[k]) + i * input_step * input.width;
-        if (!input.carried && input_step == 1) {
+        if (!input.is_converted && input_step == 1) {
           arguments.in[k] = from;
         } else {
           input.load(from, input_step, blocks[k].data(), arguments.count);
@@ -120,7 +120,7 @@ struct Operation {
   void splat(const Input& input, const void* from, Block& block) const {
     input.load(from, 1, block.data(), 1);
     auto* const bytes = reinterpret_cast<char*>(block.data());
-    for (std::size_t filled = carrier_width; filled < static_cast<std::size_t>(kSplat);
+    for (std::size_t filled = compute_width; filled < static_cast<std::size_t>(kSplat);
          filled *= 2) {
       std::memcpy(bytes + filled, bytes, filled);
     }
@@ -130,23 +130,24 @@ struct Operation {
 Operation prepare(const Rows& rows, std::span<const Tensor* const> inputs,
                   const Parameters& parameters, const Tensor& output) {
   const DType dtype = rows.give_bool ? inputs[0]->dtype() : output.dtype();
-  const DType carrier = carrier_of(dtype);
-  Operation result{.row = row_for(rows, dtype),
-                   .bf16_row = output.dtype() == DType::kBF16 ? rows.bf16 : nullptr,
-                   .parameters = parameters,
-                   .input_count = inputs.size(),
-                   .inputs = {},
-                   .out = static_cast<char*>(output.data_ptr()),
-                   .out_width = static_cast<std::int64_t>(size_of(output.dtype())),
-                   .carrier_width = size_of(carrier),
-                   .store = nullptr,
-                   .store_carried = !rows.give_bool && is_carried(output.dtype(), carrier)};
-  result.store = rows.give_bool ? &store_bools : store_from(carrier, output.dtype());
+  const DType compute_dtype = compute_dtype_of(dtype);
+  Operation result{
+      .row = row_for(rows, dtype),
+      .bf16_row = output.dtype() == DType::kBF16 ? rows.bf16 : nullptr,
+      .parameters = parameters,
+      .input_count = inputs.size(),
+      .inputs = {},
+      .out = static_cast<char*>(output.data_ptr()),
+      .out_width = static_cast<std::int64_t>(size_of(output.dtype())),
+      .compute_width = size_of(compute_dtype),
+      .store = nullptr,
+      .stores_converted = !rows.give_bool && needs_conversion(output.dtype(), compute_dtype)};
+  result.store = rows.give_bool ? &store_bools : store_from(compute_dtype, output.dtype());
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const DType from = inputs[k]->dtype();
     result.inputs[k] = {static_cast<const char*>(inputs[k]->data_ptr()),
-                        static_cast<std::int64_t>(size_of(from)), load_as(from, carrier),
-                        is_carried(from, carrier), from == DType::kBF16};
+                        static_cast<std::int64_t>(size_of(from)), load_as(from, compute_dtype),
+                        needs_conversion(from, compute_dtype), from == DType::kBF16};
   }
   return result;
 }

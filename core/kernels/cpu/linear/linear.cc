@@ -12,7 +12,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kColumnsAtOnce = 64;  // sums that are carried at once
+constexpr std::int64_t kColumnsAtOnce = 64;  // sums of one pass
 
 // to[i] = (or +=) the sum of column i. Blocks of rows are summed on their own, so that the rounding
 // error of many rows stays that of a block.

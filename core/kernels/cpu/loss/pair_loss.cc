@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/kernels/cpu/common/parts.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/formulas/numbers.h"
 
 #ifndef HWY_TARGET_INCLUDE
@@ -195,13 +195,13 @@ void loss_slopes_f64(const LossRun& run) {
   });
 }
 
-LossRows loss_rows_of(PairLoss fn, DType carrier) {
+LossRows loss_rows_of(PairLoss fn, DType compute_dtype) {
   constexpr LossRows kRows[] = {
 #define DL_PAIR_LOSS(enumerator, name, Formula, ...) \
   {&loss_values_f64<formulas::Formula>, &loss_slopes_f64<formulas::Formula>},
 #include "core/elementwise/losses.def"
   };
-  if (carrier == DType::kF32) return HWY_DYNAMIC_DISPATCH(find_loss_rows)(fn);
+  if (compute_dtype == DType::kF32) return HWY_DYNAMIC_DISPATCH(find_loss_rows)(fn);
   return kRows[static_cast<std::size_t>(fn)];
 }
 
@@ -210,11 +210,12 @@ constexpr std::int64_t kLossGrain = 8 * 1024;  // elements worth a thread
 // A block of an operand in the compute type: in place, or widened into its own buffer.
 class BlockReader {
  public:
-  BlockReader(const Tensor& tensor, DType carrier)
+  BlockReader(const Tensor& tensor, DType compute_dtype)
       : data_(tensor.defined() ? static_cast<const char*>(tensor.data_ptr()) : nullptr),
         size_(tensor.defined() ? static_cast<std::int64_t>(size_of(tensor.dtype())) : 0),
-        load_(tensor.defined() && tensor.dtype() != carrier ? load_as(tensor.dtype(), carrier)
-                                                            : nullptr) {}
+        load_(tensor.defined() && tensor.dtype() != compute_dtype
+                  ? load_as(tensor.dtype(), compute_dtype)
+                  : nullptr) {}
 
   const void* at(std::int64_t begin, std::int64_t count, void* block) const {
     if (data_ == nullptr) return nullptr;
@@ -256,11 +257,11 @@ void for_each_block(const std::array<BlockReader, kLossOperands>& readers, std::
 }
 
 // Writes blocks in the compute type into a tensor.
-auto writer_of(const Tensor& out, DType carrier) {
+auto writer_of(const Tensor& out, DType compute_dtype) {
   return [to = static_cast<char*>(out.data_ptr()),
           size = static_cast<std::int64_t>(size_of(out.dtype())),
-          store = store_from(carrier, out.dtype())](int, const void* values, std::int64_t begin,
-                                                    std::int64_t count) {
+          store = store_from(compute_dtype, out.dtype())](int, const void* values,
+                                                          std::int64_t begin, std::int64_t count) {
     store(values, to + begin * size, 1, count);
   };
 }
@@ -288,22 +289,23 @@ std::int64_t pair_loss(PairLoss fn, const Tensor& input, const Tensor& target, c
     if (const std::int64_t bad = first_improbable(input); bad >= 0) return bad;
     if (const std::int64_t bad = first_improbable(target); bad >= 0) return input.numel() + bad;
   }
-  const DType carrier = carrier_of(input.dtype());
-  const LossRow row = loss_rows_of(fn, carrier).values;
+  const DType compute_dtype = compute_dtype_of(input.dtype());
+  const LossRow row = loss_rows_of(fn, compute_dtype).values;
   const std::array<BlockReader, kLossOperands> readers{
-      BlockReader(input, carrier), BlockReader(target, carrier), BlockReader(weight, carrier),
-      BlockReader(pos_weight, carrier), BlockReader({}, carrier)};
+      BlockReader(input, compute_dtype), BlockReader(target, compute_dtype),
+      BlockReader(weight, compute_dtype), BlockReader(pos_weight, compute_dtype),
+      BlockReader({}, compute_dtype)};
   const std::int64_t n = input.numel();
   const LossRun run{.a = args.a};
   if (!args.reduced) {
-    for_each_block(readers, n, run, row, writer_of(out, carrier));
+    for_each_block(readers, n, run, row, writer_of(out, compute_dtype));
     return -1;
   }
   std::vector<double> sums(static_cast<std::size_t>(parts_of(n, kLossGrain)), 0.0);
   for_each_block(
       readers, n, run, row, [&](int part, const void* values, std::int64_t, std::int64_t count) {
         double sum = 0;
-        if (carrier == DType::kF32) {
+        if (compute_dtype == DType::kF32) {
           sum = static_cast<double>(
               HWY_DYNAMIC_DISPATCH(sum_of_floats)(static_cast<const float*>(values), count));
         } else {
@@ -323,17 +325,18 @@ std::int64_t pair_loss(PairLoss fn, const Tensor& input, const Tensor& target, c
 void pair_loss_backward(PairLoss fn, const Tensor& grad, const Tensor& input, const Tensor& target,
                         const Tensor& weight, const Tensor& pos_weight, const PairLossArgs& args,
                         bool of_target, const Tensor& d) {
-  const DType carrier = carrier_of(input.dtype());
+  const DType compute_dtype = compute_dtype_of(input.dtype());
   LossRun run{.a = args.a, .of_target = of_target};
   if (args.reduced) {
     load_as(grad.dtype(), DType::kF64)(grad.data_ptr(), 1, &run.scale, 1);
     run.scale /= args.divisor;
   }
   const std::array<BlockReader, kLossOperands> readers{
-      BlockReader(input, carrier), BlockReader(target, carrier), BlockReader(weight, carrier),
-      BlockReader(pos_weight, carrier), BlockReader(args.reduced ? Tensor() : grad, carrier)};
-  for_each_block(readers, input.numel(), run, loss_rows_of(fn, carrier).slopes,
-                 writer_of(d, carrier));
+      BlockReader(input, compute_dtype), BlockReader(target, compute_dtype),
+      BlockReader(weight, compute_dtype), BlockReader(pos_weight, compute_dtype),
+      BlockReader(args.reduced ? Tensor() : grad, compute_dtype)};
+  for_each_block(readers, input.numel(), run, loss_rows_of(fn, compute_dtype).slopes,
+                 writer_of(d, compute_dtype));
 }
 
 }  // namespace dl::kernels::cpu

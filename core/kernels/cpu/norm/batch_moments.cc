@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/cpu/elementwise/carried.h"
+#include "core/kernels/cpu/elementwise/converted.h"
 #include "core/kernels/cpu/norm/batch_walk.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
 #include "core/kernels/declared/norm.h"
@@ -13,7 +13,7 @@ namespace dl::kernels::cpu {
 namespace {
 
 template <typename T>
-std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const CarriedIn<T>& in) {
+std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in) {
   struct Part {
     double count = 0;
     std::vector<double> means;
@@ -66,7 +66,7 @@ std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const Carr
 }
 
 template <typename T>
-Moments moments_of_channel(const BatchNormArgs& args, const CarriedIn<T>& in, std::int64_t c,
+Moments moments_of_channel(const BatchNormArgs& args, const ConvertedInput<T>& in, std::int64_t c,
                            T* memory) {
   const NormLoops<T>& loops = norm_loops<T>();
   Moments result;
@@ -83,7 +83,7 @@ Moments moments_of_channel(const BatchNormArgs& args, const CarriedIn<T>& in, st
 
 template <typename T>
 std::vector<Moments> moments_in(const BatchNormArgs& args, const Tensor& x) {
-  const CarriedIn<T> in(x);
+  const ConvertedInput<T> in(x);
   if (args.channels_last) return moments_channels_last(args, in);
   std::vector<Moments> result(static_cast<std::size_t>(args.channels));
   for_each_channel<T>(args, [&](std::int64_t c, T* memory) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carried.h"
+#include "core/kernels/cpu/elementwise/converted.h"
 #include "core/kernels/cpu/norm/batch_walk.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
 #include "core/kernels/declared/norm.h"
@@ -29,8 +29,8 @@ void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& runnin
   T* const scales = means + args.channels;
   T* const rests = scales + args.channels;
   if (!args.batch_statistics) {
-    const CarriedAll<double> mean(running_mean);
-    const CarriedAll<double> variance(running_var);
+    const ConvertedTensor<double> mean(running_mean);
+    const ConvertedTensor<double> variance(running_var);
     for (std::int64_t c = 0; c < args.channels; ++c) {
       means[c] = static_cast<T>(mean.data()[c]);
       rests[c] = static_cast<T>(mean.data()[c] - static_cast<double>(means[c]));
@@ -54,8 +54,8 @@ void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& runnin
 
 // y = (x - shift) scale + add, each one number for each channel.
 template <typename T>
-void map_channels_last(const BatchNormArgs& args, const CarriedIn<T>& in, const T* shift,
-                       const T* scale, const T* add, const CarriedOut<T>& out) {
+void map_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in, const T* shift,
+                       const T* scale, const T* add, const ConvertedOutput<T>& out) {
   const NormLoops<T>& loops = norm_loops<T>();
   const WideRows wide(args);
   const std::int64_t channels = args.channels;
@@ -85,11 +85,11 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
                    const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                    const Tensor& y, const Tensor& stats) {
   const NormLoops<T>& loops = norm_loops<T>();
-  const CarriedIn<T> in(x);
-  const CarriedOut<T> out(y);
+  const ConvertedInput<T> in(x);
+  const ConvertedOutput<T> out(y);
   find_stats<T>(args, x, running_mean, running_var, stats);
-  const CarriedAll<T> weights(weight);
-  const CarriedAll<T> biases(bias);
+  const ConvertedTensor<T> weights(weight);
+  const ConvertedTensor<T> biases(bias);
   const T* const means = stats.data<T>();
   std::vector<T> scales(means + args.channels, means + 2 * args.channels);
   std::vector<T> adds(scales.size());
@@ -119,8 +119,8 @@ struct BatchSums {
 };
 
 template <typename T>
-BatchSums sums_channels_last(const BatchNormArgs& args, const CarriedIn<T>& dy,
-                             const CarriedIn<T>& in, const T* means) {
+BatchSums sums_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& dy,
+                             const ConvertedInput<T>& in, const T* means) {
   const NormLoops<T>& loops = norm_loops<T>();
   const WideRows wide(args);
   const std::int64_t channels = args.channels;
@@ -164,8 +164,8 @@ BatchSums sums_channels_last(const BatchNormArgs& args, const CarriedIn<T>& dy,
 }
 
 template <typename T>
-BatchSums sums_of(const BatchNormArgs& args, const CarriedIn<T>& dy, const CarriedIn<T>& in,
-                  const T* means) {
+BatchSums sums_of(const BatchNormArgs& args, const ConvertedInput<T>& dy,
+                  const ConvertedInput<T>& in, const T* means) {
   if (args.channels_last) return sums_channels_last(args, dy, in, means);
   const NormLoops<T>& loops = norm_loops<T>();
   const auto size = static_cast<std::size_t>(args.channels);
@@ -205,7 +205,7 @@ struct Combination {
 
 template <typename T>
 Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
-                              const CarriedAll<T>& weights, const T* scales, const T* rests) {
+                              const ConvertedTensor<T>& weights, const T* scales, const T* rests) {
   const auto size = static_cast<std::size_t>(args.channels);
   Combination<T> result{std::vector<T>(size), std::vector<T>(size), std::vector<T>(size)};
   const auto n = static_cast<double>(args.rows_of_all > 0 ? args.rows_of_all : rows_of(args));
@@ -222,10 +222,11 @@ Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
 }
 
 template <typename T>
-void write_gradient(const BatchNormArgs& args, const CarriedIn<T>& dy, const CarriedIn<T>& in,
-                    const T* means, const Combination<T>& by, const Tensor& dx) {
+void write_gradient(const BatchNormArgs& args, const ConvertedInput<T>& dy,
+                    const ConvertedInput<T>& in, const T* means, const Combination<T>& by,
+                    const Tensor& dx) {
   const NormLoops<T>& loops = norm_loops<T>();
-  const CarriedOut<T> out(dx);
+  const ConvertedOutput<T> out(dx);
   const bool reads_x = args.batch_statistics;  // with fixed statistics, dx = a * g
   if (!args.channels_last) {
     for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
@@ -278,9 +279,9 @@ template <typename T>
 void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
                     const Tensor& weight, const Tensor& stats, const Tensor& dx,
                     const Tensor& dweight, const Tensor& dbias) {
-  const CarriedIn<T> gradient(dy);
-  const CarriedIn<T> in(x);
-  const CarriedAll<T> kept(stats);
+  const ConvertedInput<T> gradient(dy);
+  const ConvertedInput<T> in(x);
+  const ConvertedTensor<T> kept(stats);
   const T* const means = kept.data();
   const T* const scales = means + args.channels;
   const T* const rests = scales + args.channels;
@@ -290,7 +291,7 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
     sums.by_x[c] -= static_cast<double>(rests[c]) * sums.by_g[c];
   }
   if (dx.defined()) {
-    const CarriedAll<T> weights(weight);
+    const ConvertedTensor<T> weights(weight);
     write_gradient(args, gradient, in, means, combination_of(args, sums, weights, scales, rests),
                    dx);
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carried.h"
+#include "core/kernels/cpu/elementwise/converted.h"
 #include "core/kernels/cpu/norm/norm_loops.h"
 #include "core/kernels/cpu/reduce/moments.h"
 #include "core/kernels/declared/norm.h"
@@ -140,10 +140,10 @@ class RowNorm {
 
   const RowNormArgs& args_;
   const NormLoops<T>& loops_ = norm_loops<T>();
-  CarriedIn<T> from_;
-  CarriedOut<T> to_;
-  CarriedAll<T> weights_;
-  CarriedAll<T> biases_;
+  ConvertedInput<T> from_;
+  ConvertedOutput<T> to_;
+  ConvertedTensor<T> weights_;
+  ConvertedTensor<T> biases_;
   Kept* kept_;
 };
 
@@ -308,11 +308,11 @@ class RowNormGradient {
 
   const RowNormArgs& args_;
   const NormLoops<T>& loops_ = norm_loops<T>();
-  CarriedIn<T> dy_;
-  CarriedIn<T> x_;
-  CarriedAll<T> weights_;
+  ConvertedInput<T> dy_;
+  ConvertedInput<T> x_;
+  ConvertedTensor<T> weights_;
   const Kept* kept_;
-  CarriedOut<T> dx_;
+  ConvertedOutput<T> dx_;
   bool wants_dx_;
 };
 

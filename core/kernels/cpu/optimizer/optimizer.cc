@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 
 #ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/optimizer/optimizer.cc"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/cpu/order/lines.h"
 #include "core/kernels/declared/order.h"
 
@@ -73,10 +73,10 @@ struct RunningProduct {
 };
 
 template <typename A, typename Running>
-void accumulate_in(DType carrier, const Tensor& input, std::int64_t dim, bool reverse,
+void accumulate_in(DType compute_dtype, const Tensor& input, std::int64_t dim, bool reverse,
                    const Tensor& out) {
-  const Load load = load_as(input.dtype(), carrier);
-  const Store store = store_from(carrier, out.dtype());
+  const Load load = load_as(input.dtype(), compute_dtype);
+  const Store store = store_from(compute_dtype, out.dtype());
   const auto width = static_cast<std::int64_t>(size_of(input.dtype()));
   const auto out_width = static_cast<std::int64_t>(size_of(out.dtype()));
   const auto* const from = static_cast<const char*>(input.data_ptr());

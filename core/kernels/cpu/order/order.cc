@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/cpu/order/lines.h"
 
 namespace dl::kernels::cpu {
@@ -79,10 +79,10 @@ class Reader {
   using Key = KeyOf<R>;
 
   Reader(DType dtype, bool descending)
-      : load_(load_as(dtype, carrier_of(dtype))),
-        carrier_(carrier_of(dtype)),
+      : load_(load_as(dtype, compute_dtype_of(dtype))),
+        compute_dtype_(compute_dtype_of(dtype)),
         width_(static_cast<std::int64_t>(size_of(dtype))) {
-    const bool is_signed = carrier_ == DType::kI64 && dtype != DType::kU64;
+    const bool is_signed = compute_dtype_ == DType::kI64 && dtype != DType::kU64;
     // Four bytes hold all numbers of the narrow dtypes if negative ones are moved above 0.
     if (is_signed) shift_ = Key{1} << (8 * sizeof(Key) - 1);
     if (dtype == DType::kU32) shift_ = 0;
@@ -93,8 +93,8 @@ class Reader {
   void read(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
             Key* keys) const {
     const char* const from = data + first * width_;
-    if (carrier_ == DType::kF32) return read_as<float>(from, step, size, keys);
-    if (carrier_ == DType::kF64) return read_as<double>(from, step, size, keys);
+    if (compute_dtype_ == DType::kF32) return read_as<float>(from, step, size, keys);
+    if (compute_dtype_ == DType::kF64) return read_as<double>(from, step, size, keys);
     read_as<std::int64_t>(from, step, size, keys);
   }
 
@@ -115,7 +115,7 @@ class Reader {
   }
 
   Load load_;
-  DType carrier_;
+  DType compute_dtype_;
   std::int64_t width_;
   Key shift_ = 0;
   Key flip_ = 0;

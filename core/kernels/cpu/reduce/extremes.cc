@@ -58,7 +58,7 @@ class Finding {
         step_(input.stride(dim)),
         values_(static_cast<char*>(values.data_ptr())),
         value_width_(static_cast<std::int64_t>(size_of(values.dtype()))),
-        store_(store_from(source_.carrier, values.dtype())),
+        store_(store_from(source_.compute_dtype, values.dtype())),
         indices_(indices.data<std::int64_t>()) {
     if constexpr (std::is_same_v<T, float>) {
       across_ = vector_rows_of(facts(fn).value).across;
@@ -204,7 +204,7 @@ class Finding {
 void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& values,
              const Tensor& indices) {
   if (values.numel() == 0) return;
-  switch (carrier_of(input.dtype())) {
+  switch (compute_dtype_of(input.dtype())) {
     case DType::kF32:
       return Finding<float>(fn, input, dim, values, indices).run();
     case DType::kF64:

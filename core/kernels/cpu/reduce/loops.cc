@@ -44,16 +44,16 @@ constexpr std::int64_t kMostSamples = 16;
 
 class Reducing {
  public:
-  Reducing(ReduceFn fn, const Tensor& input, DType carrier, double p, const Tensor& pivots,
+  Reducing(ReduceFn fn, const Tensor& input, DType compute_dtype, double p, const Tensor& pivots,
            const Tensor& out)
       : reduction_(reduction_of(fn)),
-        source_(input, carrier),
+        source_(input, compute_dtype),
         dtype_(input.dtype()),
-        floating_(source_.carrier != DType::kI64),
-        centered_(facts(fn).pivot == Pivot::kMean && carrier == DType::kF32),
-        rows_(source_.carrier == DType::kF32   ? vector_rows_of(fn)
-              : source_.carrier == DType::kF64 ? reduction_.f64
-                                               : reduction_.i64),
+        floating_(source_.compute_dtype != DType::kI64),
+        centered_(facts(fn).pivot == Pivot::kMean && compute_dtype == DType::kF32),
+        rows_(source_.compute_dtype == DType::kF32   ? vector_rows_of(fn)
+              : source_.compute_dtype == DType::kF64 ? reduction_.f64
+                                                     : reduction_.i64),
         pivots_(pivots.defined() ? pivots.data<double>() : nullptr),
         p_(p),
         out_(static_cast<char*>(out.data_ptr())),
@@ -208,14 +208,14 @@ class Reducing {
       if (centered_) add(run.distances, sums.data() + k * results, results);
     }
     const std::int64_t done = wide_rows * at_once;
-    run.in = static_cast<const char*>(run.in) + done * results * source_.carrier_width();
+    run.in = static_cast<const char*>(run.in) + done * results * source_.compute_width();
     run.count -= done;
     if (run.count > 0) rows_.down(run);
   }
 
   void go_across(ReduceRun run, std::int64_t from, std::int64_t begin, std::int64_t end) const {
     const bool one_run = reduced_.shape.size() == 1;
-    if (one_run && !source_.carried && (reduced_.inner_stride(0) == 1 || end - begin == 1)) {
+    if (one_run && !source_.is_converted && (reduced_.inner_stride(0) == 1 || end - begin == 1)) {
       run.in = source_.at(from + begin * reduced_.inner_stride(0));
       run.count = end - begin;
       run.step = kept_.inner_stride(1);
@@ -384,11 +384,11 @@ class Reducing {
 };
 
 // The pivots that the reduction subtracts from elements, in float64.
-Tensor pivots_for(Pivot pivot, const Tensor& input, DType carrier, const Tensor& out) {
-  if (pivot == Pivot::kNone || (pivot == Pivot::kMean && carrier == DType::kF32)) return {};
+Tensor pivots_for(Pivot pivot, const Tensor& input, DType compute_dtype, const Tensor& out) {
+  if (pivot == Pivot::kNone || (pivot == Pivot::kMean && compute_dtype == DType::kF32)) return {};
   const Tensor pivots = empty(out.sizes(), {.dtype = DType::kF64});
   const ReduceFn fn = pivot == Pivot::kMean ? ReduceFn::kMean : ReduceFn::kAmax;
-  Reducing(fn, input, carrier, 0, {}, pivots).run();
+  Reducing(fn, input, compute_dtype, 0, {}, pivots).run();
   if (pivot == Pivot::kLargest) {
     double* const each = pivots.data<double>();
     for (std::int64_t i = 0; i < pivots.numel(); ++i) {
@@ -398,10 +398,11 @@ Tensor pivots_for(Pivot pivot, const Tensor& input, DType carrier, const Tensor&
   return pivots;
 }
 
-Reducing run_in(DType carrier, ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
+Reducing run_in(DType compute_dtype, ReduceFn fn, const Tensor& input, double p,
+                const Tensor& out) {
   const Tensor pivots =
-      pivots_for(facts(fn).pivot, input, carrier, out);  // read until the end of run()
-  Reducing reducing(fn, input, carrier, p, pivots, out);
+      pivots_for(facts(fn).pivot, input, compute_dtype, out);  // read until the end of run()
+  Reducing reducing(fn, input, compute_dtype, p, pivots, out);
   reducing.run();
   return reducing;
 }
@@ -410,7 +411,7 @@ Reducing run_in(DType carrier, ReduceFn fn, const Tensor& input, double p, const
 
 void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
   if (out.numel() == 0) return;
-  const Reducing done = run_in(carrier_of(input.dtype()), fn, input, p, out);
+  const Reducing done = run_in(compute_dtype_of(input.dtype()), fn, input, p, out);
   const std::int64_t doubtful = done.doubtful();
   if (doubtful == 0) return;
   // Repeat in float64.

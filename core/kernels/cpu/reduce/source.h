@@ -6,26 +6,26 @@
 #include <array>
 #include <cstdint>
 
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {
 
 struct Source {
-  explicit Source(const Tensor& input) : Source(input, carrier_of(input.dtype())) {}
+  explicit Source(const Tensor& input) : Source(input, compute_dtype_of(input.dtype())) {}
   Source(const Tensor& input, DType read_as)
       : data(static_cast<const char*>(input.data_ptr())),
         width(static_cast<std::int64_t>(size_of(input.dtype()))),
-        carrier(read_as),
-        load(load_as(input.dtype(), carrier)),
-        carried(input.dtype() != carrier && input.dtype() != DType::kU64) {}
+        compute_dtype(read_as),
+        load(load_as(input.dtype(), compute_dtype)),
+        is_converted(input.dtype() != compute_dtype && input.dtype() != DType::kU64) {}
 
   static constexpr std::int64_t kPacked = 4096;  // elements
   using Pack = std::array<std::uint64_t, kPacked>;
 
   const char* at(std::int64_t element) const noexcept { return data + element * width; }
-  std::int64_t carrier_width() const noexcept {
-    return static_cast<std::int64_t>(size_of(carrier));
+  std::int64_t compute_width() const noexcept {
+    return static_cast<std::int64_t>(size_of(compute_dtype));
   }
 
   // visit(elements, count, first) for the `count` elements that begin at `begin`, `step` apart, in
@@ -33,7 +33,7 @@ struct Source {
   template <typename Visit>
   void for_blocks(std::int64_t begin, std::int64_t step, std::int64_t count, Pack& pack,
                   const Visit& visit) const {
-    if (!carried && (step == 1 || count == 1)) return visit(at(begin), count, std::int64_t{0});
+    if (!is_converted && (step == 1 || count == 1)) return visit(at(begin), count, std::int64_t{0});
     for (std::int64_t i = 0; i < count; i += kPacked) {
       const std::int64_t part = std::min(kPacked, count - i);
       load(at(begin + i * step), step, pack.data(), part);
@@ -46,13 +46,13 @@ struct Source {
   template <typename Visit>
   void for_rows(std::int64_t begin, std::int64_t row_step, std::int64_t rows, std::int64_t columns,
                 Pack& pack, const Visit& visit) const {
-    if (!carried) return visit(at(begin), rows, row_step, std::int64_t{0});
+    if (!is_converted) return visit(at(begin), rows, row_step, std::int64_t{0});
     const std::int64_t at_once = kPacked / columns;
     for (std::int64_t r = 0; r < rows; r += at_once) {
       const std::int64_t part = std::min(at_once, rows - r);
       auto* const to = reinterpret_cast<char*>(pack.data());
       for (std::int64_t k = 0; k < part; ++k) {
-        load(at(begin + (r + k) * row_step), 1, to + k * columns * carrier_width(), columns);
+        load(at(begin + (r + k) * row_step), 1, to + k * columns * compute_width(), columns);
       }
       visit(static_cast<const void*>(pack.data()), part, columns, r);
     }
@@ -60,9 +60,9 @@ struct Source {
 
   const char* data;
   std::int64_t width;
-  DType carrier;
+  DType compute_dtype;
   Load load;
-  bool carried;
+  bool is_converted;
 };
 
 }  // namespace dl::kernels::cpu

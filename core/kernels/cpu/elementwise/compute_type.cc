@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 
 #include "core/tensor/dtype_types.h"
 
@@ -34,17 +34,17 @@ void store(const void* block, void* to, std::int64_t step, std::int64_t count) {
 
 }  // namespace
 
-Load load_as(DType dtype, DType carrier) noexcept {
-  return visit_all(dtype, [carrier]<typename T>() -> Load {
-    if (carrier == DType::kF32) return &load<T, float>;
-    return carrier == DType::kF64 ? &load<T, double> : &load<T, std::int64_t>;
+Load load_as(DType dtype, DType compute_dtype) noexcept {
+  return visit_all(dtype, [compute_dtype]<typename T>() -> Load {
+    if (compute_dtype == DType::kF32) return &load<T, float>;
+    return compute_dtype == DType::kF64 ? &load<T, double> : &load<T, std::int64_t>;
   });
 }
 
-Store store_from(DType carrier, DType dtype) noexcept {
-  return visit_all(dtype, [carrier]<typename T>() -> Store {
-    if (carrier == DType::kF32) return &store<float, T>;
-    return carrier == DType::kF64 ? &store<double, T> : &store<std::int64_t, T>;
+Store store_from(DType compute_dtype, DType dtype) noexcept {
+  return visit_all(dtype, [compute_dtype]<typename T>() -> Store {
+    if (compute_dtype == DType::kF32) return &store<float, T>;
+    return compute_dtype == DType::kF64 ? &store<double, T> : &store<std::int64_t, T>;
   });
 }
 

@@ -4,15 +4,15 @@
 
 #include <vector>
 
-#include "core/kernels/cpu/elementwise/carrier.h"
+#include "core/kernels/cpu/elementwise/compute_type.h"
 
 namespace dl::kernels::cpu {
 
 // For reading. at() returns null for an undefined tensor.
 template <typename T>
-class CarriedIn {
+class ConvertedInput {
  public:
-  explicit CarriedIn(const Tensor& tensor) {
+  explicit ConvertedInput(const Tensor& tensor) {
     if (!tensor.defined()) return;
     data_ = static_cast<const char*>(tensor.data_ptr());
     size_ = static_cast<std::int64_t>(size_of(tensor.dtype()));
@@ -37,9 +37,9 @@ class CarriedIn {
 
 // For writing: write results to at(), then call done() to store them.
 template <typename T>
-class CarriedOut {
+class ConvertedOutput {
  public:
-  explicit CarriedOut(const Tensor& tensor)
+  explicit ConvertedOutput(const Tensor& tensor)
       : data_(static_cast<char*>(tensor.data_ptr())),
         size_(static_cast<std::int64_t>(size_of(tensor.dtype()))),
         store_(tensor.dtype() == kDTypeOf<T> ? nullptr : store_from(kDTypeOf<T>, tensor.dtype())) {}
@@ -59,10 +59,10 @@ class CarriedOut {
 
 // A small tensor in the compute type, while this object lives.
 template <typename T>
-class CarriedAll {
+class ConvertedTensor {
  public:
-  explicit CarriedAll(const Tensor& tensor) {
-    const CarriedIn<T> in(tensor);
+  explicit ConvertedTensor(const Tensor& tensor) {
+    const ConvertedInput<T> in(tensor);
     if (in.is_converted()) memory_.resize(static_cast<std::size_t>(tensor.numel()));
     data_ = in.at(0, tensor.defined() ? tensor.numel() : 0, memory_.data());
   }

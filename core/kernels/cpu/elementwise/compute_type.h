@@ -16,7 +16,7 @@ inline constexpr std::int64_t kBlock = 256;  // elements of a block: three block
 
 // The dtype in which arithmetic on `dtype` is computed (PyTorch's opmath): float32 for float16 and
 // bfloat16, int64 for integers and bool (uint64: the same bits).
-constexpr DType carrier_of(DType dtype) noexcept {
+constexpr DType compute_dtype_of(DType dtype) noexcept {
   if (!is_floating(dtype)) return DType::kI64;
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
@@ -26,9 +26,9 @@ constexpr DType carrier_of(DType dtype) noexcept {
 using Load = void (*)(const void* from, std::int64_t step, void* block, std::int64_t count);
 using Store = void (*)(const void* block, void* to, std::int64_t step, std::int64_t count);
 
-// `carrier` is kF32, kF64 or kI64; uint64 loaded as a floating type keeps its value.
-Load load_as(DType dtype, DType carrier) noexcept;
-Store store_from(DType carrier, DType dtype) noexcept;
+// `compute_dtype` is kF32, kF64 or kI64; uint64 loaded as a floating type keeps its value.
+Load load_as(DType dtype, DType compute_dtype) noexcept;
+Store store_from(DType compute_dtype, DType dtype) noexcept;
 
 // Vectorised conversions of dense runs between float16 or bfloat16 and float32. Rounds to nearest
 // even, as Half and BFloat16 do; NaN stays NaN.
