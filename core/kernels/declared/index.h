@@ -19,14 +19,14 @@ DL_KERNEL(void, mask_scale,
           (const Tensor& input, const Tensor& mask, double scale, const Tensor& out))
 
 // offsets += index * step; both have one shape.
-DL_KERNEL(void, add_places, (const Indexed& by, const Tensor& index, const Tensor& places))
+DL_KERNEL(void, add_offsets, (const Indexed& by, const Tensor& index, const Tensor& places))
 // out[i] = the element at offset(source[i]) + index[i] * step. All three have the same shape.
-DL_KERNEL(void, read_places,
+DL_KERNEL(void, gather_elements,
           (const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out))
 // Combines the element at offset(target[i]) + index[i] * step with source[i] by `how`. `apart`: a
 // dimension along which two elements never write to the same address, so that threads may divide
 // it; -1: none. Target and source have one dtype.
-DL_KERNEL(void, write_places,
+DL_KERNEL(void, scatter_elements,
           (const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
            PlaceWrite how, std::int64_t apart))
 // The indices of the true elements of a contiguous bool tensor, in row-major order: int64 [count,

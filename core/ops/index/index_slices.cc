@@ -82,17 +82,17 @@ Tensor& add_slices(Tensor& input, std::int64_t dim, const Tensor& index, const T
     Strides strides(wanted.size(), 0);
     strides[d] = index.stride(0);
     const Tensor moves = zeros({index.numel()}, {.dtype = DType::kI64, .device = input.device()});
-    call<Op::kAddPlaces>(input.device(), by, index, moves);
+    call<Op::kAddOffsets>(input.device(), by, index, moves);
     if (from.numel() != 0) {
       strides[d] = 1;
       Strides target = input.strides();
       target[d] = 0;
       by.step = 1;
       by.is_checked = true;
-      call<Op::kWritePlaces>(input.device(), by,
-                             as_strided(input.detach(), wanted, target, input.storage_offset()),
-                             as_strided(moves, wanted, strides, 0), from, PlaceWrite::kAdd,
-                             longest_outside(wanted, d, d + 1));
+      call<Op::kScatterElements>(input.device(), by,
+                                 as_strided(input.detach(), wanted, target, input.storage_offset()),
+                                 as_strided(moves, wanted, strides, 0), from, PlaceWrite::kAdd,
+                                 longest_outside(wanted, d, d + 1));
     }
   }
   input.bump_version();

@@ -167,7 +167,7 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
                        .size = tensor.sizes()[d],
                        .step = tensor.strides()[d],
                        .from_end = true};
-      call<Op::kAddPlaces>(tensor.device(), by, index, moves);
+      call<Op::kAddOffsets>(tensor.device(), by, index, moves);
       continue;
     }
     result.shape.push_back(tensor.sizes()[d]);
@@ -190,8 +190,8 @@ void write_to(const Tensor& tensor, const std::vector<Tensor>& at, const Tensor&
            places.shape.str());
   if (!places.tensor.defined()) return;
   const Tensor source = promoted_to(value.detach(), tensor.dtype()).expand(places.shape);
-  call<Op::kWritePlaces>(tensor.device(), Indexed{.op = op, .is_checked = true}, places.tensor,
-                         places.index, source, how, places.apart);
+  call<Op::kScatterElements>(tensor.device(), Indexed{.op = op, .is_checked = true}, places.tensor,
+                             places.index, source, how, places.apart);
 }
 
 struct IndexBackward final : Node {
@@ -251,8 +251,8 @@ Tensor index(const Tensor& input, std::span<const TensorIndex> indices) {
   const Places places = places_of(found.view, found.at, kName);
   const Tensor result = empty(places.shape, {.dtype = input.dtype(), .device = input.device()});
   if (places.tensor.defined()) {
-    call<Op::kReadPlaces>(input.device(), Indexed{.op = kName, .is_checked = true}, places.tensor,
-                          places.index, result);
+    call<Op::kGatherElements>(input.device(), Indexed{.op = kName, .is_checked = true},
+                              places.tensor, places.index, result);
   }
   if (!is_floating(input.dtype())) return result;
   if (auto* node = record<IndexBackward>(result, found.view)) {

@@ -104,8 +104,9 @@ void detail::write_along(const Tensor& target, std::size_t dim, const Tensor& in
     return;
   }
   const Tensor part = as_strided(source, index.sizes(), source.strides(), source.storage_offset());
-  call<Op::kWritePlaces>(target.device(), along(target, dim, op), first_along(target, dim, index),
-                         index, part, how, longest_outside(index.sizes(), dim, dim + 1));
+  call<Op::kScatterElements>(target.device(), along(target, dim, op),
+                             first_along(target, dim, index), index, part, how,
+                             longest_outside(index.sizes(), dim, dim + 1));
 }
 
 void detail::check_source(const Tensor& input, const Tensor& index, const Tensor& source,
@@ -149,8 +150,8 @@ Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index) {
   const std::size_t d = detail::check_along(input, dim, index, kName);
   const Tensor result = empty(index.sizes(), {.dtype = input.dtype(), .device = input.device()});
   if (result.numel() != 0) {
-    call<Op::kReadPlaces>(input.device(), detail::along(input, d, kName),
-                          first_along(input, d, index), index, result);
+    call<Op::kGatherElements>(input.device(), detail::along(input, d, kName),
+                              first_along(input, d, index), index, result);
   }
   if (!is_floating(input.dtype())) return result;
   if (auto* node = record<GatherBackward>(result, input)) {

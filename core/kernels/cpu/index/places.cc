@@ -239,7 +239,7 @@ T extreme_of(T a, T b, bool larger) {
 
 }  // namespace
 
-void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
+void add_offsets(const Indexed& by, const Tensor& index, const Tensor& places) {
   check_index(by, index);
   if (index.numel() == 0) return;
   auto* const to = places.data<std::int64_t>();
@@ -255,14 +255,15 @@ void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
   });
 }
 
-void read_places(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
+void gather_elements(const Indexed& by, const Tensor& source, const Tensor& index,
+                     const Tensor& out) {
   if (out.numel() == 0) return check_index(by, index);
   visit_width(size_of(out.dtype()),
               [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
 }
 
-void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
-                  const Tensor& source, PlaceWrite how, std::int64_t apart) {
+void scatter_elements(const Indexed& by, const Tensor& target, const Tensor& index,
+                      const Tensor& source, PlaceWrite how, std::int64_t apart) {
   check_index(by, index);
   if (source.numel() == 0) return;
   const auto write = [&]<typename T, typename Write>(Write) {
