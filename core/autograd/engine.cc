@@ -34,7 +34,7 @@ constinit std::atomic<std::uint64_t> last_pass{0};
 }  // namespace
 
 class autograd::Engine {
-  // What to do with a node that an earlier pass has freed.
+  // Whether discover() throws for a node that an earlier pass has freed, or accepts it.
   enum class Released : std::uint8_t { kRefused, kTaken };
 
  public:
@@ -91,7 +91,7 @@ class autograd::Engine {
       run_node(number);
     }
     for (std::size_t i = 0; i < at_end_.size(); ++i) {
-      const std::function<void()> callback = std::move(at_end_[i]);  // it may append others
+      const std::function<void()> callback = std::move(at_end_[i]);  // it may append callbacks
       callback();
     }
   }
@@ -104,19 +104,19 @@ class autograd::Engine {
       for (const Edge& root : roots_) discover(root.node.get(), Released::kTaken);
       for (const Tensor& root : roots.subspan(roots_.size())) {
         if (!asks_gradient(root)) continue;
-        // A view may not have its base's history yet.
+        // A view may not have taken its base's history yet.
         for (const TensorImpl* each = root.impl(); each != nullptr; each = each->base.get()) {
           auto* const node = static_cast<Node*>(each->node ? each->node.get() : each->leaf.get());
           if (node != nullptr) discover(node, Released::kTaken);
         }
       }
-    } catch (...) {  // there is no memory: only the leaves that are known can be told
+    } catch (...) {  // no memory: notify only the leaves found so far
     }
     for (const NodeState& state : work_.states) {
       if (!state.node->is_leaf()) continue;
       try {
         static_cast<const LeafNode&>(*state.node).run_failed(error);
-      } catch (...) {  // `error` is what the caller has to see
+      } catch (...) {  // the caller must get `error`, not this exception
       }
     }
   }
@@ -141,7 +141,7 @@ class autograd::Engine {
       gradient.add_(slot);
       slot = std::move(gradient);
     } else {
-      slot = slot.clone();  // without gaps, and not expanded
+      slot = slot.clone();  // dense
       slot.add_(gradient);
     }
   }
@@ -173,7 +173,7 @@ class autograd::Engine {
     return is_asked(work_.states[work_.index.at(edge.node.get())]);
   }
 
-  // In anomaly mode a gradient is checked before it is added to what is there already.
+  // In anomaly mode a gradient is checked before it is accumulated.
   bool looks_for_nan() const noexcept { return check_nan_; }
 
   // In anomaly mode: throws if a gradient of the node's input holds NaN.
@@ -209,7 +209,7 @@ class autograd::Engine {
     return number;
   }
 
-  // Numbers all that can be reached from here, and counts the uses of each.
+  // Numbers all nodes that can be reached from `root`, and counts the uses of each.
   void discover(Node* root, Released released) {
     number_of(root, released);
     while (!work_.unvisited.empty()) {
@@ -251,7 +251,7 @@ class autograd::Engine {
     }
   }
 
-  // The hooks of a single root run even if no input is asked for through it, as in PyTorch.
+  // As in PyTorch, the hooks of a single root run even if no requested input is reached through it.
   void run_hooks_of_unasked_root() {
     if (roots_.size() != 1) return;
     const NodeState& root = work_.states[work_.index.at(roots_[0].node.get())];

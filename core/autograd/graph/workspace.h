@@ -1,5 +1,5 @@
-// What a backward pass keeps of the graph: the nodes that it reaches, their gradients, and which of
-// them are ready. One thread uses it.
+// Workspace: a backward pass's data about the graph: the nodes that it reaches, their gradients,
+// and the ready nodes. One thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct NodeState {
   Node* node;                // the roots keep the graph alive
   std::uint32_t first_slot;  // of its outputs' gradients
   std::uint32_t pending;     // uses of its outputs that have not run yet
-  bool announced = false;    // a leaf whose callbacks ran before its turn
+  bool announced = false;    // a leaf whose callbacks have run already
   // In a pass of autograd::grad(): whether gradients of outputs are results, and whether the node
-  // lies on the way to one, so that it has to run.
+  // is on a path to one, so that it has to run.
   bool captured = false;
   bool needed = false;
 };

@@ -1,5 +1,4 @@
-// Elements along one dimension that an index tensor names: what gather, scatter and their family
-// share.
+// Helpers of gather, scatter and related operations, which index elements along one dimension.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,7 @@ Indexed along(const Tensor& input, std::size_t dim, std::string_view op);
 // Combines elements of `target` with those of `source`; not recorded.
 void write_along(const Tensor& target, std::size_t dim, const Tensor& index, const Tensor& source,
                  PlaceWrite how, std::string_view op);
-// Checks, does the same and records it. `op` is the name that the caller used.
+// Checks the arguments, combines and records. `op` is the name of the caller's operation.
 Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                       PlaceWrite how, std::string_view op);
 

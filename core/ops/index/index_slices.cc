@@ -13,7 +13,7 @@
 namespace dl {
 namespace {
 
-// Checks what index_fill and index_copy are given; returns the dimension.
+// Checks the arguments of index_fill and index_copy; returns the dimension.
 std::size_t check_slices(const Tensor& input, std::int64_t dim, const Tensor& index,
                          std::string_view op) {
   check_defined(input, op, "the input");
@@ -26,7 +26,7 @@ std::size_t check_slices(const Tensor& input, std::int64_t dim, const Tensor& in
   return wrap_dim(dim, input.sizes().size(), op);
 }
 
-// The index of slices along a dimension as one of elements: for scatter_().
+// Expands an index of slices along a dimension to an index of elements, for scatter_().
 Tensor index_of_elements(const Tensor& input, std::size_t dim, const Tensor& index) {
   Shape line(input.sizes().size(), 1);
   line[dim] = index.numel();
@@ -49,7 +49,7 @@ struct IndexAddBackward final : Node {
   double alpha = 1.0;
 };
 
-// index_add_() and, into a copy, index_add(): `op` is the name that the caller used.
+// index_add_() and, into a copy, index_add(): `op` is the name of the caller's operation.
 Tensor& add_slices(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                    Scalar alpha, std::string_view op) {
   check_defined(input, op, "the input");
@@ -140,7 +140,7 @@ Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, co
   DL_CHECK(value.dim() == 0, kShape, "{}: the value has shape {}, wanted no dimension", kName,
            value.sizes().str());
   const Tensor from_front = where(lt(index, 0), index + input.sizes()[d], index);
-  // The gradient of the value counts a slice once, however often the index names it.
+  // The gradient of the value counts a slice once, even if the index names it repeatedly.
   const Tensor once = asks_gradient(value) ? unique(from_front).values : from_front;
   const Tensor places = index_of_elements(input, d, once);
   Tensor result = input.clone();

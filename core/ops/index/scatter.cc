@@ -1,4 +1,4 @@
-// gather, scatter and what is made of them: elements along one dimension that an index names.
+// gather, scatter and operations composed of them, which index elements along one dimension.
 #include <algorithm>
 
 #include "core/ops/elementwise/arithmetic.h"
@@ -13,7 +13,7 @@
 namespace dl {
 namespace {
 
-// The input as a tensor of the index's shape, all of whose elements along `dim` are its first.
+// A view of the input with the index's shape that repeats the first element along `dim`.
 Tensor first_along(const Tensor& input, std::size_t dim, const Tensor& index) {
   Strides strides = input.strides();
   if (!strides.empty()) strides[dim] = 0;
@@ -32,7 +32,7 @@ struct GatherBackward final : Node {
   std::size_t dim = 0;
 };
 
-// Input 0 is what was written into, input 1 the source; saved: the index.
+// Input 0 is the destination, input 1 the source; saved: the index.
 struct ScatterBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
@@ -56,7 +56,7 @@ struct ScatterBackward final : Node {
   Shape source;
 };
 
-// A number as scatter's source: one element, shown as often as the index wants it.
+// A number as scatter's source: one element, expanded to the index's shape.
 Tensor source_of(const Tensor& input, const Tensor& index, Scalar value, std::string_view op) {
   check_defined(input, op, "the input");
   check_defined(index, op, "the index");
@@ -97,7 +97,7 @@ void detail::write_along(const Tensor& target, std::size_t dim, const Tensor& in
   if (index.numel() == 0) return;
   const bool accumulates = how == PlaceWrite::kAdd || how == PlaceWrite::kMultiply;
   if (accumulates && (target.dtype() == DType::kF16 || target.dtype() == DType::kBF16)) {
-    // Rounded once, as in PyTorch, and not after each element.
+    // Rounds once, as in PyTorch, not after each element.
     const Tensor wide = target.detach().to(DType::kF32);
     write_along(wide, dim, index, source.detach().to(DType::kF32), how, op);
     Tensor(target).copy_(wide);
@@ -209,7 +209,7 @@ Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& sou
            count);
   Tensor result = input.expand(shape).clone(MemoryFormat::kContiguous);
   const Tensor elements = source.reshape({-1}).narrow(0, 0, count);
-  if (shape.empty()) {  // a mask of no dimension indexes none
+  if (shape.empty()) {  // a 0-d mask consumes no dimension
     if (count == 0) return result;
     return detail::shown_as(where(wanted, elements.view({}), result), input,
                             "MaskedScatterBackward0");

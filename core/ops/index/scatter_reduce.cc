@@ -11,7 +11,7 @@
 namespace dl {
 namespace {
 
-// The identity of a way to combine elements, in which those that a write begins anew begin.
+// The identity of a way to combine elements, which is the initial value without include_self.
 Scalar start_of(PlaceWrite how, DType dtype) {
   return visit_all(dtype, [how]<typename T>() -> Scalar {
     using Limits = std::numeric_limits<T>;
@@ -37,7 +37,7 @@ constexpr NamedReduce kReduces[] = {{"sum", PlaceWrite::kAdd},
                                     {"amax", PlaceWrite::kKeepLarger},
                                     {"amin", PlaceWrite::kKeepSmaller}};
 
-// What scatter_reduce is told, but for its tensors.
+// Arguments of scatter_reduce other than tensors.
 struct ReduceCall {
   std::int64_t dim = 0;
   std::string_view reduce;
@@ -45,7 +45,8 @@ struct ReduceCall {
   bool include_self = true;
 };
 
-// How many elements each result has: of the source, and its own with include_self. At least 1.
+// The number of elements of each result: those of the source, and its own with include_self. At
+// least 1.
 Tensor counts_of(const ReduceCall& by, const Tensor& like, const Tensor& index) {
   const Tensor one = ones_like(like);
   const Tensor start = by.include_self ? one : zeros_like(like);
@@ -65,7 +66,7 @@ Tensor reduced_by(const ReduceCall& by, const Tensor& input, const Tensor& index
   return is_floating(result.dtype()) ? div(result, counts) : floor_divide(result, counts);
 }
 
-// Inputs: what was reduced into and the source. Saved: both, the index and the result.
+// Inputs: the destination and the source. Saved: both, the index and the result.
 struct ScatterReduceBackward final : Node {
   std::string_view name() const noexcept override { return "scatter_reduce"; }
   void backward(BackwardContext& context) override {
@@ -111,7 +112,7 @@ struct ScatterReduceBackward final : Node {
     return {to_input, where(only, to_only, to_rest)};
   }
 
-  // Equal ones share the gradient.
+  // Equal elements share the gradient.
   std::pair<Tensor, Tensor> of_extreme(const Tensor& g, const Tensor& index, const Tensor& input,
                                        const Tensor& source) {
     const Tensor& result = saved(3);

@@ -12,7 +12,7 @@
 namespace dl {
 namespace {
 
-// The source of each element in a padded dimension.
+// The source index of each element of a padded dimension.
 std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, std::int64_t after,
                                         PadMode mode) {
   std::vector<std::int64_t> places;
@@ -61,7 +61,7 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     for (std::size_t i = 0; i < pads.size(); i += 2) {
       result = pad_by_index(result, rank - 1 - i / 2, pads[i], pads[i + 1], mode);
     }
-    // PyTorch composes the circular form of operations that are row-major.
+    // PyTorch composes the circular mode of operations with row-major results.
     const auto format =
         mode == PadMode::kCircular ? MemoryFormat::kContiguous : torch_format(input);
     return detail::shown_as(result.contiguous(format), input, shown_pad(mode, pads.size() / 2));
@@ -84,7 +84,7 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     places[d] = indexing::Slice(start, start + std::max<std::int64_t>(0, last - first));
   }
   check_storable(value, input.dtype(), "pad");
-  // A cut tensor keeps the order of its dimensions, as in PyTorch.
+  // A tensor that is only cropped keeps the order of its dimensions, as in PyTorch.
   if (std::ranges::all_of(pads, [](std::int64_t each) { return each <= 0; })) {
     return detail::shown_as(inner.clone(), input, "ConstantPadNdBackward0");
   }

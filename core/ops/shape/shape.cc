@@ -101,7 +101,7 @@ Tensor as_copy(const Tensor& result, const Tensor& input,
   return result.storage() == input.storage() ? result.clone(format) : result;
 }
 
-// The input as `apart`, its dimensions in another order, and then as `shape`.
+// Views the input in the shape `apart`, permutes its dimensions, and reshapes it to `shape`.
 Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, const Shape& shape,
                   const char* shown) {
   const MemoryFormat format = torch_format(input);

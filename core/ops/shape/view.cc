@@ -1,4 +1,4 @@
-// Views: the same storage under another shape. Each records how a gradient goes back.
+// Views: the same storage in another shape. Each records its backward.
 #include <algorithm>
 
 #include "core/ops/common.h"
@@ -24,8 +24,7 @@ struct PermuteBackward final : Node {
   Dims inverse;
 };
 
-// select, slice and diagonal: the gradient goes to the elements that were seen, the others get
-// zeros.
+// select, slice and diagonal: the gradient of viewed elements is passed on, that of others is 0.
 struct PartBackward final : Node {
   std::string_view name() const noexcept override { return "slice"; }
   void backward(BackwardContext& context) override {
@@ -56,7 +55,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
   return view;
 }
 
-// A view whose gradient is only reshaped on its way back.
+// A view whose backward only reshapes the gradient.
 Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
                 const char* grad_fn = "ViewBackward0") {
   Tensor view = make_view(base, shape, strides, base.storage_offset());
@@ -92,7 +91,7 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
                std::int64_t step, bool drop) {
   Shape shape = base.sizes();
   shape[dim] = size;
-  if (size < 2) step = 1;  // it is never taken, and may be any number
+  if (size < 2) step = 1;  // the step is never used, and may be any number
   const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
   if (drop) shape.erase(dim);
   Strides strides = base.strides();

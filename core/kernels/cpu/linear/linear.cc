@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kColumnsAtOnce = 64;  // sums of one pass
 
-// to[i] = (or +=) the sum of column i. Blocks of rows are summed on their own, so that the rounding
-// error of many rows stays that of a block.
+// to[i] = (or +=) the sum of column i. Blocks of rows have their own sums, so that the rounding
+// error does not grow with the number of rows.
 template <typename T>
 void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_t columns,
                  bool accumulate, T* to) {
@@ -66,7 +66,7 @@ void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool 
   });
 }
 
-// The columns' sums of dy, written or added to dbias.
+// Writes or adds the column sums of dy to dbias.
 void bias_gradient(const Tensor& dy, bool accumulate, const Tensor& dbias) {
   if (is_half_width(dy)) {
     const Tensor wide = accumulate ? widened(dbias) : wide_like(dbias);

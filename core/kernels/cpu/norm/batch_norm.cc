@@ -41,7 +41,7 @@ void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& runnin
   const std::vector<Moments> moments = moments_of(args, x);
   for (std::int64_t c = 0; c < args.channels; ++c) {
     Moments m = moments[static_cast<std::size_t>(c)];
-    m.count = std::max(m.count, 1.0);  // a batch without values has the variance 0
+    m.count = std::max(m.count, 1.0);  // an empty batch has the variance 0
     means[c] = static_cast<T>(m.mean);
     rests[c] = static_cast<T>(m.mean - static_cast<double>(means[c]));
     scales[c] = static_cast<T>(1 / std::sqrt(m.squares / m.count + args.eps));
@@ -52,7 +52,7 @@ void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& runnin
   }
 }
 
-// y = (x - shift) scale + add, each one number for each channel.
+// y = (x - shift) scale + add, with one number of each for each channel.
 template <typename T>
 void map_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in, const T* shift,
                        const T* scale, const T* add, const ConvertedOutput<T>& out) {

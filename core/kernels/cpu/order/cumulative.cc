@@ -33,8 +33,8 @@ A times(A a, A b) {
   }
 }
 
-// The running sums of a block in its place, from `total` on. By fours, so that the next four wait
-// for one addition.
+// Replaces a block by its cumulative sums, beginning with `total`. Computes four at a time, so that
+// each four wait for one addition only.
 template <typename A>
 void run_sums(A* block, std::int64_t count, A& total) {
   std::int64_t i = 0;
@@ -91,7 +91,7 @@ void accumulate_in(DType compute_dtype, const Tensor& input, std::int64_t dim, b
     std::array<A, kBlock> totals;
     walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       if (lines.inner_stride(1) == 1 && length > 1) {
-        // Lines side by side: row by row.
+        // Interleaved lines: row by row.
         for (std::int64_t first = 0; first < length; first += kBlock) {
           const std::int64_t columns = std::min(kBlock, length - first);
           totals.fill(Running::kStart);
@@ -146,7 +146,7 @@ void cumprod(const Tensor& input, std::int64_t dim, const Tensor& out) {
 }
 
 // The gradient of input[k] is the product of all before it times s[k] = grad[k] + input[k + 1]
-// s[k + 1], which divides by no element that may be 0.
+// s[k + 1], which never divides by an element, which may be 0.
 void cumprod_backward(const Tensor& grad, const Tensor& input, std::int64_t dim,
                       const Tensor& out) {
   if (out.numel() == 0) return;

@@ -47,8 +47,9 @@ constexpr std::size_t kKeyBytes = std::is_same_v<R, NarrowRecord> ? 4 : 8;
 template <typename R>
 using KeyOf = std::conditional_t<std::is_same_v<R, NarrowRecord>, std::uint32_t, std::uint64_t>;
 
-// Negative numbers turned round, positive ones above them; one key for both zeros, and the largest
-// for NaN. In whole numbers, of which the compiler makes vectors.
+// Maps floats to integers in the same order: inverts negative numbers and puts positive ones above
+// them. Both zeros have one key, and NaN has the largest. Integer operations, which the compiler
+// vectorises.
 template <typename Bits, typename T>
 Bits key_of_float(T x) {
   constexpr int kWidth = 8 * sizeof(Bits);
@@ -72,7 +73,7 @@ Key key_of(T x) {
   }
 }
 
-// Reads the keys of lines of one dtype, for the order that is asked for.
+// Reads the keys of lines of one dtype, for ascending or descending order.
 template <typename R>
 class Reader {
  public:
@@ -83,7 +84,7 @@ class Reader {
         compute_dtype_(compute_dtype_of(dtype)),
         width_(static_cast<std::int64_t>(size_of(dtype))) {
     const bool is_signed = compute_dtype_ == DType::kI64 && dtype != DType::kU64;
-    // Four bytes hold all numbers of the narrow dtypes if negative ones are moved above 0.
+    // Four bytes are enough for all narrow dtypes if negative numbers are shifted above 0.
     if (is_signed) shift_ = Key{1} << (8 * sizeof(Key) - 1);
     if (dtype == DType::kU32) shift_ = 0;
     if (descending) flip_ = static_cast<Key>(~Key{0});
@@ -121,7 +122,7 @@ class Reader {
   Key flip_ = 0;
 };
 
-// Byte by byte from the lowest; a byte that all keys share takes no pass.
+// Radix sort, byte by byte from the lowest; skips a byte that is equal in all keys.
 template <typename R>
 void sort_records(std::vector<R>& records, std::vector<R>& spare) {
   if (static_cast<std::int64_t>(records.size()) <= kFewRecords) {
@@ -140,7 +141,7 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
     const std::size_t first = records[0].byte(i);
     shared[i] = counts[i][first] + others[i][first] == records.size();
   }
-  // All bytes' running sums at once: none waits for another.
+  // The cumulative counts of all bytes at once, so that they do not wait for each other.
   std::array<std::uint32_t, kBytes> before{};
   for (std::size_t value = 0; value < 256; ++value) {
     for (std::size_t i = 0; i < kBytes; ++i) {
@@ -164,8 +165,8 @@ struct Line {
   std::vector<R> spare;
 };
 
-// The records of a line of which the first `wanted` are wanted, few of the line's: the keys are
-// dealt to groups, and no wanted key is above the groups' least ones' wanted-th.
+// Candidates for the first `wanted` of a line's many records: keys are divided into groups, and no
+// wanted key is above the wanted-th smallest of the groups' minima.
 template <typename R>
 void find_candidates(Line<R>& line, std::int64_t wanted) {
   constexpr std::size_t kAtOnce = 16;
@@ -196,7 +197,7 @@ void find_candidates(Line<R>& line, std::int64_t wanted) {
   for (; i < keys.size(); ++i) look_at(i);
 }
 
-// The first `wanted` records of a line, in their order.
+// The first `wanted` records of a line, sorted.
 template <typename R>
 void first_records(const Reader<R>& reader, const char* from, std::int64_t first, std::int64_t step,
                    std::int64_t size, std::int64_t wanted, Line<R>& line) {
