@@ -1,5 +1,3 @@
-// A rank that prints its node, and whether collectives have the right results: each rank's data
-// differ.
 // A rank that calls collectives over data that reveals a rank in a wrong place, and prints its
 // node.
 #include <fmt/core.h>
