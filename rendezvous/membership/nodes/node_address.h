@@ -11,10 +11,10 @@ namespace dl::rendezvous {
 
 using Joins = std::vector<const dlrun::rendezvous::Join*>;
 
-// Where other nodes reach `node`. `all`: the nodes of the generation, in the order in which they
-// joined.
+// The address at which other nodes reach `node`. `all`: the nodes of the generation, in the order
+// in which they joined.
 std::string address_of(const dlrun::rendezvous::Join& node, const Joins& all);
-// Where `from` reaches `node`.
+// The address at which `from` reaches `node`.
 std::string address_for(const dlrun::rendezvous::Join& from, const dlrun::rendezvous::Join& node,
                         const Joins& all);
 
