@@ -168,13 +168,13 @@ TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
   EXPECT_EQ(objects.code, 0);
   for (const char* part :
        {R"("backend": "nccl", "algorithm": "nccl")", R"("in_place": true)", R"("device": "cuda")",
-        R"("gpu": "Fake", "shared_gpu": false, "nccl": "2.28.9")", R"("bare_us": 0.000)",
+        R"("gpu": "a fake", "shared_gpu": false, "nccl": "2.28.9")", R"("bare_us": 500.000)",
         R"("wrong": 0})"}) {
     EXPECT_NE(objects.text.find(part), std::string::npos) << part << "\n" << objects.text;
   }
   EXPECT_EQ(objects.text.find("\"host_us\": null"), std::string::npos) << objects.text;
   const Ending table = run_on_gpu(all_reduce, true, make_table, true);
-  for (const char* part : {" device  3 [GPU-3] Fake\n", ", NCCL 2.28.9", "by events of the stream",
+  for (const char* part : {" device  3 [GPU-3] a fake\n", ", NCCL 2.28.9", "by events of the stream",
                            "     host  op_bare  ip_bare  algorithm\n"}) {
     EXPECT_NE(table.text.find(part), std::string::npos) << part << "\n" << table.text;
   }
