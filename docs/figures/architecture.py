@@ -234,7 +234,7 @@ def rooms():
     d.line([(298, 390), (364, 390)], "launcher")
     d.text(331, 384, "record", "launcher-ink", 12, anchor="middle")
     d.line([(167, 436), (167, 484)], "launcher")
-    d.text(176, 465, "net, first_cause", "launcher-ink", 12)
+    d.text(176, 465, "net, first_cause, numbers", "launcher-ink", 12)
     d.line([(36, 246), (18, 246), (18, 806), (34, 806)], "launcher")
     d.text(23, 732, "base", "launcher-ink", 12)
     d.line([(167, 698), (167, 750)], "rendezvous")
