@@ -360,15 +360,16 @@ TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
 }
 
 TEST(Leaving, AfterTheLastOperationIsNoError) {
-  // The root is through as soon as its child has the bytes, and goes; the last in the chain comes
-  // later.
+  // The root completes as soon as its child has the bytes, and leaves; the last in the chain starts
+  // after it.
   for (int round = 0; round < 10; ++round) {
-    std::latch root_is_through(1);
+    std::latch root_has_started(1);
     run_ranks(3, [&](ProcessGroup& group) {
       std::vector<float> x(50'000, group.rank() == 0 ? 3.0f : 0.0f);
-      if (group.rank() == 2) root_is_through.wait();
-      EXPECT_NO_THROW(group.broadcast({.buffer = x.data(), .count = x.size(), .root = 0})->wait());
-      if (group.rank() == 0) root_is_through.count_down();
+      if (group.rank() == 2) root_has_started.wait();
+      const Ref<Work> work = group.broadcast({.buffer = x.data(), .count = x.size(), .root = 0});
+      if (group.rank() == 0) root_has_started.count_down();
+      EXPECT_NO_THROW(work->wait());
       EXPECT_EQ(x.back(), 3.0f);
     });
   }
