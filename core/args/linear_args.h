@@ -7,7 +7,8 @@
 
 namespace dl::kernels {
 
-// The function that follows x W^T + b. GELU is the tanh form only: no library fuses the exact one.
+// The function that follows x W^T + b. GELU is the tanh form only: cuBLASLt does not fuse the exact
+// form.
 enum class Activation : std::uint8_t { kNone, kRelu, kGeluTanh };
 
 // The element-wise operation of an activation; `activation` is not kNone.
@@ -20,7 +21,7 @@ constexpr Activation activation_of(UnaryFn fn) noexcept {
   return fn == UnaryFn::kGeluTanh ? Activation::kGeluTanh : Activation::kNone;
 }
 
-// Bytes of one row of the mask that a fused ReLU saves: one bit a column, rounded up to 128 bits,
+// Bytes of one row of the mask that a fused ReLU saves: one bit per column, rounded up to 128 bits,
 // as cuBLASLt requires.
 constexpr std::int64_t relu_mask_bytes(std::int64_t columns) noexcept {
   return (columns + 127) / 128 * 16;

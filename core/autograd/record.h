@@ -31,29 +31,36 @@ bool is_recorded(const Inputs&... inputs) noexcept {
 namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
-// For composed operations: sets PyTorch's name of `result`'s node, unless `result` is `input`
-// itself. `grad_fn` has to live as long as the program. Also clears the base of a result that does
-// not share the input's memory.
+// For composed operations: sets the name that `result`'s node has in PyTorch, unless `result` is
+// `input` itself. The string `grad_fn` must be valid until the program ends. Also clears the base
+// of a result that does not share the input's storage.
 Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
-// Makes `view` a view of `shown`, or of the base of `shown` if that is a view. They share memory.
+// Makes `shown` the base of `view`; both must share memory. If `shown` is itself a view, and not a
+// leaf that requires gradients, the base of `shown` becomes the base of `view`.
 void set_base(const Tensor& view, const Tensor& shown);
 // For an operation that returns a view of its own temporary. Clears the base: for the user the
 // result is not a view.
 Tensor drop_base(Tensor result);
-// core/ops: attach() for an in-place operation. If `written` is a view, its base gets a history in
-// which that part is the node's output, and the view takes its history from the base.
+// core/ops: attach() for an in-place operation. If `written` is a view, its base gets a new
+// history: the elements of the view come from `node`, the others from the base's old history. The
+// view then takes its history from the base.
 void attach_written(const Tensor& written, const Ref<Node>& node);
-// core/ops: throws if a recorded operation cannot change the view in place: its base is a leaf that
-// requires gradients, or cannot have a history of its parts.
+// core/ops: throws kInvalidArgument if a recorded operation cannot change the view in place. The
+// reasons: the view or its base is a leaf that requires gradients; the base is not floating, or has
+// several elements at one address; the view was made under a NoGradGuard, or by forward() of a
+// custom Function.
 void check_view_in_place(const Tensor& view, std::string_view op);
 // core/ops: the tensor to use as the autograd input of an in-place operation on `written`. For a
 // view: a new view of its base, so hooks on the view's old history do not run.
 Tensor before_write(const Tensor& written);
-// core/ops: gives a view that is older than its storage (TensorImpl) its base's history, if there
-// is one. A view that forward() of a custom Function returned keeps the function's history, as long
-// as no operation on its memory was recorded since. Throws kInvalidArgument if one was, or could
-// have been, since the base requires no gradients; for a view that was made under a NoGradGuard;
-// and for a view of a tensor several of whose elements are one in memory.
+// core/ops: updates the history of a view after a write to its storage
+// (TensorImpl::is_older_than_storage()). If the base has a history, the view gets that history. A
+// view that forward() of a custom Function returned keeps the function's history. Throws
+// kInvalidArgument if a recorded operation has changed the base, and
+// - the view was made under a NoGradGuard, or forward() of a custom Function returned it, or
+// - several elements of the base are at one address.
+// Also throws it for a custom Function's view if the base requires no gradients, because nothing
+// then shows whether such an operation has changed the base.
 void follow_base(const Tensor& view);
 }  // namespace detail
 
@@ -78,7 +85,7 @@ N* record(const Tensor& output, const Inputs&... inputs) {
   return node.get();
 }
 
-// For a list of inputs.
+// record() for a list of inputs.
 template <typename N>
 N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
   bool asked = false;
@@ -91,9 +98,10 @@ N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
   return node.get();
 }
 
-// Every in-place operation calls it before it writes. `recorded` is is_recorded(self, other...).
-// Throws kInvalidArgument for a leaf that requires gradients, and for a view of such a leaf. Also
-// throws outside a NoGradGuard for a view that was made under one, if its base requires gradients.
+// Every in-place operation calls this before it writes. `recorded` is is_recorded(self, other...).
+// It never throws under a NoGradGuard. Otherwise it throws kInvalidArgument for a leaf that
+// requires gradients. If `recorded`, or if a base of `self` requires gradients, it also throws for
+// a view that detail::check_view_in_place() refuses.
 void check_in_place(const Tensor& self, bool recorded, std::string_view op);
 // In-place operations that must not write an element twice also call this: it throws for an
 // expanded tensor, of which several elements share one address.

@@ -1,8 +1,8 @@
-// A point in time by which something must have happened. Every wait in dlrun takes one.
+// A point in time by which something must have happened. Every wait for another process takes one.
 //
 // A Deadline is a value. The outermost call makes it once and passes it down, so that a call of
-// five steps takes no longer than its one timeout. Time in which the process was stopped
-// (stopped.h) does not count: it moves the deadline by as much.
+// five steps takes no longer than its one timeout. If the process was stopped meanwhile, the
+// deadline moves later by that time (core/base/system/process/stopped.h says which stops count).
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `span` from now; a span of zero or less has already passed. Spans too long for the clock mean
-  // never().
+  // `span` from now; has passed already if `span` is zero or less. If `span` is too long for the
+  // clock, this is never().
   static Deadline after(std::chrono::nanoseconds span) noexcept;
   static Deadline at(Clock::time_point when) noexcept;
   static Deadline never() noexcept { return {Clock::time_point::max(), {}}; }
@@ -35,7 +35,7 @@ class Deadline {
   bool has_passed() const noexcept { return !is_never() && has_passed(Clock::now()); }
   // For a caller that has just read the clock.
   bool has_passed(Clock::time_point now) const noexcept { return now >= when(now); }
-  // The current expiry. A SIGSTOP moves it later, so check has_passed() after a wait until when().
+  // The current expiry. A SIGSTOP moves it later: after you have waited until it, ask has_passed().
   Clock::time_point when() const noexcept { return is_never() ? when_ : when(Clock::now()); }
 
   // Time left, zero once passed, nanoseconds::max() for never().
@@ -50,11 +50,11 @@ class Deadline {
       : when_(when), stopped_before_(stopped_before) {}
   Clock::time_point when(Clock::time_point now) const noexcept;
 
-  Clock::time_point when_;  // not counting stops
-  std::chrono::nanoseconds stopped_before_;
+  Clock::time_point when_;                   // as given; when() adds the stops since then
+  std::chrono::nanoseconds stopped_before_;  // the process's stops before this was made, in total
 };
 
-// Waits on a condition variable for `is_done`; false: the deadline passed first.
+// Waits on a condition variable until is_done(). Returns false if the deadline passes first.
 template <typename Condition, typename UniqueLock, typename Predicate>
 bool wait_until(Condition& condition, UniqueLock& lock, Deadline deadline,
                 const Predicate& is_done) DL_NO_THREAD_SAFETY_ANALYSIS {
@@ -72,7 +72,8 @@ bool wait_until(Condition& condition, UniqueLock& lock, Deadline deadline,
 
 }  // namespace dl::detail
 
-// Namespaces that use it without `detail::`. dl:: itself has names for users only.
+// These namespaces use Deadline and wait_until() without `detail::`. dl:: itself has names for
+// users only.
 namespace dl::collectives {
 using dl::detail::Deadline;
 using dl::detail::wait_until;

@@ -6,7 +6,7 @@
 //     const Lock lock(mutex_);
 //     ++count_;
 //
-// clang refuses an access without the mutex (-Wthread-safety); the sanitizers' builds are clang's.
+// clang refuses an access without the mutex (-Wthread-safety); the sanitizer builds use clang.
 // Other compilers see plain classes.
 #pragma once
 
@@ -18,10 +18,11 @@
 #define DL_THREAD_ATTRIBUTE(x)
 #endif
 
-// The mutex that guards a variable; of a pointer, what it points to.
+// DL_GUARDED_BY names the mutex that guards a variable. DL_PT_GUARDED_BY names the mutex that
+// guards the object to which a pointer points.
 #define DL_GUARDED_BY(mutex) DL_THREAD_ATTRIBUTE(guarded_by(mutex))
 #define DL_PT_GUARDED_BY(mutex) DL_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
-// A function, or a lambda after its parameters, whose caller holds the mutex.
+// The caller of this function must hold the mutex. In a lambda, it stands after the parameters.
 #define DL_REQUIRES(mutex) DL_THREAD_ATTRIBUTE(requires_capability(mutex))
 
 // For the few functions that lock in a way that the analysis cannot follow.
@@ -44,7 +45,8 @@ class DL_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a Mutex while it lives; may let it go in between.
+// Locks a Mutex in its constructor and unlocks it in its destructor. unlock() and lock() release it
+// in between.
 class DL_THREAD_ATTRIBUTE(scoped_lockable) Lock {
  public:
   explicit Lock(Mutex& mutex) DL_THREAD_ATTRIBUTE(acquire_capability(mutex))

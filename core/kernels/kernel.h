@@ -3,10 +3,10 @@
 //     // y = softmax(x) along a dimension.
 //     DL_KERNEL(void, softmax, (const Tensor& x, std::int64_t dim, const Tensor& y))
 //
-// It is used in namespace dl::kernels, in the header of a family in core/kernels/declared/, and
-// declares dl::kernels::cpu::softmax and dl::kernels::cuda::softmax. Their definitions are in
-// core/kernels/cpu/<family>/ and core/kernels/cuda/<family>/. core/ops/op_list.def says which
-// devices have the kernel; the linker names a definition that is missing.
+// Use it in namespace dl::kernels, in a header of core/kernels/declared/. It declares
+// dl::kernels::cpu::softmax and dl::kernels::cuda::softmax. Their definitions are in folders of
+// core/kernels/cpu/ and core/kernels/cuda/. core/ops/op_list.def says which devices have the
+// kernel. If one of these has no definition, the linker names it.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -21,7 +21,7 @@ namespace dl::profiler {
 
 // The kind of a span.
 enum class Category : std::uint8_t {
-  kOperation,      // a kernel
+  kOperation,      // a call of a kernel
   kBackward,       // a node of a backward pass
   kUser,           // a span of the program's own
   kStep,           // between two calls of Profile::step()
@@ -46,7 +46,7 @@ inline bool is_recording(std::uint32_t what = kRecordSpans) noexcept {
 
 class Span {
  public:
-  // Copies the name. Without memory for it, the span is not recorded.
+  // Copies the name. If there is no memory for the copy, the span is not recorded.
   explicit Span(std::string_view name, Category category = Category::kUser) noexcept {
     if (is_recording()) [[unlikely]]
       begin({name}, category);
@@ -64,7 +64,7 @@ class Span {
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
-  // These do nothing if the span is not recorded. add_shape: the sizes of the next input.
+  // These do nothing if the span is not recorded. add_shape() gives the sizes of the next input.
   void add_flops(std::int64_t flops) noexcept;
   void add_shape(std::span<const std::int64_t> sizes) noexcept;
 
@@ -76,7 +76,7 @@ class Span {
   std::size_t event_ = 0;      // index in the thread's log
 };
 
-// A span of the user's program, as torch.profiler.record_function.
+// A span of the user's program, like torch.profiler.record_function.
 using record_function = Span;
 
 namespace detail {

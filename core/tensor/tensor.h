@@ -1,13 +1,14 @@
 // Tensor: a handle to an n-dimensional array, with PyTorch's names and semantics.
 //
-// A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies it. An
-// undefined Tensor (default constructed, or moved from) stands for "none". The dtype of a tensor
-// never changes; its shape changes only in squeeze_(), unsqueeze_(), t_() and transpose_().
+// A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies the
+// elements. An undefined Tensor (default constructed, or moved from) stands for "none". The dtype
+// of a tensor never changes; its shape changes only in squeeze_(), unsqueeze_(), t_() and
+// transpose_().
 // Thread-safety: handles to one array may be copied and destroyed on any thread; any thread may
 // read while no thread writes, and those four are writes.
 //
 // Members that only read the handle are defined here. A comment "core/ops:" or "core/autograd:"
-// names the room that defines the members below it; autograd records those of core/ops.
+// names the folder that defines the members below it; autograd records those of core/ops.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +41,13 @@ class IndexedTensor;
 class Generator;                          // core/random/generator.h
 Generator& default_generator() noexcept;  // NOLINT(readability-redundant-declaration)
 
-// "dim: the tensor is undefined ..."
+// Throws kInvalidArgument with the text "dim: the tensor is undefined ...".
 [[noreturn]] void refuse_undefined(std::string_view op);
 
 namespace detail {
-// For p.grad() = g of a tensor that has no gradient.
+// Throws for `p.grad() = g` if p has no gradient.
 [[noreturn]] void refuse_undefined_left_side();
-// core/ops: pieces of one size.
+// core/ops: split() into pieces of the same size.
 std::vector<Tensor> split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim);
 // For x[0] = value: removes leading sizes of 1 from `value` until it has `dims` dimensions.
 Tensor without_leading_ones(const Tensor& value, std::int64_t dims);
@@ -87,7 +88,7 @@ class Tensor {
   // True if both handles refer to the same array object.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
-  // These and all members below throw kInvalidArgument for an undefined tensor.
+  // These and all members below, except str(), throw kInvalidArgument for an undefined tensor.
   std::int64_t dim() const { return static_cast<std::int64_t>(get("dim").shape.size()); }
   const Shape& sizes() const { return get("sizes").shape; }
   const Strides& strides() const { return get("strides").strides; }
@@ -119,7 +120,7 @@ class Tensor {
   // Call it after a write through a pointer, so that autograd notices the write.
   void bump_version() const { get("bump_version").storage->bump_version(); }
 
-  // The elements. data<T>() throws kDType if T is not the type of dtype().
+  // The address of the first element. data<T>() throws kDType if T is not the type of dtype().
   void* data_ptr() const { return get("data_ptr").data(); }
   template <typename T>
   T* data() const {
@@ -128,8 +129,8 @@ class Tensor {
       refuse_data(kDTypeOf<T>);
     return static_cast<T*>(impl.data());
   }
-  // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
-  // kInvalidArgument if the value does not fit into an integer type T
+  // The value of a tensor of one element, converted to T. Throws kShape unless there is exactly one
+  // element, and kInvalidArgument if the value does not fit into an integer type T
   // (core/tensor/scalar/scalar.h).
   template <typename T>
   T item() const {
@@ -138,7 +139,8 @@ class Tensor {
       detail::refuse_item(value, sizeof(T), std::is_signed_v<T>);
     return value.to<T>();
   }
-  // The value of a tensor of one element, as a Scalar of its kind.
+  // The value of a tensor of one element, as a Scalar of the dtype's kind (bool, integer,
+  // floating).
   Scalar item() const;
   // One element on the CPU, for tests and small tools: at<float>({1, 2}).
   template <typename T>
@@ -177,24 +179,25 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
-  // core/ops/shape/view_in_place.cc: changes this tensor's shape to that of the view. All handles
-  // to it see the new shape; its other views and detach() keep theirs. Gradients flow as through
-  // the view, also under a NoGradGuard. Throws kInvalidArgument for a leaf that requires gradients
-  // and for a tensor that has a gradient.
+  // core/ops/shape/view_in_place.cc: squeeze_() gives this tensor the shape of squeeze(), and so
+  // on. All handles to the tensor see the new shape; its views and the results of detach() keep
+  // theirs. Gradients flow as through the view, also under a NoGradGuard. Throws kInvalidArgument
+  // for a leaf that requires gradients and for a tensor that has a gradient.
   Tensor& squeeze_();
   Tensor& squeeze_(std::int64_t dim);
   Tensor& unsqueeze_(std::int64_t dim);
   Tensor& transpose_(std::int64_t dim0, std::int64_t dim1);
   Tensor& t_();
 
-  // core/ops: copies.
+  // core/ops: copies. If nothing has to change, contiguous(), to() and pin_memory() return the
+  // tensor itself.
   Tensor contiguous(MemoryFormat format = MemoryFormat::kContiguous) const;
   Tensor clone(MemoryFormat format = MemoryFormat::kPreserve) const;
   Tensor to(DType dtype) const;
-  // A copy on another device, in the same layout; the tensor itself if it is on that device. With
-  // non_blocking, a copy between pinned memory and a device may still run when this returns, in the
-  // order of the device's current stream: synchronise that stream before reading a result on the
-  // CPU.
+  // A copy on another device. It has the same strides if the tensor has no gaps, and is contiguous
+  // otherwise. With non_blocking, a copy between pinned memory and a GPU may still run when this
+  // returns. The copy runs on the GPU's current stream: synchronise that stream before you read a
+  // result on the CPU.
   Tensor to(Device device, ToOptions options = {}) const;
   // "cpu", "cuda" (the thread's current device) or "cuda:1"; throws kInvalidArgument for others.
   Tensor to(std::string_view device, ToOptions options = {}) const;
@@ -239,7 +242,8 @@ class Tensor {
   // core/reductions/list.def (core/ops/reduce/reduce.h): x.sum(), x.mean(1), x.amax({0, 2}).
 #define DL_REDUCTION(enumerator, name, ...) \
   Tensor name(const DimList& dims = {}, ReduceOptions options = {}) const;
-  // Values and indices along a dimension, x.max(1), or the value over all elements, x.max().
+  // x.max(1): values and indices along a dimension; x.max(): the value over all elements. The same
+  // for x.argmax(1) and x.argmax(), which give only indices.
 #define DL_EXTREME(enumerator, name, arg_name, ...)                                   \
   std::pair<Tensor, Tensor> name(std::int64_t dim, ReduceOptions options = {}) const; \
   Tensor name() const;                                                                \
@@ -282,7 +286,7 @@ class Tensor {
   Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value);
   Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value);
 
-  // In place, as add_ and the like.
+  // Operators in place: x += y is x.add_(y).
 #define DL_ASSIGNMENT(sign, name)                                     \
   Tensor& operator sign(const Tensor & other) { return name(other); } \
   Tensor& operator sign(Scalar other) { return name(other); }
@@ -292,7 +296,7 @@ class Tensor {
   DL_ASSIGNMENT(/=, div_)
 #undef DL_ASSIGNMENT
 
-  // core/autograd. A leaf is a tensor that no recorded operation made; gradients accumulate in
+  // core/autograd: a leaf is a tensor that no recorded operation made; gradients accumulate in
   // leaves.
   bool requires_grad() const {
     const TensorImpl& impl = get("requires_grad");
@@ -302,12 +306,12 @@ class Tensor {
   // before. For a result, `true` has no effect and `false` throws kInvalidArgument.
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
-  // The gradient of a leaf, or of a result after retain_grad(): this tensor's shape and dtype.
-  // Undefined if there is none.
+  // The gradient of a leaf, or of a result after retain_grad(). It has this tensor's shape and
+  // dtype; it is undefined if there is no gradient.
   Tensor grad() const;
-  // Makes backward passes add the gradient of this result to grad(); after an in-place write, the
-  // gradient of the new values. Does nothing for a leaf.
-  // Throws kInvalidArgument if the tensor requires no gradients.
+  // Makes backward passes add the gradient of this result to grad(). If the result is written in
+  // place later, this is the gradient of the new values. Does nothing for a leaf. Throws
+  // kInvalidArgument if the tensor requires no gradients.
   void retain_grad() const;
   bool retains_grad() const;
   // Sets grad() of any tensor; an undefined `grad` clears it.
@@ -323,10 +327,11 @@ class Tensor {
   // their history. Throws kInvalidArgument for a view.
   Tensor& detach_();
   // Calls `hook` with each gradient of this tensor before it is used. A defined result, of the same
-  // shape and dtype, replaces the gradient. A hook belongs to the current values: after an in-place
-  // write it sees the gradient of the overwritten ones. The tensor owns its hooks, so a hook that
-  // captures the tensor keeps both alive: use the hook's argument, or capture detach(). Throws
-  // kInvalidArgument if the tensor requires no gradients.
+  // shape and dtype, replaces the gradient. A hook belongs to the values that the tensor has when
+  // the hook is registered: after an in-place write, the hook still sees the gradient of the old
+  // values. The tensor owns its hooks, so a hook that captures the tensor keeps both alive: use the
+  // hook's argument, or capture detach(). Throws kInvalidArgument if the tensor requires no
+  // gradients.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   // The text that Python prints: "tensor([1., 2.])".

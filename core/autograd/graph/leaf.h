@@ -3,10 +3,14 @@
 //
 // A leaf's gradient is final when every operation that used the leaf has run backward. The engine
 // then runs the LeafNode, and after it the callbacks of on_grad_ready(). If the last operation
-// computed the gradient in target(), the callbacks run already inside that operation. If the pass
-// ends with an exception, the callbacks `failed` of every leaf that the pass used, or would have
-// used, run. With a destination, the gradient always lives in that memory: zero_grad() marks it
-// undefined without writing to it, the next gradient is stored, and later ones are added.
+// computes the gradient in target(), the callbacks run before that operation returns. If the pass
+// ends with an exception, the `failed` callbacks run for every leaf that the pass used or would
+// have used.
+//
+// If the leaf has a destination (set_grad_destination()), its gradient is always in that memory.
+// zero_grad() then marks the gradient undefined and does not write to the memory. The next gradient
+// overwrites the memory, and later gradients are added to it.
+//
 // Thread-safety: as for a tensor; callbacks run on the thread that called backward().
 #pragma once
 
@@ -36,7 +40,7 @@ class LeafNode final : public Node {
   // True for a result that retains its gradient, also if it became a leaf later.
   bool retains() const noexcept { return retains_; }
   void set_retains() noexcept { retains_ = true; }
-  // Adds a gradient of a result that retains it.
+  // Adds to the gradient that a result retains.
   void add_retained(const Tensor& gradient);
 
   std::string_view name() const noexcept override { return "leaf"; }
@@ -50,7 +54,7 @@ class LeafNode final : public Node {
   void set_destination(const Tensor& destination);
   // True if there is a gradient or a destination.
   bool has_memory() const noexcept { return defined_ || fixed_; }
-  // For a tensor that changes its shape while has_memory() is false.
+  // Call it when the tensor's shape changes. has_memory() must be false.
   void set_shape(const Shape& shape, const Strides& strides);
 
   // The memory for the next gradient; see BackwardContext::target().
@@ -75,7 +79,7 @@ class LeafNode final : public Node {
   void call_listeners(const Call& call) const;
 
   Shape shape_;
-  Strides strides_;  // of the gradient: the leaf's, if it has no gaps, as in PyTorch
+  Strides strides_;  // of the gradient: the leaf's if the leaf has no gaps, else contiguous
   DType dtype_;
   State state_ = State::kWanted;
   bool retains_ = false;
@@ -88,7 +92,7 @@ class LeafNode final : public Node {
     GradReady ready;
     GradFailed failed;
   };
-  std::vector<Listener> listeners_;  // their numbers ascend
+  std::vector<Listener> listeners_;  // in ascending order of id
   std::function<void()> guard_;
   Ref<FirstError> error_;
 };
@@ -99,26 +103,27 @@ namespace dl {
 
 // Calls `ready` in every backward pass that reaches the leaf, when its gradient is final
 // (undefined, if no gradient flowed back). Calls `failed`, if it is set, when a backward pass that
-// uses the leaf ends with an exception: of a hook, a node, a callback, or before anything ran.
-// backward() rethrows that exception after these calls and ignores exceptions of `failed`. Returns
+// uses the leaf ends with an exception. A hook, a node or a callback may have thrown it, or
+// backward() before it ran any of these. backward() rethrows that exception after these calls and
+// ignores exceptions of `failed`. Returns
 // a number for remove_grad_ready(). Throws kInvalidArgument if the tensor is not a leaf or requires
 // no gradients. A callback may add and remove callbacks of the leaf, itself included.
 std::uint64_t on_grad_ready(const Tensor& leaf, autograd::GradReady ready,
                             autograd::GradFailed failed = {});
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 
-// From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; an
-// existing gradient is copied there. An undefined destination keeps the gradient in its current
-// memory, and the address may change again.
+// From now on the leaf's gradient is in `destination`, a tensor of the leaf's shape and dtype; an
+// existing gradient is copied there. If `destination` is undefined, the gradient stays in its
+// current memory, but its address may change later.
 void set_grad_destination(const Tensor& leaf, const Tensor& destination);
 
 // Sets a function that a backward pass calls before it writes into the leaf's gradient. If the
 // function throws, the pass ends with that exception. Replaces an earlier guard; null removes it.
 void set_grad_guard(const Tensor& leaf, std::function<void()> guard);
 
-// Attaches an error source to the leaf, such as a failed all-reduce of its gradient: once it has an
-// error, optimizers throw that error instead of stepping. It stays until the next set_grad_error()
-// or clear_grad_error().
+// Attaches an object that may get an error later, for example from the all-reduce of the leaf's
+// gradient. When it has an error, optimizers throw that error instead of stepping. It stays
+// attached until the next set_grad_error() or clear_grad_error().
 void set_grad_error(const Tensor& leaf, Ref<FirstError> error);
 void clear_grad_error(const Tensor& leaf) noexcept;
 const FirstError* grad_error(const Tensor& leaf) noexcept;  // null if there is none

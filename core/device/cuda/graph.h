@@ -2,19 +2,20 @@
 //
 //     Graph graph(runtime());
 //     graph.begin(stream);
-//     ... // work on `stream`, and on streams that wait for it graph.end();
+//     ...  // work on `stream`, and on streams that wait for it
+//     graph.end();
 //     graph.launch(stream);
 //
 // A capture runs nothing: it cannot be waited for, and values that the host computes or draws are
-// the same in every launch. Calls for which that would be wrong check capturing() and throw. A
-// graph may contain work of other owners (of a communicator), which must outlive the graph: they
-// register it with note_captured(), are called at each launch through their GraphPart, and destroy
-// all such graphs with destroy_graphs_of(). Memory that the graph's work uses belongs to the code
-// that captured it.
+// the same in every launch. Calls for which that would be wrong check capturing() and throw.
 //
-// Thread-safety: begin() and end() belong on one thread; launch() on one at a time;
-// any thread may call destroy_graphs_of() at any time, but it waits for a launch that is being
-// submitted.
+// A graph may contain work of other owners, for example of a communicator. An owner registers its
+// work with note_captured(), and each launch calls the owner's GraphPart. Before an owner ends, it
+// destroys the graphs that contain its work with destroy_graphs_of(). The code that captured the
+// graph has to keep the memory that the graph's work uses.
+//
+// Thread-safety: the same thread calls begin() and end(). One thread at a time may call launch().
+// Any thread may call destroy_graphs_of(), which waits for a launch that is being submitted.
 #pragma once
 
 #include <exception>
@@ -46,13 +47,14 @@ class Graph {
   // Abandons a capture that has not ended.
   ~Graph();
 
-  // Throws kInvalidArgument if this thread or the stream is capturing already.
+  // Throws kInvalidArgument if this thread or the stream is capturing already, or if the graph has
+  // been captured before.
   void begin(const Stream& stream);
-  // Ends the capture, also if it throws: kInternal if the capture was invalidated, kAborted if an
-  // owner of captured work has ended meanwhile.
+  // Ends the capture, even if this function throws. Throws kInternal if the capture was
+  // invalidated, kAborted if an owner of captured work has ended meanwhile.
   void end();
   // Throws kAborted if destroy_graphs_of() has destroyed the graph, kInvalidArgument if the stream
-  // is being captured, and what a GraphPart throws.
+  // is being captured or if nothing has been captured, and what a GraphPart throws.
   void launch(const Stream& stream);
 
  private:
@@ -74,8 +76,9 @@ class Graph {
 };
 
 // Sets the function that every capture calls before it begins and, while capturing() is still true,
-// before it ends. It submits deferred work, which would otherwise be missing in the graph. One
-// function for the process.
+// before it ends. Before the begin, the function submits deferred work that the graph must not
+// contain; before the end, deferred work that the graph must contain. The process has one such
+// function.
 void set_capture_bound(void (*at_bound)()) noexcept;
 
 // True if a Graph captures this thread's work.
@@ -84,10 +87,11 @@ bool capturing() noexcept;
 void refuse_in_capture(const char* reason);
 
 // Registers `owner`'s work in the graph that this thread captures. Returns the owner's GraphPart,
-// made by `make` at the first call; null if no Graph captures. Call it before submitting the work:
-// an owner that ends meanwhile must find the graph.
+// which `make` makes at the first call; null if this thread captures no graph. Call it before you
+// submit the work, so that destroy_graphs_of() finds the graph if the owner ends in between.
 GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make);
-// Destroys every graph that contains work of `owner`; launching one of them then throws.
+// Destroys the executable graph of every Graph that contains work of `owner`. Their launch() then
+// throws kAborted.
 void destroy_graphs_of(const void* owner) noexcept;
 
 }  // namespace dl::cuda

@@ -6,26 +6,30 @@
 
 namespace dl::kernels {
 
-// out[.., i, ..] = input[.., index[i], ..]. input and out are contiguous, index is contiguous
-// int64. Throws kIndex with the first index out of range, and then writes nothing.
+// out[.., i, ..] = input[.., index[i], ..]. All are contiguous; index is int64. If an index is out
+// of range, the CPU throws kIndex with the first one and writes nothing. CUDA writes zeros for it,
+// and the next synchronize() throws kIndex.
 DL_KERNEL(void, index_select,
           (const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& out))
-// out[.., index[i], ..] += grad[.., i, ..], in the order of i. All contiguous; `out` is zeroed
-// first.
+// out[.., index[i], ..] += grad[.., i, ..], in the order of i. All are contiguous; the caller has
+// filled `out` with zeros.
 DL_KERNEL(void, index_select_backward,
           (const Tensor& grad, std::int64_t dim, const Tensor& index, const Tensor& out))
-// out = mask ? input * scale : 0, element by element; contiguous, mask of bool.
+// out = mask ? input * scale : 0, element by element. All are contiguous; mask is bool.
 DL_KERNEL(void, mask_scale,
           (const Tensor& input, const Tensor& mask, double scale, const Tensor& out))
 
-// offsets += index * step; both have one shape.
-DL_KERNEL(void, add_offsets, (const Indexed& by, const Tensor& index, const Tensor& places))
-// out[i] = the element at offset(source[i]) + index[i] * step. All three have the same shape.
+// offsets += index * by.step, element by element. Both are int64 and have the same shape. by.size
+// is first added to a negative index.
+DL_KERNEL(void, add_offsets, (const Indexed& by, const Tensor& index, const Tensor& offsets))
+// out[i] = the element of source's storage that is index[i] * by.step elements after source[i]. All
+// three have the same shape.
 DL_KERNEL(void, gather_elements,
           (const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out))
-// Combines the element at offset(target[i]) + index[i] * step with source[i] by `how`. `apart`: a
-// dimension along which two elements never write to the same address, so that threads may divide
-// it; -1: none. Target and source have one dtype.
+// Combines source[i], as `how` says, with the element of target's storage that is index[i] *
+// by.step elements after target[i]. All three have the same shape, target and source the same
+// dtype. Along dimension `apart`, no two elements write to the same address, so threads may divide
+// it; -1 if there is no such dimension.
 DL_KERNEL(void, scatter_elements,
           (const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
            PlaceWrite how, std::int64_t apart))

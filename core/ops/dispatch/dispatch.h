@@ -1,10 +1,10 @@
 // Dispatch: the table of kernels by operation and device, and call(), which calls one.
 //
-// call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call; the
-// argument types are those of the CPU's kernel, which all devices share. The first call fills the
-// CPU's column. CUDA's column initially has functions that open the CUDA module, replace the column
-// by its kernels and call again. While a profile records, each call is a span; otherwise profiling
-// costs one load. Any thread may call.
+// call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call. An
+// operation's kernels have the same argument types on all devices. The first use of the table fills
+// it. CUDA's column then has functions that open the CUDA module, replace the column by the
+// module's kernels, and call the kernel. While a profile records, each call is a span; otherwise
+// profiling costs one load. Any thread may use call().
 #pragma once
 
 #include <atomic>
@@ -98,8 +98,8 @@ struct KernelOf;
 #undef DL_OP
 
 using AnyKernel = void (*)();
-// Slots are atomic because CUDA's are replaced at the first use of a CUDA device, while other
-// threads may look up the CPU's.
+// Slots are atomic because the first use of a CUDA device replaces CUDA's slots while other threads
+// may read them.
 struct KernelTable {
   std::atomic<AnyKernel> slots[kOpCount][kDeviceTypeCount] = {};
 
@@ -118,11 +118,13 @@ struct KernelTable {
 };
 
 void fill_cpu_kernels(KernelTable& table) noexcept;
-void fill_cuda_kernels(KernelTable& table) noexcept;  // with functions that open the module
+// Fills CUDA's column with functions that open the CUDA module and replace the column.
+void fill_cuda_kernels(KernelTable& table) noexcept;
 KernelTable& kernel_table() noexcept;
 
-// Identifies the list of operations for which a module's kernels were built: a hash of the rows of
-// op_list.def and the families' lists, and of the kernels' argument types.
+// Identifies the lists for which a module's kernels were built: a hash of the names in op_list.def
+// and in the families' lists, and of TensorImpl's size. It does not cover the kernels' argument
+// types.
 constexpr std::uint64_t kernels_abi() noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto mix = [&hash](std::string_view text) {
@@ -141,8 +143,8 @@ constexpr std::uint64_t kernels_abi() noexcept {
   return hash ^ sizeof(TensorImpl);
 }
 
-// The operation's name for texts. If the first argument has a name (a row of a family, or a member
-// `op`), that name.
+// The operation's name in errors and profiles. If the first argument has a name (as a row of a
+// family, or in a member `op`), it is that name; else it is the name in op_list.def.
 template <typename... Args>
 std::string_view name_of_call(Op op, const Args&...) noexcept {
   return info(op).name;
@@ -160,8 +162,9 @@ std::string_view name_of_call(Op, const First& first, const Args&...) noexcept
   return first.op;
 }
 
-// Kernels that accept tensors of any strides. For a deferred tensor, call() passes them its source
-// (core/tensor/layout/deferred.h); other kernels copy the elements into the storage.
+// True if the kernel accepts tensors of any strides. call() then passes a tensor over the source
+// instead of a deferred tensor, if it can (core/tensor/layout/deferred.h). Other kernels access the
+// deferred tensor's own memory, which first copies the elements there.
 constexpr bool takes_any_strides(Op op) noexcept {
   switch (op) {
     case Op::kCopy:
@@ -206,7 +209,8 @@ template <typename R, typename... Params, std::size_t... i>
                                                 std::type_identity_t<Params>... args) {
   const Tensor* const tensors[] = {as_tensor(args)...};
   const Tensor none;
-  // In argument order: results come last.
+  // A braced list is evaluated in order. Results are the last arguments, so their AsItLies are made
+  // last, as deferred.h requires.
   const AsItLies lying[] = {AsItLies(tensors[i] != nullptr ? *tensors[i] : none)...};
   if (profiler::is_recording()) {
     return call_recorded(op, kernel, or_tensor(args, *lying[i])...);

@@ -12,25 +12,28 @@ namespace dl {
 // The tensor in this dtype.
 Tensor promoted_to(const Tensor& tensor, DType dtype);
 
-// The result's device. A 0-d tensor on the CPU may be combined with a tensor on a device; the
-// kernel gets its value.
+// The device of both operands, and of the result. If one operand is a 0-d tensor on the CPU, the
+// other may be on a GPU; the result is then on the GPU, and the kernel gets the 0-d tensor's value.
 Device common_device(const Tensor& a, const Tensor& b, std::string_view op);
-// Throws kInvalidArgument if one is undefined, and what result_type() throws.
+// The dtype to which both operands are promoted. Throws kInvalidArgument if one is undefined, and
+// what result_type() throws.
 DType common_dtype(const Tensor& a, const Tensor& b, std::string_view op);
-// The dtype in which the row computes operands of a common dtype.
+// The dtype in which `fn` computes operands that are promoted to `common`.
 DType computed_in(BinaryFn fn, DType common);
 
-// The dtype of a result of a tensor and a number.
+// The result's dtype if one operand is a tensor and the other is a number.
 DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op);
-// A number as an operand of a comparison with the elements of `like`, in their promoted dtype.
+// A number to be compared with the elements of `like`: a 0-d tensor of dtype dtype_with(like,
+// value, op).
 Tensor as_element(const Tensor& like, Scalar value, std::string_view op);
 // A number as an operand of arithmetic with this result dtype. It is not rounded to float16 or
 // bfloat16: kernels compute these in float32, and 1e5 would be infinite in float16.
 Tensor as_number(Scalar value, DType result, std::string_view op);
-// as_number() for a sum, a product or an operation on bits: an integer out of range of an integer
-// dtype wraps around, as the result does.
+// as_number() for a sum, a product or an operation on bits: if an integer does not fit into an
+// integer dtype, it wraps around, as the result does.
 Tensor as_residue(Scalar value, DType result);
-// A tensor as an operand of arithmetic whose result has this dtype.
+// A tensor, converted to an operand of arithmetic with this result dtype. A 0-d tensor on the CPU
+// is not rounded to float16 or bfloat16, as a number is not in as_number().
 Tensor operand_of(const Tensor& tensor, DType result);
 
 // The operands in the form that the kernel needs, and the tensor for the result.
@@ -41,12 +44,14 @@ struct BinaryOperands {
 };
 // Allocates the result of two operands, whose shapes are broadcast.
 Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
+// Converts both operands with operand_of(), and allocates their result.
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
 
-// Runs the row's kernel; not recorded.
+// Runs the kernel of `fn`. Autograd does not record it.
 Tensor run_binary(BinaryFn fn, const BinaryOperands& operands);
+// Prepares the operands, and runs `fn` in computed_in(fn, common).
 Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common);
-// For rows with a bool result.
+// Promotes the operands, and runs a `fn` whose result is bool.
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b);
 
 // Converts a gradient to the shape, dtype and device of an input: undoes broadcasting and

@@ -1,8 +1,9 @@
 // Normalisation: shifts and scales a tensor to mean 0 and variance 1, then applies weight and bias.
+// rms_norm() only scales, to a mean square of 1, and has no bias.
 //
 // Inputs are floating; float16 and bfloat16 are computed in float32 and rounded once. Weights and
-// biases have the input's dtype or float32, and may be undefined. Throws kShape, kDType and
-// kInvalidArgument. There is no CUDA kernel yet.
+// biases have the input's dtype or float32, and may be undefined. The functions throw kShape,
+// kDType or kInvalidArgument if an argument does not fit, and kNotImplemented on CUDA.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,20 @@
 
 namespace dl {
 
-// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions (Ba et al. 2016).
-//   shape         those dimensions; weight and bias have it, too
-// Returns a tensor of the input's shape, contiguous.
+// (x - mean) / sqrt(variance + eps) * weight + bias; mean and variance are over the last dimensions
+// (Ba et al. 2016). Returns a contiguous tensor of the input's shape.
+//   shape  the sizes of these last dimensions, and the shape of weight and bias
 Tensor layer_norm(const Tensor& input, const Shape& shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
-// x / sqrt(mean(x^2) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). Default
-// eps: the machine epsilon of the dtype in which it is computed, as in PyTorch.
+// x / sqrt(mean(x^2) + eps) * weight; the mean is over the last dimensions (Zhang and Sennrich
+// 2019). If eps is not given, it is the machine epsilon of the dtype in which the norm is computed,
+// as in PyTorch.
 Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 
-// Like layer_norm, over the spatial dimensions and each of `groups` groups of channels (Wu and He
-// 2018).
+// Like layer_norm(), but the channels are divided into `groups` groups. Mean and variance are over
+// the channels of one group and the spatial dimensions (Wu and He 2018).
 //   input         [N, C, d...], C a multiple of groups
 //   weight, bias  [C]
 Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight = {},

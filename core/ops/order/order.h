@@ -1,6 +1,6 @@
 // Cumulative sums and products, medians, sorting and unique elements.
 //
-// A negative `dim` counts from the end. Throws kIndex for a dimension that does not exist.
+// A negative `dim` counts from the end. The functions throw kIndex if the dimension does not exist.
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,50 @@
 
 namespace dl {
 
-// Cumulative sums along a dimension. Integers and bool give int64; floating elements are summed in
-// float64 and rounded once each.
+// Cumulative sums along a dimension. Integers and bool give int64. Floating elements are summed in
+// float64, and each sum is rounded once to the input's dtype.
 Tensor cumsum(const Tensor& input, std::int64_t dim);
 
 // Cumulative products, with the dtypes of cumsum().
 Tensor cumprod(const Tensor& input, std::int64_t dim);
 
-// The lower median along `dim`, and its index (int64; any index if values are equal). A slice with
-// NaN gives NaN; nanmedian ignores NaN. The gradient goes to that element. Without `dim`: of all
-// elements, without an index; NaN for an empty tensor; equal elements share its gradient evenly.
-// Throws kIndex for a dimension of size 0, kDType for bool.
+// The lower median along `dim`, and its index (int64; if several elements equal the median, the
+// index of any of them). A slice with a NaN gives NaN; nanmedian() ignores NaNs. The gradient goes
+// to the element at the index. Throws kIndex for a dimension of size 0, kDType for bool.
+//
+// Without `dim`, the result is the median of all elements, without an index. Its gradient is
+// divided evenly among the elements that equal it. An empty tensor of a floating dtype gives NaN.
 std::pair<Tensor, Tensor> median(const Tensor& input, std::int64_t dim, ReduceOptions options = {});
 Tensor median(const Tensor& input);
 std::pair<Tensor, Tensor> nanmedian(const Tensor& input, std::int64_t dim,
                                     ReduceOptions options = {});
 Tensor nanmedian(const Tensor& input);
 
-// The k-th smallest value along a dimension (k >= 1) and its index; equal values are ordered as by
-// sort(). Throws kInvalidArgument for another k.
+// The k-th smallest value along a dimension and its index; equal values are ordered as by sort().
+// Throws kInvalidArgument unless k is between 1 and the dimension's size.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                    ReduceOptions options = {});
 
 struct UniqueResult {
-  Tensor values;   // ascending, 1-d; each NaN counts as different
-  Tensor inverse;  // with return_inverse: the index of each element's value; the input's shape
-  Tensor counts;   // with return_counts: how often each value occurs
+  Tensor values;   // 1-d; no NaN equals another NaN
+  Tensor inverse;  // if return_inverse: each element's index in `values`; has the input's shape
+  Tensor counts;   // if return_counts: how many elements each value stands for
 };
-// The distinct elements of a tensor. No gradient.
+// The distinct elements of a tensor, in ascending order. They have no gradient.
 UniqueResult unique(const Tensor& input, UniqueOptions options = {});
-// Removes elements that equal their predecessor.
+// The elements of the flattened tensor in their order, without those that equal the element before.
+// They have no gradient.
 UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options = {});
 
 // Sorts along a dimension. Returns the values and their indices in the input (int64). Equal values
-// keep their order, and NaN is the largest. The gradient goes to the indexed elements.
+// keep their order, and NaN is the largest. A value's gradient goes to the element at its index.
 std::pair<Tensor, Tensor> sort(const Tensor& input, std::int64_t dim = -1,
                                SortOptions options = {});
 Tensor argsort(const Tensor& input, std::int64_t dim = -1, SortOptions options = {});
 
-// The k largest (or smallest) values along a dimension, sorted, and their indices. The first of
-// equal values is preferred. Throws kInvalidArgument if k is negative or above the size.
+// The k largest values along a dimension in descending order, or the k smallest in ascending order,
+// and their indices. Of equal values, the first are taken. Throws kInvalidArgument if k is negative
+// or above the dimension's size.
 std::pair<Tensor, Tensor> topk(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                TopkOptions options = {});
 
