@@ -6,6 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/bin" "$work/r/tests/fuzz"
 cp "$source/dev" "$work/r/dev"
+cp "$source/tests/costs.txt" "$work/r/tests/costs.txt"
 : >"$work/r/tests/fuzz/fuzz_one.cc"
 tool() { # NAME BODY
   printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
