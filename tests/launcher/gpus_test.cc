@@ -118,7 +118,7 @@ NodePlan plan_of(std::vector<std::string> arguments, const std::vector<Gpu>& gpu
 }
 
 std::vector<std::string> environment(const NodePlan& plan, std::size_t rank) {
-  return rank_environment(plan, Meeting{}, plan.ranks.at(rank), {});
+  return rank_environment(plan, supposed_meeting(plan), plan.ranks.at(rank), {});
 }
 
 TEST(GpuPlan, GpuAndAutoMeanOneRankAGpu) {
