@@ -17,7 +17,7 @@ struct GradcheckOptions {
 };
 
 // `f` maps the inputs to one float64 tensor and must be deterministic. The inputs are contiguous
-// float64 leaves; those that require gradients are checked, element by element, for a fixed
+// float64 leaves. Leaves that require gradients are checked, element by element, for a fixed
 // weighting of f's outputs. Returns the largest relative error. Throws kMismatch and names `what`,
 // the input, the element and both values.
 double gradcheck(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,

@@ -74,7 +74,7 @@ decltype(auto) visit_floating(DType dtype, std::string_view op, Body&& body) {
   }
 }
 
-// Every dtype except bool: those that have arithmetic.
+// Every dtype except bool, which has no arithmetic.
 template <typename Body>
 decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
   switch (dtype) {

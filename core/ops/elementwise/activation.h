@@ -17,7 +17,7 @@ enum class GeluForm : std::uint8_t { kErf, kTanh };
 // kTanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which differs by up to 5e-4.
 Tensor gelu(const Tensor& input, GeluForm form = GeluForm::kErf);
 
-// The same as PyTorch's functions of these names, with the same defaults.
+// PyTorch's functions of these names, with PyTorch's defaults.
 Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
 Tensor elu(const Tensor& input, double alpha = 1.0);
 Tensor softplus(const Tensor& input, double beta = 1.0, double threshold = 20.0);

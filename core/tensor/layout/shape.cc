@@ -136,8 +136,8 @@ Strides dense_strides(const Shape& shape, std::span<const Strides> operands) {
     return outer_of(shape, operands, static_cast<std::size_t>(order[i]),
                     static_cast<std::size_t>(order[j]));
   };
-  // The same insertion sort as PyTorch's, which skips undecided pairs: the order of broadcast
-  // dimensions depends on its steps.
+  // PyTorch's insertion sort, which skips undecided pairs: the order of broadcast dimensions
+  // depends on its steps.
   for (std::size_t i = 1; i < rank; ++i) {
     std::size_t at = i;
     for (std::size_t j = i; j-- > 0;) {

@@ -1,6 +1,6 @@
 // Arithmetic on shapes and strides: counting, layouts, broadcasting, and which views exist.
 //
-// All functions are pure. Those that may throw take the name of the operation for the error text.
+// All functions are pure. A function that may throw takes the operation's name for the error text.
 #pragma once
 
 #include <cstdint>

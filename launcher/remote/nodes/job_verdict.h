@@ -20,7 +20,7 @@ class JobVerdict {
 
   // nullopt: no node has failed for good.
   const std::optional<Verdict>& get() const { return verdict_; }
-  // The job fails for this reason, unless another one is known.
+  // The job fails for this reason, unless another reason is known already.
   void fail(Verdict verdict);
   // A node has decided that no generation follows. One node may report more than another.
   void decided(Verdict verdict);
