@@ -26,20 +26,22 @@ function(dl_program name)
   endif()
 endfunction()
 
+# What the next two functions compile with. With -O1 g++ takes the value of an optional for uninitialised that was checked in another function.
+set(little_optimised "$<$<CONFIG:Release>:-O1;$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>>")
+
 # dl_read_once(TARGET FILES...): files that run once in a program's life or write text for people, and include much inline code (CLI11,
 # spdlog, fmt), which is optimised anew in each of them: half of what they cost to compile, and no run is slower for it.
 # A sanitizer's preset optimises little anyway, and has them share a compilation.
 function(dl_read_once target)
   if(NOT DLRUN_SANITIZE)
-    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1;$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>>")
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "${little_optimised}")
   endif()
 endfunction()
 
 # dl_little_optimised(TARGETS...): what controls a job and computes nothing. Asio, fmt, JSON and Protobuf cost more to optimise than it gains.
-# With -O1 g++ takes the value of an optional for uninitialised that was checked in another function.
 function(dl_little_optimised)
   foreach(target IN LISTS ARGN)
-    target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1;$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>>")
+    target_compile_options(${target} PRIVATE "${little_optimised}")
   endforeach()
 endfunction()
 
