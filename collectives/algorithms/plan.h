@@ -20,7 +20,7 @@
 
 #include "collectives/algorithms/cost.h"
 #include "collectives/algorithms/schedule.h"
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 
 namespace dl::collectives {
 

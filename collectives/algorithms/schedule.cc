@@ -4,7 +4,7 @@
 
 #include "collectives/algorithms/all_reduce.h"
 #include "collectives/algorithms/chunks.h"
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {

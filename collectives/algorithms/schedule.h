@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 
 namespace dl::collectives {
 

@@ -1,7 +1,7 @@
 #include "collectives/bench/bare_nccl.h"
 
-#include "collectives/done_work.h"
-#include "collectives/objects.h"
+#include "collectives/compose/objects.h"
+#include "collectives/waiting/done_work.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::bench {

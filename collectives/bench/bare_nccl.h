@@ -4,10 +4,10 @@
 // One thread.
 #pragma once
 
+#include "collectives/api/process_group.h"
 #include "collectives/bench/gpu.h"
 #include "collectives/bench/operation.h"
 #include "collectives/nccl/module.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 

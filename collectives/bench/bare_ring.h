@@ -7,9 +7,9 @@
 
 #include <chrono>
 
+#include "collectives/api/process_group.h"
 #include "collectives/bench/operation.h"
-#include "collectives/process_group.h"
-#include "collectives/wait_policy.h"
+#include "collectives/waiting/wait_policy.h"
 #include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::bench {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "collectives/api/process_group.h"
 #include "collectives/bench/gpu.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 

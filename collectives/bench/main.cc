@@ -11,7 +11,7 @@
 #include "collectives/bench/options.h"
 #include "collectives/bench/planner.h"
 #include "collectives/bench/run.h"
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
 #include "core/base/error.h"

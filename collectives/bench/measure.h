@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/api/process_group.h"
 #include "collectives/bench/options.h"
 #include "collectives/bench/workload.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 

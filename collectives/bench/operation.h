@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/descriptor.h"
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
+#include "collectives/call/descriptor.h"
 #include "core/device/stream.h"
 
 namespace dl::collectives::bench {

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "collectives/algorithms/plan.h"
-#include "collectives/algorithms/reduce.h"
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"
 #include "core/base/text/number.h"

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "collectives/algorithms/plan.h"
+#include "collectives/api/process_group.h"
 #include "collectives/bench/options.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 

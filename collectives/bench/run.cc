@@ -4,14 +4,14 @@
 #include <csignal>
 #include <optional>
 
-#include "collectives/algorithms/reduce.h"
 #include "collectives/bench/bare_nccl.h"
 #include "collectives/bench/bare_ring.h"
 #include "collectives/bench/device_workload.h"
 #include "collectives/bench/workload.h"
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/nccl/choice.h"
 #include "collectives/nccl/nccl_group.h"
+#include "collectives/reduce/reduce.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/text/number.h"

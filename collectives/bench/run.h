@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/api/process_group.h"
 #include "collectives/bench/gpu.h"
 #include "collectives/bench/options.h"
 #include "collectives/bench/report.h"
 #include "collectives/nccl/module.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 

@@ -11,9 +11,9 @@
 #include <functional>
 #include <span>
 
-#include "collectives/algorithms/reduce.h"
 #include "collectives/bench/measure.h"
 #include "collectives/bench/planner.h"
+#include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "core/base/system/atomic_file.h"
 #include "core/base/system/unique_fd.h"

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "core/tensor/dtype.h"
 
 namespace dl::collectives::bench {

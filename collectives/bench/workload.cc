@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "collectives/bench/values.h"
-#include "collectives/calls.h"
+#include "collectives/call/calls.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::bench {

@@ -4,11 +4,11 @@
 #include <memory>
 #include <string>
 
-#include "collectives/custom_reduce.h"
-#include "collectives/descriptor.h"
-#include "collectives/init.h"
-#include "collectives/objects.h"
-#include "collectives/symmetric_memory.h"
+#include "collectives/api/symmetric_memory.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/compose/custom_reduce.h"
+#include "collectives/compose/objects.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 
 struct dl_comm {

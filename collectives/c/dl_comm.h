@@ -5,8 +5,8 @@
  *     dl_all_reduce(world, x, x, 1000, DL_F32, DL_SUM, 0, NULL);
  *     dl_comm_destroy(world);
  *
- * collectives/process_group.h describes each operation, its buffers and what ranks must agree on;
- * docs/reference/collectives.md is the full reference.
+ * collectives/api/process_group.h describes each operation, its buffers and what ranks must agree
+ * on; docs/reference/collectives.md is the full reference.
  *
  * Status: every function that can fail returns DL_OK or the kind of its error, and stores the text
  * for dl_last_error() of this thread. After an error of an operation (not of its
@@ -135,8 +135,8 @@ void dl_work_free(dl_work* work);
 /* Symmetric memory. -----------------------------------------------------------------------------
  *
  * Memory of the same size on every rank, which the other ranks of a node can map. Operations
- * recognise it by their pointers, and are fastest in it (collectives/symmetric_memory.h). It may
- * outlive the group. */
+ * recognise it by their pointers, and are fastest in it (collectives/api/symmetric_memory.h). It
+ * may outlive the group. */
 
 /* Collective, blocks. The memory is aligned to at least 64 bytes and filled with zeros. If the
  * group cannot share memory, it is ordinary memory. */

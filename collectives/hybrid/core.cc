@@ -6,9 +6,9 @@
 #include <csignal>
 #include <functional>
 
-#include "collectives/algorithms/reduce.h"
-#include "collectives/not_over.h"
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
+#include "collectives/reduce/reduce.h"
+#include "collectives/waiting/not_over.h"
 #include "core/base/system/machine/cpus.h"
 #include "core/base/thread.h"
 

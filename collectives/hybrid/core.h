@@ -35,11 +35,11 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/at_exit.h"
-#include "collectives/group_error.h"
+#include "collectives/api/process_group.h"
 #include "collectives/hybrid/operation.h"
-#include "collectives/process_group.h"
+#include "collectives/process/at_exit.h"
 #include "collectives/tcp/group.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
 

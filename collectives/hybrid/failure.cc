@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "collectives/hybrid/core.h"
-#include "collectives/not_over.h"
+#include "collectives/waiting/not_over.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {

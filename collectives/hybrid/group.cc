@@ -3,9 +3,9 @@
 #include <cstring>
 #include <memory>
 
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
-#include "collectives/joined_work.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
+#include "collectives/waiting/joined_work.h"
 
 namespace dl::collectives::hybrid {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <functional>
 
+#include "collectives/api/process_group.h"
 #include "collectives/hybrid/core.h"
 #include "collectives/hybrid/hybrid_group.h"
-#include "collectives/process_group.h"
 #include "collectives/tcp/tcp_group.h"
 
 namespace dl::collectives::hybrid {

@@ -24,8 +24,8 @@
 // rank. Thread-safety: process_group.h.
 #pragma once
 
-#include "collectives/group_options.h"
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
+#include "collectives/join/group_options.h"
 
 namespace dl::collectives {
 

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <vector>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/hybrid/route.h"
-#include "collectives/work.h"
+#include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
 namespace dl::collectives::hybrid {

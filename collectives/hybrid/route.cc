@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "collectives/algorithms/schedule.h"
-#include "collectives/calls.h"
+#include "collectives/call/calls.h"
 
 namespace dl::collectives::hybrid {
 namespace {

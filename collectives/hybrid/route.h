@@ -19,8 +19,8 @@
 #include <variant>
 #include <vector>
 
+#include "collectives/api/process_group.h"
 #include "collectives/hybrid/places.h"
-#include "collectives/process_group.h"
 
 namespace dl::collectives::hybrid {
 

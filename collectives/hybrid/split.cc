@@ -1,4 +1,4 @@
-#include "collectives/split.h"
+#include "collectives/join/split.h"
 
 #include "collectives/hybrid/group.h"
 #include "collectives/shm/shm_group.h"

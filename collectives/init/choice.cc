@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/hybrid/places.h"
-#include "collectives/peer_process.h"
+#include "collectives/process/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

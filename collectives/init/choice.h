@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/roster.h"
+#include "collectives/join/roster.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
 

@@ -1,18 +1,18 @@
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 
 #include <algorithm>
 #include <limits>
 #include <mutex>
 
-#include "collectives/at_exit.h"
-#include "collectives/device_group.h"
+#include "collectives/call/recording.h"
+#include "collectives/device/device_group.h"
 #include "collectives/hybrid/hybrid_group.h"
+#include "collectives/init/checkpoint/preemption_signals.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
-#include "collectives/init/preemption_signals.h"
 #include "collectives/mpi/mpi_group.h"
-#include "collectives/recording.h"
+#include "collectives/process/at_exit.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <utility>
 
-#include "collectives/at_exit.h"
-#include "collectives/roster.h"
+#include "collectives/join/roster.h"
+#include "collectives/process/at_exit.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

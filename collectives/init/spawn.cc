@@ -2,7 +2,7 @@
 // DLRUN_SPAWN=CALL:FD. FD is a memfd that dlrun and the ranks inherit: each rank appends "came
 // RANK" when it comes to the call, and dlrun "failed RANK EXIT-CODE" and its page if the job fails.
 // A memfd needs no reader while the ranks run, and leaves nothing behind.
-#include "collectives/spawn.h"
+#include "collectives/init/spawn.h"
 
 #include <cxxabi.h>
 #include <fcntl.h>

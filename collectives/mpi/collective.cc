@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/algorithms/reduce.h"
 #include "collectives/mpi/core.h"
+#include "collectives/reduce/reduce.h"
 
 namespace dl::collectives::mpi {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "collectives/not_over.h"
-#include "collectives/peer_process.h"
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
+#include "collectives/process/peer_process.h"
+#include "collectives/waiting/not_over.h"
 
 namespace dl::collectives::mpi {
 namespace {

@@ -21,12 +21,12 @@
 #include <mutex>
 #include <string>
 
-#include "collectives/identity.h"
-#include "collectives/matching.h"
+#include "collectives/call/identity.h"
+#include "collectives/call/matching.h"
 #include "collectives/mpi/engine.h"
 #include "collectives/mpi/operation.h"
 #include "collectives/record/recorder.h"
-#include "collectives/wait_policy.h"
+#include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
 

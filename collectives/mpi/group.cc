@@ -2,13 +2,13 @@
 #include <cstring>
 #include <thread>
 
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
+#include "collectives/join/roster.h"
+#include "collectives/join/split.h"
 #include "collectives/mpi/core.h"
 #include "collectives/mpi/mpi_group.h"
-#include "collectives/roster.h"
 #include "collectives/solo/solo_group.h"
-#include "collectives/split.h"
 
 namespace dl::collectives {
 namespace mpi {

@@ -20,7 +20,7 @@
 #include <memory>
 #include <string>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "collectives/record/recorder.h"
 
 namespace dl::collectives {

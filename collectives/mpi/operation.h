@@ -6,12 +6,12 @@
 
 #include <vector>
 
-#include "collectives/completion.h"
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/mpi/module.h"
 #include "collectives/record/format.h"
-#include "collectives/wait_policy.h"
-#include "collectives/work.h"
+#include "collectives/waiting/completion.h"
+#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
 namespace dl::collectives::mpi {

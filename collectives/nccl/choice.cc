@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "collectives/roster.h"
+#include "collectives/join/roster.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/device/cuda/module/library.h"

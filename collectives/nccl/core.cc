@@ -2,10 +2,10 @@
 
 #include <sched.h>
 
+#include "collectives/call/recording.h"
 #include "collectives/nccl/captured.h"
-#include "collectives/not_over.h"
-#include "collectives/peer_process.h"
-#include "collectives/recording.h"
+#include "collectives/process/peer_process.h"
+#include "collectives/waiting/not_over.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/thread.h"

@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/descriptor.h"
-#include "collectives/group_error.h"
-#include "collectives/identity.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/call/identity.h"
 #include "collectives/nccl/nccl_group.h"
 #include "collectives/record/recorder.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"

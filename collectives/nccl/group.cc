@@ -2,12 +2,12 @@
 #include <variant>
 #include <vector>
 
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
-#include "collectives/joined_work.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
+#include "collectives/compose/objects.h"
+#include "collectives/join/roster.h"
 #include "collectives/nccl/core.h"
-#include "collectives/objects.h"
-#include "collectives/roster.h"
+#include "collectives/waiting/joined_work.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {

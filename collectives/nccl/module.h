@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 
 namespace dl::collectives::nccl {
 

@@ -26,10 +26,10 @@
 #include <memory>
 #include <string>
 
-#include "collectives/descriptor.h"
+#include "collectives/api/process_group.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/nccl/module.h"
 #include "collectives/nccl/notices.h"
-#include "collectives/process_group.h"
 #include "collectives/record/recorder.h"
 #include "core/device/cuda/module/runtime.h"
 

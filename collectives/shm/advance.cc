@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <span>
 
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/shm/core.h"
 
 namespace dl::collectives::shm {

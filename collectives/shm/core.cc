@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "collectives/not_over.h"
-#include "collectives/peer_process.h"
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
+#include "collectives/process/peer_process.h"
+#include "collectives/waiting/not_over.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::shm {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "collectives/peer_process.h"
+#include "collectives/process/peer_process.h"
 #include "collectives/shm/core.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"

@@ -1,7 +1,7 @@
 #include "collectives/shm/group.h"
 
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
 
 namespace dl::collectives::shm {
 

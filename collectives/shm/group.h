@@ -2,7 +2,7 @@
 // Used by make_shm_group() and tests; users see ProcessGroup.
 #pragma once
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "collectives/shm/core.h"
 #include "collectives/shm/shm_group.h"
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/shm/access.h"
 #include "collectives/shm/bell.h"
 #include "collectives/shm/constants.h"

@@ -10,7 +10,7 @@
 #include <new>
 #include <string>
 
-#include "collectives/roster.h"
+#include "collectives/join/roster.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"

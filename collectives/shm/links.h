@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/identity.h"
+#include "collectives/call/identity.h"
 #include "collectives/shm/segment.h"
 #include "core/base/lifetime/ref.h"
 #include "core/base/system/unique_fd.h"

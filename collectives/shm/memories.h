@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "collectives/api/symmetric_memory.h"
 #include "collectives/shm/segment.h"
-#include "collectives/symmetric_memory.h"
 #include "core/base/lifetime/ref.h"
 #include "core/base/system/process/fork.h"
 

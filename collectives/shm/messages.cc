@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
 #include "collectives/shm/core.h"
 #include "rendezvous/net/socket/local_socket.h"
 

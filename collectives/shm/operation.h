@@ -8,13 +8,13 @@
 #include <atomic>
 #include <optional>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/record/recorder.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/memories.h"
 #include "collectives/shm/plan.h"
-#include "collectives/wait_policy.h"
-#include "collectives/work.h"
+#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
 namespace dl::collectives::shm {

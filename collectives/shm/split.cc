@@ -1,4 +1,4 @@
-#include "collectives/split.h"
+#include "collectives/join/split.h"
 
 #include "collectives/shm/group.h"
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "collectives/algorithms/reduce.h"
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
-#include "collectives/done_work.h"
-#include "collectives/split.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
+#include "collectives/join/split.h"
+#include "collectives/reduce/reduce.h"
+#include "collectives/waiting/done_work.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {

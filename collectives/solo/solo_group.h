@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 
 namespace dl::collectives {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/tcp/core.h"
 
 namespace dl::collectives::tcp {

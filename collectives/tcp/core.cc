@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "collectives/at_exit.h"
-#include "collectives/peer_process.h"
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
+#include "collectives/process/at_exit.h"
+#include "collectives/process/peer_process.h"
 #include "core/base/log/log.h"
 
 namespace dl::collectives::tcp {

@@ -23,14 +23,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collectives/group_error.h"
-#include "collectives/identity.h"
-#include "collectives/matching.h"
+#include "collectives/call/identity.h"
+#include "collectives/call/matching.h"
 #include "collectives/record/recorder.h"
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/link.h"
 #include "collectives/tcp/mesh.h"
 #include "collectives/tcp/operation.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/process/stopped.h"

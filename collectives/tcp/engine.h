@@ -26,10 +26,10 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/group_error.h"
-#include "collectives/identity.h"
+#include "collectives/call/identity.h"
 #include "collectives/tcp/operation.h"
-#include "collectives/wait_policy.h"
+#include "collectives/waiting/group_error.h"
+#include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/lifetime/ref.h"
 #include "core/base/system/process/fork.h"

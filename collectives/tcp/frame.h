@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 
 namespace dl::collectives::tcp {
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
 
 namespace dl::collectives::tcp {
 namespace {

@@ -2,8 +2,8 @@
 // Used by make_tcp_group() and tests; users see ProcessGroup.
 #pragma once
 
-#include "collectives/at_exit.h"
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
+#include "collectives/process/at_exit.h"
 #include "collectives/tcp/core.h"
 #include "collectives/tcp/tcp_group.h"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "collectives/algorithms/parts.h"
-#include "collectives/buffers.h"
-#include "collectives/calls.h"
+#include "collectives/call/buffers.h"
+#include "collectives/call/calls.h"
 #include "collectives/tcp/group.h"
 
 namespace dl::collectives::tcp {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/roster.h"
+#include "collectives/join/roster.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/algorithms/plan.h"
-#include "collectives/identity.h"
+#include "collectives/call/identity.h"
 #include "core/base/system/unique_fd.h"
 
 namespace dl::collectives {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/algorithms/reduce.h"
-#include "collectives/at_exit.h"
-#include "collectives/not_over.h"
-#include "collectives/recording.h"
+#include "collectives/call/recording.h"
+#include "collectives/process/at_exit.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/tcp/core.h"
 #include "collectives/tcp/engine.h"
+#include "collectives/waiting/not_over.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::tcp {

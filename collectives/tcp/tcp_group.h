@@ -12,8 +12,8 @@
 // with kAborted on every rank.
 #pragma once
 
-#include "collectives/group_options.h"
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
+#include "collectives/join/group_options.h"
 
 namespace dl::collectives {
 

@@ -2,7 +2,7 @@
 // (dlrun.h includes all of them.)
 #pragma once
 
-#include "collectives/init.h"         // init_process_group, destroy_process_group
-#include "collectives/spawn.h"        // spawn: torch.multiprocessing
+#include "collectives/init/init.h"    // init_process_group, destroy_process_group
+#include "collectives/init/spawn.h"   // spawn: torch.multiprocessing
 #include "nn/data/sampler.h"          // DistributedSampler
 #include "nn/parallel/distributed.h"  // DistributedDataParallel

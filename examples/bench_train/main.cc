@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/autocast/autocast.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"

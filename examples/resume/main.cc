@@ -18,9 +18,9 @@
 #include <optional>
 #include <string>
 
-#include "collectives/checkpoint.h"
-#include "collectives/init.h"
-#include "collectives/objects.h"
+#include "collectives/compose/objects.h"
+#include "collectives/init/checkpoint/checkpoint.h"
+#include "collectives/init/init.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"

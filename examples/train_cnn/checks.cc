@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/objects.h"
+#include "collectives/compose/objects.h"
 #include "core/base/error.h"
 
 namespace dl::examples {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "examples/train_cnn/options.h"
 
 namespace dl::examples {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "nn/serialize/state_dict.h"
 
 namespace dl::examples {

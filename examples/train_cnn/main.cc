@@ -7,7 +7,7 @@
 // reporter.h what is shown.
 #include <fmt/core.h>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/objects.h"
+#include "collectives/compose/objects.h"
 #include "core/base/error.h"
 #include "core/base/text/number.h"
 #include "core/tensor/factories.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "examples/train_cnn/options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"

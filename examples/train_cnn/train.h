@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "examples/train_cnn/options.h"
 #include "examples/train_cnn/profiling.h"
 #include "examples/train_cnn/reporter.h"

@@ -11,10 +11,10 @@
 // dlrun::tensor_collectives to call collectives on tensors.
 #pragma once
 
-#include "collectives/checkpoint.h"
-#include "collectives/init.h"
-#include "collectives/spawn.h"
-#include "collectives/tensor_api.h"
+#include "collectives/init/checkpoint/checkpoint.h"
+#include "collectives/init/init.h"
+#include "collectives/init/spawn.h"
+#include "collectives/tensor/tensor_api.h"
 #include "core/autocast/autocast.h"
 #include "core/autograd/anomaly.h"
 #include "core/autograd/engine.h"

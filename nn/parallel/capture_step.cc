@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "collectives/objects.h"
+#include "collectives/compose/objects.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

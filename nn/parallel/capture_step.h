@@ -42,7 +42,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "core/device/cuda/graph.h"
 #include "core/memory/cuda/caching_allocator.h"
 #include "core/tensor/tensor.h"

@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "nn/module/module.h"
 #include "nn/parallel/reducer/bucket_plan.h"
 #include "nn/parallel/reducer/overlap.h"

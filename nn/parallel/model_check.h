@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 
 namespace dl::nn::parallel {
 

@@ -12,7 +12,7 @@
 // supports only the CPU; forward() throws kInvalidArgument for other inputs.
 #pragma once
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "nn/layers/norm.h"
 
 namespace dl::nn::parallel {

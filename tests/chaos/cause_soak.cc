@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "tests/chaos/operations.h"
 #include "tests/chaos/soak_arguments.h"

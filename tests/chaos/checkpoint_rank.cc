@@ -11,8 +11,8 @@
 #include <fstream>
 #include <string>
 
-#include "collectives/checkpoint.h"
-#include "collectives/init.h"
+#include "collectives/init/checkpoint/checkpoint.h"
+#include "collectives/init/init.h"
 
 int main(int argc, char** argv) {
   const long steps = std::atol(argv[1]);

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "tests/support/eventually.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 
 namespace dl::tests {
 

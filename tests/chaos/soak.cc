@@ -33,7 +33,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/process/stopped.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";

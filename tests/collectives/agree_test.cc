@@ -1,4 +1,4 @@
-#include "collectives/agree.h"
+#include "collectives/join/agree.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/coalesced.h"
-#include "collectives/custom_reduce.h"
-#include "collectives/objects.h"
+#include "collectives/compose/coalesced.h"
+#include "collectives/compose/custom_reduce.h"
+#include "collectives/compose/objects.h"
 #include "core/base/sanitizers.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"

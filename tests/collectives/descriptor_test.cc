@@ -1,4 +1,4 @@
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A Work for several, over Works that are made for the purpose.
-#include "collectives/joined_work.h"
+#include "collectives/waiting/joined_work.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "collectives/not_over.h"
+#include "collectives/waiting/not_over.h"
 
 namespace dl::collectives {
 namespace {

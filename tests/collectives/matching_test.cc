@@ -1,4 +1,4 @@
-#include "collectives/matching.h"
+#include "collectives/call/matching.h"
 
 #include <gtest/gtest.h>
 

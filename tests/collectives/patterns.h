@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "tests/collectives/values.h"
 
 namespace dl::collectives::testing {

@@ -1,4 +1,4 @@
-#include "collectives/tensor_api.h"
+#include "collectives/tensor/tensor_api.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/wait_policy.h"
+#include "collectives/waiting/wait_policy.h"
 
 #include <gtest/gtest.h>
 

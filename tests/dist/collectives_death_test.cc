@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "core/base/sanitizers.h"
 #include "tests/support/eventually.h"

@@ -13,10 +13,10 @@
 #include <string>
 #include <thread>
 
-#include "collectives/custom_reduce.h"
-#include "collectives/descriptor.h"
-#include "collectives/init.h"
-#include "collectives/objects.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/compose/custom_reduce.h"
+#include "collectives/compose/objects.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "tests/collectives/patterns.h"
 #include "tests/support/eventually.h"

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "core/device/parallel.h"
 #include "core/random/tensor_random.h"

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "collectives/tcp/core.h"
 #include "core/base/error.h"
 #include "tests/support/free_port.h"

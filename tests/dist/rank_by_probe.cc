@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 
 namespace {
 

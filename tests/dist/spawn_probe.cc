@@ -13,8 +13,8 @@
 #include <system_error>
 #include <thread>
 
-#include "collectives/init.h"
-#include "collectives/spawn.h"
+#include "collectives/init/init.h"
+#include "collectives/init/spawn.h"
 #include "core/base/error.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "rendezvous/net/handshake/job_key.h"
 #include "tests/support/temp_dir.h"

@@ -26,7 +26,7 @@ done
 for h in $headers; do
   [ -f "$(of "$h")" ] || { complain "$h does not exist"; continue; }
   case $h in
-    core/kernels/* | collectives/shm/* | collectives/tcp/* | collectives/hybrid/* | collectives/mpi/* | collectives/nccl/* | collectives/staged/*)
+    core/kernels/* | collectives/shm/* | collectives/tcp/* | collectives/hybrid/* | collectives/mpi/* | collectives/nccl/* | collectives/device/*)
       complain "$h belongs to a kernel or a backend" ;;
   esac
   others=$(grep -nE '^ *# *include *<(grpc|google/protobuf|cuda|cudnn|cublas|nccl|nvml|oneapi|dnnl|hwloc|hwy|nlohmann|CLI/|spdlog|boost/|openssl/|mpi)' "$(of "$h")" || true)

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/tensor.h"
 

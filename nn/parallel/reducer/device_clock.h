@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/work.h"
+#include "collectives/waiting/work.h"
 #include "core/device/cuda/cuda.h"
 
 namespace dl::nn::parallel {

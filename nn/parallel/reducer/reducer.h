@@ -34,7 +34,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "core/tensor/tensor.h"
 #include "nn/parallel/reducer/bucket_plan.h"
 #include "nn/parallel/reducer/device_clock.h"

@@ -1,4 +1,4 @@
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <random>
 #include <span>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "core/base/error.h"
 #include "tests/collectives/values.h"
 

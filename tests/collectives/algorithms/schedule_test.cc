@@ -12,7 +12,7 @@
 
 #include "collectives/algorithms/parts.h"
 #include "collectives/algorithms/plan.h"
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "tests/collectives/values.h"
 

@@ -4,15 +4,15 @@
 #include <cstdio>
 #include <string>
 
-#include "collectives/algorithms/reduce.h"
 #include "collectives/bench/machine.h"
 #include "collectives/bench/run.h"
 #include "collectives/bench/values.h"
-#include "collectives/descriptor.h"
-#include "collectives/device_group.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/device/device_group.h"
+#include "collectives/device/staged_group.h"
 #include "collectives/nccl/nccl_group.h"
+#include "collectives/reduce/reduce.h"
 #include "collectives/solo/solo_group.h"
-#include "collectives/staged/staged_group.h"
 #include "core/base/error.h"
 #include "tests/collectives/nccl/fake.h"
 

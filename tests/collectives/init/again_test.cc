@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/handshake/job_key.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/init.h"
-#include "collectives/roster.h"
+#include "collectives/init/init.h"
+#include "collectives/join/roster.h"
 #include "core/base/error.h"
 #include "rendezvous/stores/file_store.h"
 #include "rendezvous/stores/prefix_store.h"

@@ -1,5 +1,5 @@
 // init_process_group as programs call it: one process a rank.
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

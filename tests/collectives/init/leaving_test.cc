@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/at_exit.h"
-#include "collectives/init.h"
+#include "collectives/init/init.h"
+#include "collectives/process/at_exit.h"
 #include "core/base/error.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/temp_dir.h"

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 
 namespace dl::tests {

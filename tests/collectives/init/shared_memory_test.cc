@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/init.h"
+#include "collectives/init/init.h"
 #include "core/base/error.h"
 #include "core/base/sanitizers.h"
 #include "tests/collectives/init/processes.h"

@@ -1,11 +1,11 @@
-#include "collectives/device_group.h"
+#include "collectives/device/device_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collectives/coalesced.h"
+#include "collectives/compose/coalesced.h"
+#include "collectives/device/staged_group.h"
 #include "collectives/nccl/choice.h"
-#include "collectives/staged/staged_group.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
 #include "tests/support/eventually.h"

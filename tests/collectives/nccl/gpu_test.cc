@@ -11,10 +11,10 @@
 #include <chrono>
 #include <filesystem>
 
-#include "collectives/coalesced.h"
-#include "collectives/device_group.h"
+#include "collectives/compose/coalesced.h"
+#include "collectives/device/device_group.h"
 #include "collectives/tcp/tcp_group.h"
-#include "collectives/tensor_api.h"
+#include "collectives/tensor/tensor_api.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/module/module.h"

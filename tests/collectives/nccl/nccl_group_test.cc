@@ -8,7 +8,7 @@
 #include <barrier>
 #include <latch>
 
-#include "collectives/coalesced.h"
+#include "collectives/compose/coalesced.h"
 #include "core/device/cuda/graph.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "collectives/device_group.h"
+#include "collectives/device/device_group.h"
 #include "collectives/record/recorder.h"
 #include "collectives/solo/solo_group.h"
 

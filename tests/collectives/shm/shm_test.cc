@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/calls.h"
+#include "collectives/call/calls.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/links.h"
 #include "collectives/shm/oversubscribed.h"

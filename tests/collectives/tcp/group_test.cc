@@ -9,8 +9,8 @@
 #include <mutex>
 #include <random>
 
-#include "collectives/algorithms/reduce.h"
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
+#include "collectives/reduce/reduce.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
 

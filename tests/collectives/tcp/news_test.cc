@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/group_error.h"
 #include "collectives/tcp/engine.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/deadline.h"
 #include "tests/collectives/ranks.h"
 #include "tests/support/eventually.h"

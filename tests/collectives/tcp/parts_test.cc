@@ -4,7 +4,7 @@
 #include <latch>
 #include <numeric>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <thread>
 
-#include "collectives/device_group.h"
-#include "collectives/staged/staged_group.h"
+#include "collectives/device/device_group.h"
+#include "collectives/device/staged_group.h"
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/module/module.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/process_group.h"
+#include "collectives/api/process_group.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::testing {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithms/reduce.h"
+#include "collectives/reduce/reduce.h"
 #include "tests/collectives/shm/model/rank.h"
 
 namespace dl::collectives::shm {

@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "collectives/descriptor.h"
+#include "collectives/call/descriptor.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/plan.h"
 #include "collectives/shm/ring.h"

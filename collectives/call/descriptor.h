@@ -1,0 +1,100 @@
+// Descriptor: an operation as a rank calls it, so that ranks whose calls differ find out before
+// they mix their data.
+//
+// Every frame of an operation carries the sequence number, a 32-bit hash of the descriptor, and the
+// descriptor itself, so that an error can quote both sides. Values; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/api/process_group.h"
+#include "collectives/call/identity.h"
+#include "core/tensor/dtype.h"
+
+namespace dl::collectives {
+
+enum class OpKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+  kSend,
+  kRecv,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kAllGatherv,
+  kReduceScatterv,
+  kGatherv,
+  kScatterv,
+  kAllToAllv
+};
+inline constexpr std::size_t kOpKindCount = 16;
+inline constexpr std::size_t kReduceOpCount = 8;
+
+// "all_reduce", "broadcast", ...
+std::string_view name_of(OpKind op) noexcept;
+// "sum", "avg", ...
+std::string_view name_of(ReduceOp op) noexcept;
+
+struct Descriptor {
+  std::uint64_t sequence = 0;  // in the group, from 1; point-to-point: of this pair and direction
+  // The caller's count: elements a rank for gather, scatter and all_to_all; the sum for all_gatherv
+  // and reduce_scatterv; 0 for the other v-variants, whose counts not every rank knows.
+  std::uint64_t count = 0;
+  std::int32_t root = -1;  // -1 if the operation has none
+  OpKind op = OpKind::kBarrier;
+  DType dtype = DType::kU8;
+  ReduceOp reduce = ReduceOp::kSum;
+  Order order = Order::kPlan;
+  // Hash of the group's algorithm choices (algorithms/plan.h); 0 if there are none.
+  std::uint32_t plan = 0;
+  friend bool operator==(const Descriptor&, const Descriptor&) noexcept = default;
+};
+
+// `salt` identifies the group and its generation (hash_of_group).
+std::uint32_t hash(const Descriptor& descriptor, std::uint64_t salt) noexcept;
+std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noexcept;
+
+// "all_reduce #1042"
+std::string title(const Descriptor& descriptor);
+// The text after the title: "f32[1024] sum", "f32[8] from root 2", "f32 to root 0" for a gatherv,
+// "" for a barrier.
+std::string payload_text(const Descriptor& descriptor);
+// "all_reduce #1042 (f32[1024] sum)"
+std::string text(const Descriptor& descriptor);
+// "all_reduce #1042 (f32[1024] sum): `rest`"
+std::string with_operation(const Descriptor& descriptor, std::string_view rest);
+// "0.25", "600"
+std::string seconds_text(std::chrono::nanoseconds span);
+
+// One sentence that quotes both sides; `theirs_who` and `ours_who` are like "rank 3 (node2, pid
+// 4711)".
+std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
+                          const Descriptor& ours, std::string_view ours_who);
+// mismatch_text() for the counts of one part: what they send, and what this rank expects from them.
+std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
+                               std::uint64_t sent, std::string_view ours_who,
+                               std::uint64_t expected);
+// The rank for which a send or recv waits.
+std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
+// For a recv from any source. `departed`: ranks that can no longer send.
+std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed);
+// For a rank whose process has ended; `link`: "closed", "reset".
+std::string gone_text(std::string_view who, std::string_view link = "closed");
+// "rank 2 (...) has left group 'world' ...": a rank whose last call was #`called`. `had_called`:
+// the operation that waits for it too.
+std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,
+                         bool had_called);
+// For a rank whose process ends by exit() with `count` operations under way. `first`: one of them,
+// and what it waits for.
+std::string unfinished_text(std::string_view who, std::string_view group, const Descriptor& first,
+                            std::string_view missing, std::size_t count);
+
+}  // namespace dl::collectives

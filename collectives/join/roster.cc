@@ -1,0 +1,225 @@
+#include "collectives/join/roster.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "collectives/process/peer_process.h"
+#include "core/base/error.h"
+#include "core/base/log/log.h"
+#include "rendezvous/net/lifeline.h"
+#include "rendezvous/net/patience.h"
+
+namespace dl::collectives {
+namespace {
+
+template <typename Number>
+void read_number(std::string_view value, Number& number) {
+  std::from_chars(value.data(), value.data() + value.size(), number);
+}
+
+std::string key_of(const RosterOptions& options, int rank) {
+  return fmt::format("{}/{}", options.place, rank);
+}
+
+std::string here_key(int rank) {
+  return fmt::format("here/{}", rank);
+}
+
+void check_record(const RosterOptions& options, const Record& own, const Record& theirs) {
+  const std::string them = theirs.who.text();
+  const std::string self = own.who.text();
+  DL_CHECK(
+      theirs.version == own.version, kMismatch,
+      "group '{}': {} speaks protocol version {}, {} speaks {}; install the same dlrun everywhere",
+      options.group, them, theirs.version, self, own.version);
+  DL_CHECK(theirs.size == own.size, kMismatch,
+           "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same number",
+           options.group, them, theirs.size, self, own.size);
+  DL_CHECK(theirs.generation == own.generation, kMismatch,
+           "group '{}': {} belongs to generation {}, {} to {}", options.group, them,
+           theirs.generation, self, own.generation);
+  DL_CHECK(theirs.lanes == own.lanes, kMismatch,
+           "group '{}': {} wants {} sockets a peer for data, {} wants {}", options.group, them,
+           theirs.lanes, self, own.lanes);
+}
+
+// Reports a long wait for a rank to the agent, which knows whether the rank has ended.
+class ToldWait {
+ public:
+  // Inside another group of ours the numbers are not ranks of the job; then all ranks have come
+  // already.
+  ToldWait(const RosterOptions& options, const Identity& self, int rank)
+      : options_(options),
+        rank_(self.in_job() == self.rank ? rank : -1),
+        at_(rank_ < 0 ? Deadline::never() : Deadline::after(std::chrono::milliseconds(500))) {}
+  ~ToldWait() {
+    if (is_told_) rendezvous::report_waiting({.rank = -1, .operation = {}});
+  }
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+
+  // When to report it; never: reported already.
+  Deadline at() const { return is_told_ ? Deadline::never() : at_; }
+  void tell() {
+    if (is_told_ || !at_.has_passed()) return;
+    is_told_ = true;
+    rendezvous::report_waiting(
+        {.rank = rank_, .operation = fmt::format("the making of group '{}'", options_.group)});
+  }
+
+ private:
+  const RosterOptions& options_;
+  const int rank_;
+  const Deadline at_;
+  bool is_told_ = false;
+};
+
+}  // namespace
+
+std::string Record::text() const {
+  return fmt::format(
+      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n"
+      "known_as={}\njob_rank={}\nprocess={}\noffer={}\nplan={}\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node, who.known_as,
+      who.job_rank, who.process, offer, plan);
+}
+
+Record Record::parse(std::string_view text, int rank) {
+  Record record;
+  record.who.rank = rank;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = line.substr(0, equals);
+    const std::string_view value = line.substr(equals + 1);
+    if (name == "version") read_number(value, record.version);
+    if (name == "size") read_number(value, record.size);
+    if (name == "generation") read_number(value, record.generation);
+    if (name == "lanes") read_number(value, record.lanes);
+    if (name == "address") record.address = value;
+    if (name == "host") record.who.host = value;
+    if (name == "pid") read_number(value, record.who.pid);
+    if (name == "node") record.who.node = value;
+    if (name == "known_as") read_number(value, record.who.known_as);
+    if (name == "process") record.who.process = value;
+    if (name == "job_rank") read_number(value, record.who.job_rank);
+    if (name == "offer") record.offer = value;
+    if (name == "plan") record.plan = value;
+  }
+  return record;
+}
+
+Identity this_process(int rank, const std::string& node) {
+  std::array<char, 256> name{};
+  const bool named = ::gethostname(name.data(), name.size() - 1) == 0;
+  Identity self{
+      .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
+  self.node = node.empty() ? self.host : node;
+  self.process = process_mark();
+  return self;
+}
+
+Identity this_process(const GroupOptions& options) {
+  Identity self = this_process(options.rank, options.node);
+  self.known_as = options.known_as;
+  self.job_rank = options.job_rank;
+  return self;
+}
+
+rendezvous::JobKey open_key() {
+  return rendezvous::JobKey::from_hex(std::string(2 * rendezvous::JobKey::kBytes, '0'));
+}
+
+void publish(const RosterOptions& options, const Record& own, Deadline deadline) {
+  options.store->set(key_of(options, options.rank), own.text(), deadline);
+}
+
+void say_here(const RosterOptions& options, Deadline deadline) {
+  const Record own{.size = options.size, .who = this_process(options.rank, {})};
+  options.store->set(here_key(options.rank), own.text(), deadline);
+}
+
+void check_alive(const std::string& group, const Identity& who) {
+  DL_CHECK(!has_ended(who), kPeerFailed,
+           "group '{}': {} is gone before the group was made; its own output may say why", group,
+           who.text());
+}
+
+namespace {
+
+// The ranks that have come so far, for stores in which all ranks call say_here().
+class Present {
+ public:
+  explicit Present(const RosterOptions& options)
+      : options_(options), who_(static_cast<std::size_t>(options.size)) {}
+
+  // Throws kPeerFailed if a rank has ended: the group cannot be made without it.
+  void check_all_alive() {
+    for (int r = 0; r < options_.size; ++r) {
+      std::optional<Identity>& who = who_[static_cast<std::size_t>(r)];
+      if (r == options_.rank) continue;
+      if (!who) {
+        const auto here = options_.store->try_get(here_key(r), Deadline::after(kAliveLook));
+        if (here) who = Record::parse(*here, r).who;
+      }
+      if (who) check_alive(options_.group, *who);
+    }
+  }
+  const std::optional<Identity>& of(int rank) const { return who_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  const RosterOptions& options_;
+  std::vector<std::optional<Identity>> who_;
+};
+
+}  // namespace
+
+std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
+                        int rank, Deadline deadline) {
+  rendezvous::Patience patience;
+  Present present(options);
+  ToldWait told(options, self, rank);
+  for (;;) {
+    Deadline until = Deadline::earlier(patience.until(deadline), told.at());
+    if (options.all_say_here) until = Deadline::earlier(until, Deadline::after(kAliveLook));
+    try {
+      return options.store->get(key, until);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+    }
+    if (options.all_say_here) present.check_all_alive();
+    if (deadline.has_passed()) {
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
+      const std::optional<Identity>& who = present.of(rank);
+      DL_CHECK(!who, kTimeout, "group '{}': {} has come, and did not go on within {} s (stopped?)",
+               options.group, who->text(), seconds);
+      throw_error(
+          ErrorKind::kTimeout,
+          "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
+          "world size and the same store?",
+          options.group, rank, options.size, seconds);
+    }
+    told.tell();
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
+                   patience.waited().count(), rank, options.size);
+    }
+  }
+}
+
+Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline) {
+  Record theirs =
+      Record::parse(await_value(options, own.who, key_of(options, rank), rank, deadline), rank);
+  check_record(options, own, theirs);
+  return theirs;
+}
+
+}  // namespace dl::collectives

@@ -1,0 +1,70 @@
+// Roster: how the ranks learn of each other while a group is made. Each rank writes a record into
+// the job's store, under `place`/RANK, and reads those of all others.
+//
+// A record is text, one "name=value" a line (docs/protocol.md). Values; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collectives/call/identity.h"
+#include "collectives/join/group_options.h"
+#include "core/base/deadline.h"
+#include "rendezvous/net/handshake/job_key.h"
+#include "rendezvous/store.h"
+
+namespace dl::collectives {
+
+// A rank's record.
+struct Record {
+  std::uint32_t version = 0;  // of the backend's protocol
+  int size = 0;               // of the world, as this rank knows it
+  std::uint64_t generation = 0;
+  int lanes = 0;          // data sockets to each peer, if the backend has them
+  std::string address{};  // on which it listens
+  std::string offer{};    // a line for the choice of a backend
+  std::string plan{};     // in one line (algorithms/plan.h), if the backend uses one
+  Identity who{};
+
+  std::string text() const;
+  // A later version may write more; the common fields are enough to refuse it by name.
+  static Record parse(std::string_view text, int rank);
+};
+
+struct RosterOptions {
+  rendezvous::Store* store = nullptr;
+  std::string place{};  // "group/world"
+  std::string group{};  // for texts
+  int rank = 0;
+  int size = 1;
+  std::chrono::nanoseconds timeout{};
+  // Every rank has called say_here(): a rank that has ended since is named within a second, if its
+  // process is visible. For stores that no launcher and no server watches.
+  bool all_say_here = false;
+};
+
+// This process, as errors name it; an empty `node` means the host's name.
+Identity this_process(const GroupOptions& options);
+Identity this_process(int rank, const std::string& node);
+// The key of a group without one: not secret, but the handshake does its other checks.
+rendezvous::JobKey open_key();
+
+void publish(const RosterOptions& options, const Record& own, Deadline deadline);
+// Writes this rank's identity under "here/RANK".
+void say_here(const RosterOptions& options, Deadline deadline);
+// Waits for the value of a key that `rank` sets, and logs whom it waits for. Throws kTimeout if it
+// does not come, and kPeerFailed if the rank has ended.
+std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
+                        int rank, Deadline deadline);
+// Waits for a rank's record like await_value(), and throws kMismatch if its protocol version, world
+// size, generation or number of sockets differs from this rank's.
+Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline);
+
+// While ranks wait for connections: how often they check whether a peer has ended.
+inline constexpr std::chrono::milliseconds kAliveLook{500};
+// Throws kPeerFailed if the rank's process is visible and has ended.
+void check_alive(const std::string& group, const Identity& who);
+
+}  // namespace dl::collectives

@@ -1,0 +1,123 @@
+// Collectives of Tensors: process_group.h with checked shapes, and buffers kept alive.
+//
+// A tensor's storage is kept until its operation is over, so a tensor may be dropped as soon as the
+// call has returned. Tensors must be contiguous: a hidden copy would receive the result. Outputs
+// count as changed in place (autograd notices); gradients do not flow through. Thread-safety:
+// process_group.h.
+#pragma once
+
+#include <span>
+#include <variant>
+
+#include "collectives/api/process_group.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::collectives {
+
+struct TensorReduceOptions {
+  ReduceOp op = ReduceOp::kSum;
+  CallOptions call{};
+};
+struct TensorRootOptions {
+  int root = 0;
+  CallOptions call{};
+};
+struct TensorRootedReduceOptions {
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  CallOptions call{};
+};
+struct TensorMessageOptions {
+  int peer = 0;  // for a receive also kAnySource
+  std::uint32_t tag = 0;
+  CallOptions call{};
+};
+
+// All throw kInvalidArgument if a tensor is not contiguous, kShape and kDType if two do not match,
+// kAborted if one lies in symmetric memory that a failed operation has used, and what the group
+// throws.
+
+// In place.
+Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor,
+                     const TensorReduceOptions& options = {});
+Ref<Work> broadcast(ProcessGroup& group, const Tensor& tensor,
+                    const TensorRootOptions& options = {});
+// output has size times the elements of input, in rank order.
+Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                     const CallOptions& call = {});
+// input has size times the elements of output.
+Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                         const TensorReduceOptions& options = {});
+// The root's tensor holds the result; the others' stay as they are.
+Ref<Work> reduce(ProcessGroup& group, const Tensor& tensor,
+                 const TensorRootedReduceOptions& options = {});
+// output has size times the elements of input, in rank order; may be undefined on other ranks than
+// the root.
+Ref<Work> gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                 const TensorRootOptions& options = {});
+// input has size times the elements of output; may be undefined on other ranks than the root.
+Ref<Work> scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                  const TensorRootOptions& options = {});
+// Both have the same size, a multiple of the group's: part i goes to and comes from rank i. May be
+// the same tensor.
+Ref<Work> all_to_all(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                     const CallOptions& call = {});
+
+// With parts of different sizes. Counts are rows (of dimension 0); the other dimensions must be the
+// same. Throw kShape if the counts and the tensors do not match.
+using Rows = std::span<const std::size_t>;
+// output has the sum of rows, input rows[rank].
+Ref<Work> all_gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                      const CallOptions& call = {});
+// input has the sum of rows, output rows[rank].
+Ref<Work> reduce_scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                          const TensorReduceOptions& options = {});
+// output and rows on the root only.
+Ref<Work> gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                  const TensorRootOptions& options = {});
+// input and rows on the root only.
+Ref<Work> scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                   const TensorRootOptions& options = {});
+// input has the sum of send_rows, output that of receive_rows.
+Ref<Work> all_to_allv(ProcessGroup& group, const Tensor& output, Rows receive_rows,
+                      const Tensor& input, Rows send_rows, const CallOptions& call = {});
+
+// All of one dtype, reduced in place as one operation (coalesced.h).
+Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tensors,
+                               const TensorReduceOptions& options = {});
+
+Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
+Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
+// Starts both at once; neither waits for the other.
+Ref<Work> sendrecv(ProcessGroup& group, const Tensor& sent, const TensorMessageOptions& to,
+                   const Tensor& received, const TensorMessageOptions& from);
+
+// Starts all at once, in any order among different peers and tags; returns one Work for all. Every
+// message is checked before the first is started.
+struct TensorSend {
+  Tensor tensor;
+  TensorMessageOptions to{};
+};
+struct TensorRecv {
+  Tensor tensor;
+  TensorMessageOptions from{};
+};
+using TensorMessage = std::variant<TensorSend, TensorRecv>;
+Ref<Work> batch(ProcessGroup& group, std::span<const TensorMessage> messages);
+
+}  // namespace dl::collectives
+
+namespace dl {
+
+// Collective: every rank calls it with the same shape and dtype. Returns an uninitialised tensor in
+// memory that the group's ranks share if the backend can (collectives/api/symmetric_memory.h);
+// all_reduce is the fastest on such tensors. With other backends it is an ordinary tensor. Throws
+// what ProcessGroup::allocate_symmetric throws.
+Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGroup& group);
+// Collective. Shares an existing tensor's memory (ProcessGroup::register_symmetric) while the
+// result lives, if all ranks' tensors fill whole pages, as those of from_blob may. is_shared()
+// tells whether it worked, why_not() why not; the tensor is usable either way.
+Ref<collectives::SymmetricMemory> register_buffer(const Tensor& tensor,
+                                                  collectives::ProcessGroup& group);
+
+}  // namespace dl

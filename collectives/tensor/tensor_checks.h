@@ -1,0 +1,26 @@
+// Checks of tensors for the functions of tensor_api.h, and how they keep storages. Not for users.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "collectives/api/process_group.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::collectives {
+
+std::size_t count_of(const Tensor& tensor);
+// Checks that it is defined and contiguous.
+void check_one(std::string_view operation, std::string_view what, const Tensor& tensor);
+// Checks that both are on one device, of one dtype, and `whole` has `size` times the elements of
+// `part`.
+void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
+                std::string_view part_name, const Tensor& part, int size);
+
+// Keeps the storages of the defined tensors.
+Ref<RefCounted> hold(std::span<const Tensor> tensors);
+Ref<RefCounted> hold(std::initializer_list<Tensor> tensors);
+// For a tensor on a GPU: uses the device's current stream, unless the caller names another.
+CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounted> owner);
+
+}  // namespace dl::collectives

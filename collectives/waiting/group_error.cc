@@ -1,0 +1,55 @@
+#include "collectives/waiting/group_error.h"
+
+#include <fmt/core.h>
+
+#include "rendezvous/net/lifeline.h"
+
+namespace dl::collectives {
+
+Cause cause_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const GroupError& known) {
+    return known.cause();
+  } catch (const Error& known) {
+    return {.kind = known.kind(), .text = known.what()};
+  } catch (const std::exception& other) {
+    return {.text = other.what()};
+  }
+}
+
+Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text, Blame blame,
+                  int rank) {
+  return {.kind = kind,
+          .blame = blame,
+          .rank = rank,
+          .sequence = operation.sequence,
+          .operation = title(operation),
+          .text = std::move(text)};
+}
+
+Cause cause_in(const Descriptor& operation, ErrorKind kind, std::string_view why, Blame blame,
+               int rank) {
+  return cause_about(operation, kind, with_operation(operation, why), blame, rank);
+}
+
+Cause as_told(Cause cause, int self) {
+  if (cause.blame == Blame::kNone) {
+    cause.blame = Blame::kBroke;
+    cause.rank = self;
+  }
+  return cause;
+}
+
+std::string call_text(const Descriptor& own) {
+  return own.plan == 0 ? text(own) : fmt::format("{} by plan {:08x}", text(own), own.plan);
+}
+
+void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,
+                      bool reports_failures) {
+  if (!reports_failures || cause.blame != Blame::kMismatch || cause.sequence != sequence) return;
+  called.sequence = sequence;
+  rendezvous::report_peer_failure({.cause = cause, .call = call_text(called)});
+}
+
+}  // namespace dl::collectives

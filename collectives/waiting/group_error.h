@@ -1,0 +1,52 @@
+// GroupError: the Error of a broken group, with its cause as a value, so that a group that contains
+// another one need not parse its text.
+//
+// Any thread.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "collectives/call/descriptor.h"
+#include "core/base/error.h"
+#include "rendezvous/net/cause.h"
+
+namespace dl::collectives {
+
+using rendezvous::Blame;
+using rendezvous::Cause;
+
+class GroupError final : public Error {
+ public:
+  explicit GroupError(Cause cause) : Error(cause.kind, cause.text), cause_(std::move(cause)) {}
+  const Cause& cause() const noexcept { return cause_; }
+
+ private:
+  Cause cause_;
+};
+
+// Never null for an error; an error that is not a GroupError blames no rank.
+Cause cause_of(const std::exception_ptr& error);
+
+// A cause that was found in an operation: "all_reduce #7 (f32[8] sum): `why`". `rank`: the blamed
+// rank in the job; -1: none.
+Cause cause_in(const Descriptor& operation, ErrorKind kind, std::string_view why,
+               Blame blame = Blame::kNone, int rank = -1);
+// cause_in() for a text that names the operation already.
+Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text,
+                  Blame blame = Blame::kNone, int rank = -1);
+
+// The cause as rank `self` of the job tells it to the other ranks: they blame `self` for what it
+// did itself.
+Cause as_told(Cause cause, int self);
+
+// The call as this rank's agent reads it, with the plan: the agent compares calls after a mismatch.
+std::string call_text(const Descriptor& own);
+
+// Reports the call of a rank that heard of a mismatch before it had called the operation. `called`
+// would have had the number `sequence`.
+void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,
+                      bool reports_failures);
+
+}  // namespace dl::collectives

@@ -1,0 +1,35 @@
+// NotOver: the Error of Work::synchronize() after a passed timeout, with its parts as values, so
+// that a group or Work that waits for another one can name its own operation and timeout without
+// parsing a text.
+//
+// Any thread.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "collectives/call/descriptor.h"
+#include "core/base/error.h"
+
+namespace dl::collectives {
+
+class NotOver final : public Error {
+ public:
+  // `operation`: text(descriptor). `missing`: "waiting for rank 2 (...), which has not called it";
+  // empty if the group cannot tell.
+  NotOver(std::string operation, std::chrono::nanoseconds limit, std::string missing)
+      : Error(ErrorKind::kTimeout,
+              fmt::format("{}: not over after {} s{}{}; it goes on", operation, seconds_text(limit),
+                          missing.empty() ? "" : ", ", missing)),
+        operation_(std::move(operation)),
+        missing_(std::move(missing)) {}
+  const std::string& operation() const noexcept { return operation_; }
+  const std::string& missing() const noexcept { return missing_; }
+
+ private:
+  std::string operation_;
+  std::string missing_;
+};
+
+}  // namespace dl::collectives
