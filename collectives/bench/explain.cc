@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "collectives/bench/measure/workload.h"
 #include "collectives/bench/planner.h"
-#include "collectives/bench/workload.h"
 #include "collectives/shm/plan.h"
 #include "core/base/env.h"
 #include "core/base/error.h"

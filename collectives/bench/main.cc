@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include "collectives/bench/options.h"
+#include "collectives/bench/measure/options.h"
 #include "collectives/bench/planner.h"
 #include "collectives/bench/run.h"
 #include "collectives/init/init.h"

@@ -5,7 +5,7 @@
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/api/process_group.h"
-#include "collectives/bench/options.h"
+#include "collectives/bench/measure/options.h"
 
 namespace dl::collectives::bench {
 

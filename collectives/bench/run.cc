@@ -4,10 +4,10 @@
 #include <csignal>
 #include <optional>
 
-#include "collectives/bench/bare_nccl.h"
-#include "collectives/bench/bare_ring.h"
-#include "collectives/bench/device_workload.h"
-#include "collectives/bench/workload.h"
+#include "collectives/bench/measure/device_workload.h"
+#include "collectives/bench/measure/workload.h"
+#include "collectives/bench/operation/bare_nccl.h"
+#include "collectives/bench/operation/bare_ring.h"
 #include "collectives/call/descriptor.h"
 #include "collectives/nccl/choice.h"
 #include "collectives/nccl/nccl_group.h"

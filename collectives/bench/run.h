@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
-#include "collectives/bench/gpu.h"
-#include "collectives/bench/options.h"
-#include "collectives/bench/report.h"
+#include "collectives/bench/machine/gpu.h"
+#include "collectives/bench/measure/options.h"
+#include "collectives/bench/report/report.h"
 #include "collectives/nccl/module.h"
 
 namespace dl::collectives::bench {

@@ -11,7 +11,7 @@
 #include <functional>
 #include <span>
 
-#include "collectives/bench/measure.h"
+#include "collectives/bench/measure/measure.h"
 #include "collectives/bench/planner.h"
 #include "collectives/reduce/reduce.h"
 #include "core/base/error.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bench/operation.h"
+#include "collectives/bench/operation/operation.h"
 #include "core/base/sanitizers.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"

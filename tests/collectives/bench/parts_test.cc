@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "collectives/bench/machine.h"
+#include "collectives/bench/machine/machine.h"
+#include "collectives/bench/operation/values.h"
 #include "collectives/bench/run.h"
-#include "collectives/bench/values.h"
 #include "collectives/call/descriptor.h"
 #include "collectives/device/device_group.h"
 #include "collectives/device/staged_group.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "collectives/bench/report.h"
+#include "collectives/bench/report/report.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "collectives/bench/report.h"
+#include "collectives/bench/report/report.h"
 #include "core/base/system/output.h"
 #include "core/base/version.h"
 

@@ -1,4 +1,4 @@
-#include "collectives/bench/options.h"
+#include "collectives/bench/measure/options.h"
 
 #include <fmt/core.h>
 

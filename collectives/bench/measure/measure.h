@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
-#include "collectives/bench/options.h"
-#include "collectives/bench/workload.h"
+#include "collectives/bench/measure/options.h"
+#include "collectives/bench/measure/workload.h"
 
 namespace dl::collectives::bench {
 

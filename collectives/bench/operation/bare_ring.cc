@@ -1,4 +1,4 @@
-#include "collectives/bench/bare_ring.h"
+#include "collectives/bench/operation/bare_ring.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "collectives/bench/machine.h"
+#include "collectives/bench/machine/machine.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "rendezvous/net/socket/socket.h"

@@ -1,4 +1,4 @@
-#include "collectives/bench/values.h"
+#include "collectives/bench/operation/values.h"
 
 #include <algorithm>
 #include <array>

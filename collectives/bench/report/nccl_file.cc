@@ -7,7 +7,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "collectives/bench/report.h"
+#include "collectives/bench/report/report.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"
 

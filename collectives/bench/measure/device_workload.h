@@ -7,9 +7,9 @@
 
 #include <vector>
 
-#include "collectives/bench/bare_nccl.h"
-#include "collectives/bench/gpu.h"
-#include "collectives/bench/workload.h"
+#include "collectives/bench/machine/gpu.h"
+#include "collectives/bench/measure/workload.h"
+#include "collectives/bench/operation/bare_nccl.h"
 
 namespace dl::collectives::bench {
 

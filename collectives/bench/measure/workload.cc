@@ -1,9 +1,9 @@
-#include "collectives/bench/workload.h"
+#include "collectives/bench/measure/workload.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "collectives/bench/values.h"
+#include "collectives/bench/operation/values.h"
 #include "collectives/call/calls.h"
 #include "core/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "collectives/bench/gpu.h"
+#include "collectives/bench/machine/gpu.h"
 
 #include <fstream>
 #include <sstream>

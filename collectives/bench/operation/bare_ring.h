@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "collectives/api/process_group.h"
-#include "collectives/bench/operation.h"
+#include "collectives/bench/operation/operation.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/system/unique_fd.h"
 

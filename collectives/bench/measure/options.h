@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bench/operation.h"
+#include "collectives/bench/operation/operation.h"
 
 namespace dl::collectives::bench {
 

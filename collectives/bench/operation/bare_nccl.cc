@@ -1,4 +1,4 @@
-#include "collectives/bench/bare_nccl.h"
+#include "collectives/bench/operation/bare_nccl.h"
 
 #include "collectives/compose/objects.h"
 #include "collectives/waiting/done_work.h"

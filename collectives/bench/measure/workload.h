@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "collectives/bench/gpu.h"
-#include "collectives/bench/operation.h"
-#include "collectives/bench/options.h"
+#include "collectives/bench/machine/gpu.h"
+#include "collectives/bench/measure/options.h"
+#include "collectives/bench/operation/operation.h"
 
 namespace dl::collectives::bench {
 

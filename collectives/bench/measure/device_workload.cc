@@ -1,9 +1,9 @@
-#include "collectives/bench/device_workload.h"
+#include "collectives/bench/measure/device_workload.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/bench/values.h"
+#include "collectives/bench/operation/values.h"
 
 namespace dl::collectives::bench {
 namespace {

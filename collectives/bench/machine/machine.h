@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
-#include "collectives/bench/gpu.h"
+#include "collectives/bench/machine/gpu.h"
 
 namespace dl::collectives::bench {
 

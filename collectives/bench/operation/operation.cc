@@ -1,7 +1,7 @@
-#include "collectives/bench/operation.h"
+#include "collectives/bench/operation/operation.h"
 
-#include "collectives/bench/bare_ring.h"
-#include "collectives/bench/values.h"
+#include "collectives/bench/operation/bare_ring.h"
+#include "collectives/bench/operation/values.h"
 
 namespace dl::collectives::bench {
 namespace {

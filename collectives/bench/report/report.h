@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/bench/machine.h"
-#include "collectives/bench/measure.h"
-#include "collectives/bench/options.h"
+#include "collectives/bench/machine/machine.h"
+#include "collectives/bench/measure/measure.h"
+#include "collectives/bench/measure/options.h"
 
 namespace dl::collectives::bench {
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "collectives/api/process_group.h"
-#include "collectives/bench/gpu.h"
-#include "collectives/bench/operation.h"
+#include "collectives/bench/machine/gpu.h"
+#include "collectives/bench/operation/operation.h"
 #include "collectives/nccl/module.h"
 
 namespace dl::collectives::bench {

@@ -1,4 +1,4 @@
-#include "collectives/bench/measure.h"
+#include "collectives/bench/measure/measure.h"
 
 #include <unistd.h>
 

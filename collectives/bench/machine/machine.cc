@@ -1,4 +1,4 @@
-#include "collectives/bench/machine.h"
+#include "collectives/bench/machine/machine.h"
 
 #include <fmt/core.h>
 #include <gnu/libc-version.h>
