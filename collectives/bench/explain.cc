@@ -3,7 +3,7 @@
 
 #include "collectives/bench/measure/workload.h"
 #include "collectives/bench/planner.h"
-#include "collectives/shm/plan.h"
+#include "collectives/shm/layout/plan.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/call/descriptor.h"
-#include "collectives/hybrid/route.h"
+#include "collectives/hybrid/route/route.h"
 #include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 

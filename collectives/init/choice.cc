@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "collectives/hybrid/places.h"
+#include "collectives/hybrid/route/places.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "collectives/mpi/core.h"
-#include "collectives/mpi/library.h"
+#include "collectives/mpi/module/library.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

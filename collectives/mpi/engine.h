@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/mpi/module.h"
+#include "collectives/mpi/module/module.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
 

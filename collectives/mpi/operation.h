@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/call/descriptor.h"
-#include "collectives/mpi/module.h"
+#include "collectives/mpi/module/module.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/completion.h"
 #include "collectives/waiting/wait_policy.h"

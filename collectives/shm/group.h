@@ -3,7 +3,7 @@
 #pragma once
 
 #include "collectives/api/process_group.h"
-#include "collectives/shm/core.h"
+#include "collectives/shm/core/core.h"
 #include "collectives/shm/shm_group.h"
 
 namespace dl::collectives::shm {

@@ -4,7 +4,7 @@
 
 #include "collectives/api/process_group.h"
 #include "collectives/process/at_exit.h"
-#include "collectives/tcp/core.h"
+#include "collectives/tcp/core/core.h"
 #include "collectives/tcp/tcp_group.h"
 
 namespace dl::collectives::tcp {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collectives/tcp/engine.h"
+#include "collectives/tcp/core/engine.h"
 #include "collectives/tcp/group.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"

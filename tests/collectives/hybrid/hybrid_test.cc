@@ -9,7 +9,7 @@
 #include <span>
 
 #include "collectives/hybrid/core.h"
-#include "collectives/hybrid/places.h"
+#include "collectives/hybrid/route/places.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
 #include "tests/support/eventually.h"

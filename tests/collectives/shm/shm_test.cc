@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "collectives/call/calls.h"
-#include "collectives/shm/layout.h"
-#include "collectives/shm/links.h"
-#include "collectives/shm/oversubscribed.h"
-#include "collectives/shm/plan.h"
-#include "collectives/shm/ring.h"
-#include "collectives/shm/segment.h"
+#include "collectives/shm/core/oversubscribed.h"
+#include "collectives/shm/layout/layout.h"
+#include "collectives/shm/layout/plan.h"
+#include "collectives/shm/layout/ring.h"
+#include "collectives/shm/segment/links.h"
+#include "collectives/shm/segment/segment.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/shm/groups.h"
 #include "tests/support/eventually.h"

@@ -8,9 +8,9 @@
 #include <latch>
 #include <vector>
 
-#include "collectives/shm/layout.h"
-#include "collectives/shm/memories.h"
-#include "collectives/shm/segment.h"
+#include "collectives/shm/layout/layout.h"
+#include "collectives/shm/segment/memories.h"
+#include "collectives/shm/segment/segment.h"
 #include "core/base/sanitizers.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/shm/groups.h"

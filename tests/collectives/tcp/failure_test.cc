@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/tcp/engine.h"
+#include "collectives/tcp/core/engine.h"
 #include "collectives/tcp/group.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/net/lifeline.h"

@@ -1,4 +1,4 @@
-#include "collectives/tcp/frame.h"
+#include "collectives/tcp/wire/frame.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/tcp/engine.h"
+#include "collectives/tcp/core/engine.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/deadline.h"
 #include "tests/collectives/ranks.h"

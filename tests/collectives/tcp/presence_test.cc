@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "collectives/tcp/engine.h"
+#include "collectives/tcp/core/engine.h"
 #include "collectives/tcp/group.h"
 #include "core/base/system/unique_fd.h"
 #include "tests/collectives/ranks.h"

@@ -18,7 +18,7 @@
 #include <span>
 #include <string>
 
-#include "collectives/shm/core.h"
+#include "collectives/shm/core/core.h"
 
 namespace dl::collectives::shm::model {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "collectives/shm/core.h"
+#include "collectives/shm/core/core.h"
 
 namespace dl::collectives::shm {
 

@@ -1,0 +1,63 @@
+// Routes: express an operation of a hybrid group as operations of its inner groups, as plain data.
+//
+// An operation is cut into slices: while one travels between nodes, the next one is summed inside
+// the node and the previous one is distributed. Every slice passes three lanes in this order, each
+// a group of its own:
+//   in     the ranks of this node, over shared memory
+//   cross  the ranks with this rank's index on all nodes, over TCP
+//   out    the ranks of this node again; a second group, so that the order of operations is fixed
+//          in each lane whatever the others do
+// All ranks of a lane have the same list of slices. Results are moved and summed in the caller's
+// own buffers. The route is a pure function of arguments that all ranks know, so that all decide
+// alike and a result has the same bits on every run. Any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "collectives/api/process_group.h"
+#include "collectives/hybrid/route/places.h"
+
+namespace dl::collectives::hybrid {
+
+enum class Lane : std::uint8_t { kIn, kCross, kOut };
+inline constexpr std::size_t kLanes = 3;
+
+// A rank's call in a lane; its CallOptions are filled in when it is called. Monostate: no call.
+using Call = std::variant<std::monostate, AllReduceOptions, ReduceOptions, BroadcastOptions,
+                          AllGatherOptions, ReduceScatterOptions>;
+
+// Turns a sum over all nodes into an average.
+struct Division {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DType dtype = DType::kF32;
+  int ranks = 0;  // 0: nothing to do
+};
+
+struct Slice {
+  std::array<Call, kLanes> calls{};  // by Lane
+  Division division{};               // between cross and out
+};
+
+// Returns null if the operation goes through the TCP group of all ranks: small operations, for
+// which one exchange among all ranks is the fastest; operations whose partial sums must not be
+// rounded on the way, or with a given order of additions (Order::kTree); all_gather and
+// reduce_scatter if the nodes are uneven or the ranks not in order.
+std::optional<std::vector<Slice>> route(const AllReduceOptions& options, const Places& places,
+                                        int rank);
+std::optional<std::vector<Slice>> route(const BroadcastOptions& options, const Places& places,
+                                        int rank);
+// This rank's own part must be in the output already.
+std::optional<std::vector<Slice>> route(const AllGatherOptions& options, const Places& places,
+                                        int rank);
+// Needs memory for partial sums, [nodes, count], which must stay until the operation is over.
+bool routes(const ReduceScatterOptions& options, const Places& places);
+std::vector<Slice> route(const ReduceScatterOptions& options, const Places& places, int rank,
+                         void* partial);
+
+}  // namespace dl::collectives::hybrid

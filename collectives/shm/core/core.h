@@ -1,0 +1,368 @@
+// Core: the state of one shared-memory group: its peers, the running and waiting operations, and
+// the error that broke it.
+//
+// The public half may be called from any thread. Everything under "driver" runs only in the thread
+// that holds the driver's role, a flag that threads try and never wait for. Usually the driver is a
+// caller that waits for an operation; otherwise it is the progress thread (progress.cc), which
+// gives the role back as soon as a caller wants it. Operations run one at a time, in the order of
+// their sequence numbers. The driver advances the front one (advance.cc) without blocking, so a
+// caller that times out can leave it to another thread. Messages (messages.cc) run beside
+// operations, all at once.
+//
+// The first cause that any rank finds breaks the group. The rank writes the cause into its own
+// Block, which the others read, and ends its operations. After that no rank writes into a caller's
+// buffer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/api/process_group.h"
+#include "collectives/call/identity.h"
+#include "collectives/call/matching.h"
+#include "collectives/process/at_exit.h"
+#include "collectives/record/recorder.h"
+#include "collectives/shm/core/message.h"
+#include "collectives/shm/core/operation.h"
+#include "collectives/shm/layout/layout.h"
+#include "collectives/shm/segment/links.h"
+#include "collectives/shm/segment/memories.h"
+#include "collectives/waiting/group_error.h"
+#include "collectives/waiting/wait_policy.h"
+#include "core/base/error.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/process/stopped.h"
+
+namespace dl::collectives::shm {
+
+struct Peer {
+  Identity who;
+  Segment segment;
+  Block* block = nullptr;
+  std::byte* slots = nullptr;
+  UniqueFd socket;  // for the progress thread; empty for the rank itself
+  // A pidfd, readable when the process has ended; empty if this rank cannot see the process.
+  UniqueFd process;
+
+  // Driver: the peer's counters as last read.
+  std::uint64_t staged = 0;
+  std::uint64_t reduced = 0;
+  std::uint64_t consumed = 0;
+  Line line{};
+
+  // Written by the progress thread.
+  std::atomic<bool> is_gone{false};  // its socket has closed, or its process has ended
+  // its process has ended, but a forked child keeps its socket open
+  std::atomic<bool> is_socket_held{false};
+  std::atomic<Deadline::Clock::time_point> last_answer{};
+};
+
+class Core final : public RefCounted {
+ public:
+  using Clock = Deadline::Clock;
+
+  struct Options {
+    std::string name = "world";
+    std::uint64_t generation = 0;
+    WaitPolicy policy{};
+    bool reports_failures = true;                  // to the agent
+    std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
+  };
+  // Starts the progress thread. stop() must be called before the last Ref is dropped.
+  Core(Links links, Options options);
+  void stop() noexcept;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  const std::string& name() const noexcept { return options_.name; }
+  const Identity& identity(int rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].who;
+  }
+  const Ref<Memories>& memories() const noexcept { return memories_; }
+
+  // The first cause.
+  std::exception_ptr error() const noexcept;
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
+  std::exception_ptr gone_rank() const;
+  void throw_if_broken() const;
+  // Converts a tick of the recorder's clock.
+  Clock::time_point time_of(std::uint64_t tick) const noexcept { return clock_.time_of(tick); }
+  // Numbers the operation and starts it.
+  void submit(const Ref<Operation>& operation);
+  void submit(const Ref<Message>& message);
+  // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
+  void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
+  void abort(std::string_view reason) noexcept;
+  // Breaks the group; the first cause counts. If another rank is to blame, the agent is told, so
+  // that it looks for the first cause there. `spared`: see ProcessGroup::fail.
+  void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  // How many collectives this rank has called.
+  std::uint64_t calls() const noexcept { return own().called.load(); }
+  // Advances what can be advanced without waiting, and makes sure that operations go on even if no
+  // thread waits for them.
+  void poll() noexcept;
+  // Releases owners of operations that are over, on the caller's thread, because owners may run
+  // users' code.
+  void release_finished();
+
+  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection.
+  void pass_memory(std::uint32_t number, int fd);
+  // The other ranks' parts, by rank, once all have been passed. Throws kTimeout.
+  std::vector<UniqueFd> take_memory(std::uint32_t number, Deadline deadline);
+  // Releases parts up to this number, even those that arrive later.
+  void drop_memory(std::uint32_t number) noexcept;
+
+ private:
+  ~Core() override;
+
+  Block& own() const noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  // True if the group is broken and every spared operation is over.
+  bool is_closed() const noexcept {
+    return is_poisoned() && completed_.load() >= spared_until_.load();
+  }
+  bool has_messages() const noexcept { return messages_waiting_.load() > 0; }
+  bool has_operations() const noexcept { return waiting_.load() > 0 || has_messages(); }
+
+  // The driver's role.
+  bool take_role() noexcept { return !driving_.exchange(true); }
+  void give_role_back();
+
+  // Driver: core.cc. ------------------------------------------------------------------------------
+  // Drives until `wanted` is over, or until the deadline; returns true if it is over. Null
+  // `wanted`: drives until nothing is left or a caller wants the role.
+  bool drive(const Pending* wanted, Deadline until);
+  void note_taken_up() noexcept;
+  bool step();
+  // Runs a step of the driver. An exception breaks the group instead of leaving the driver; then
+  // returns true.
+  template <typename F>
+  bool guarded(const F& work) noexcept;
+  bool has_front();  // makes the next operation the front one if there is none
+  void begin(Ref<Operation> op) noexcept;  // under submit_mutex_: makes it the front one
+  std::uint8_t recorded_path(const Operation& op) const noexcept;
+  void finish_front();
+  void end(Ref<Operation> op, const std::exception_ptr& error) noexcept;
+  // Ends an operation that is no longer counted; its owner is released on a caller's thread.
+  void finish(Ref<Pending> over, std::exception_ptr error) noexcept;
+
+  // Driver: wake.cc.
+  // After a write: wakes the peers that sleep. published() is cheap, but may miss a peer that falls
+  // asleep at this moment; settle() has a full fence and misses none.
+  void published() noexcept;
+  void published_to(Peer& p) noexcept;
+  void settle() noexcept;
+  bool sleep(std::chrono::nanoseconds most);
+
+  // oversubscribed.cc, used if ranks outnumber cores.
+  void note_cpu() noexcept;
+  // Driver: true if the front operation waits for a rank that cannot run before this one yields the
+  // core. True also without a front operation: it is unknown on which CPU the peer of a message
+  // runs.
+  bool waits_for_own_cpu() const noexcept;
+  // For a caller that drives: moves to a core with fewer ranks.
+  void spread();
+
+  // Driver: advance.cc.
+  bool advance(Operation& op);
+  bool post(Operation& op);
+  bool agree(Operation& op);
+  bool has_agreed_counts(Operation& op, Peer& p);
+  bool advance_chunk(Operation& op);
+  bool may_stage(std::uint64_t chunk) noexcept;
+  bool all_have(std::uint64_t Peer::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
+  bool has(Peer& peer, std::uint64_t Peer::* seen, Counter Block::* counter,
+           std::uint64_t count) noexcept;
+  void stage(Operation& op, std::size_t k);
+  void reduce_chunk(Operation& op, std::size_t k);
+  void copy_chunk(Operation& op, std::size_t k);
+  void publish(Counter& counter, std::uint64_t count) noexcept;
+  std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
+    return p.slots + chunk % slots_ * kSlotBytes;
+  }
+
+  // Driver: inline.cc, for payloads beside the flags.
+  bool has_more_lines(const Operation& op) const noexcept { return op.plan.payload > kLinePayload; }
+  void post_first_line(const Operation& op, Cell& cell) noexcept;
+  void post_more_lines(const Operation& op) noexcept;
+  // True if this rank's part of the peer's further lines has arrived. The peer must have called the
+  // operation.
+  bool has_payload(const Operation& op, const Peer& p) const noexcept;
+  void finish_inline(Operation& op);
+
+  // Driver: direct.cc, for buffers in symmetric memory.
+  void claim(Operation& op);  // any thread, before the operation is queued
+  void choose_path(Operation& op);
+  bool advance_direct(Operation& op);
+  void work_directly(Operation& op, Range elements);
+  void withdraw_memory(Operation& op) noexcept;
+
+  // Driver: messages.cc.
+  bool advance_messages();
+  void take_submitted();
+  void start(Ref<Message> message);
+  bool send_to(Peer& p);
+  bool begin_next_frame(Peer& p);
+  void end_frame_to(Peer& p);
+  bool open_ring_to(Peer& p);
+  bool receive_from(Peer& p);
+  void begin_frame(Peer& p);
+  void end_frame(Peer& p);
+  bool wants_frames(const Peer& p) const noexcept {
+    return matching_.has_posted(p.who.rank) || p.line.wants_frames();
+  }
+  // Completes a receive with a message that arrived before it was posted.
+  void receive(const Ref<Message>& message, const Unexpected& got);
+  void give_back(Peer& p, std::size_t bytes) noexcept;
+  void end_message(const Ref<Message>& message);
+  void end_messages(const std::exception_ptr& cause) noexcept;
+  void look_at_messages(Clock::time_point now);
+  void fail_gone(const Peer& p, const Message& message);
+  // For a peer that has left or is gone.
+  static std::string text_of_gone(const Peer& p);
+  std::string text_of_ended(const Peer& p, const Pending& op) const;
+  // Refuses a call that comes after this rank has said goodbye at its exit.
+  [[noreturn]] void throw_left(const Descriptor& called) const;
+  static Blame blame_of_ended(const Peer& p) noexcept;
+  std::string missing_text(const Message& message) const;
+  std::vector<Identity> departed() const;  // ranks that have left or are gone
+
+  // failure.cc
+  void spare_only(std::uint64_t until) noexcept;
+  void tell_failed() noexcept;
+  void end_all() noexcept;  // driver: all that is not spared
+  void take_what_has_come() noexcept;
+  std::exception_ptr first_cause() const noexcept;
+  bool adopt_peers_cause() noexcept;
+  void hear_of_failures();  // progress thread
+  void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
+  // Throws for an operation that is called after the group broke; under submit_mutex_.
+  [[noreturn]] void refuse(const Descriptor& called);
+  // The operation that this rank has called under the sequence number of the cause.
+  std::string call_of(const Cause& cause) const noexcept;
+  // Driver: the checks of a wait that gets long.
+  void look(Clock::time_point now);
+  void leave_out_stops(Clock::time_point now);
+  void look_at_peers(Operation& front);
+  void look_at_clock(Pending& op, Clock::time_point now);
+  bool needs(const Operation& op, const Peer& p) const noexcept;
+  // The ranks that an operation waits for, and the first of these; -1: no other rank.
+  std::string missing_text(const Pending& pending) const;
+  int missing_rank(const Pending& pending) const;
+
+  // progress.cc
+  void run();
+  void arm_timer() noexcept;
+  // For a process that ends without stop(): lets operations under way finish as long as they make
+  // progress, and says goodbye if none is left.
+  void leave_at_exit();
+  void warn_of_unfinished();  // driver
+  void read_notes(Peer& p);
+  void note_gone(Peer& p);
+  void take_ring(Peer& p, UniqueFd fd);
+  void send_note(Peer& p, Note::Kind kind) noexcept;
+  void wake_thread() noexcept;
+
+  const int rank_;
+  const Options options_;
+  const std::uint64_t salt_;
+  bool is_oversubscribed_ = false;
+  std::size_t slots_ = kSlots;  // slots in use; the same on all ranks
+  std::vector<Peer> peers_;
+  record::GroupRecorder log_;
+  const record::TickTime clock_{};
+  // The recorder's numbers for algorithms, by Path.
+  std::array<std::uint8_t, kPathCount> path_numbers_{};
+  const Ref<Memories> memories_ = make_ref<Memories>();
+
+  std::mutex submit_mutex_;
+  std::uint64_t next_sequence_ = 1;
+  std::deque<Ref<Operation>> queue_;  // behind the front operation
+  std::atomic<int> waiting_{0};       // operations that are not over
+  std::uint64_t next_message_ = 1;
+  std::vector<Ref<Message>> submitted_;  // messages that the driver has not taken yet
+  std::atomic<bool> has_submitted_{false};
+  std::atomic<int> messages_waiting_{0};  // messages that are not over
+  bool has_left_ = false;                 // said goodbye at exit; under submit_mutex_
+
+  std::atomic<bool> driving_{false};
+  std::atomic<int> helpers_{0};   // callers that wait, except one that got the role at once
+  std::atomic<int> visitors_{0};  // callers that want to read the driver's fields
+  std::atomic<bool> thread_drives_{false};
+  // Driver.
+  Ref<Operation> front_;
+  std::uint64_t next_chunk_ = 0;
+  std::vector<const void*> shares_;          // of the current sum, by rank
+  std::vector<Claim> claims_;                // of the front operation, by rank
+  std::vector<std::byte> taken_lines_;       // payloads of several lines, by rank
+  std::array<std::size_t, 2> lines_used_{};  // behind the first, in each of this rank's cells
+  bool owes_settling_ = false;
+  Clock::time_point next_look_{};
+  std::chrono::nanoseconds stopped_ = stopped_time(Clock::now());  // as of the last look
+  std::vector<Ref<Message>> taken_;      // messages from submitted_ that are being started
+  std::vector<Ref<Message>> under_way_;  // messages
+  Matching<Message> matching_;
+  std::uint64_t next_id_ = 1;  // id of the next message that asks first
+
+  std::mutex finished_mutex_;
+  std::vector<Ref<Pending>> finished_;  // their owners are released on a caller's thread
+  std::atomic<bool> has_finished_{false};
+
+  mutable std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::atomic<bool> poisoned_{false};
+  std::atomic<std::uint64_t> spared_until_{0};  // written under error_mutex_
+  std::atomic<bool> has_to_end_{false};         // operations that are no longer spared
+  std::atomic<std::uint64_t> completed_{0};     // the last operation that succeeded
+
+  std::mutex passed_mutex_;
+  std::condition_variable passed_on_;
+  struct Passed {
+    int rank;
+    std::uint32_t number;
+    UniqueFd fd;
+  };
+  std::vector<Passed> passed_;       // parts of symmetric memories that no call has taken yet
+  std::uint32_t dropped_until_ = 0;  // parts up to this number are no longer wanted
+
+  const ForkMark fork_mark_{};
+  UniqueFd event_;  // wakes the progress thread
+  UniqueFd timer_;  // wakes the progress thread a little later
+  std::atomic<bool> timer_is_armed_{false};
+  // True if the progress thread is woken with each call: set when it had to take up an operation
+  // late, cleared when a caller came before it.
+  std::atomic<bool> wakes_at_once_{false};
+  std::atomic<bool> thread_has_moved_{false};
+  std::atomic<bool> stopping_{false};
+  ParentOnlyFds parent_only_;
+  std::thread thread_;
+  const AtExit at_exit_{[this] { leave_at_exit(); }};
+};
+
+template <typename F>
+bool Core::guarded(const F& work) noexcept {
+  try {
+    return work();
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
+  } catch (const std::exception& error) {
+    fail({.text = fmt::format("group '{}': {}", name(), error.what())});
+  }
+  return true;
+}
+
+// dst = shares[0] op shares[1] op ..., in the order that `what` asks for.
+void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
+                std::size_t count);
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,407 @@
+// Core's functions that send and receive messages, through one ring for each pair of ranks (sender,
+// receiver) that has exchanged any.
+//
+// A small message is written at once and stays in the ring until its receiver looks for it, so that
+// a send completes without its receiver. A rank that looks for a message also takes the messages
+// before it out of the ring and keeps them. Credit bounds these unexpected messages; the receiver
+// gives it back as messages find a receive. A large message first asks (kRequest) and is sent when
+// its receiver has a buffer for it (kClear), so no message blocks another.
+#include <algorithm>
+#include <utility>
+
+#include "collectives/call/recording.h"
+#include "collectives/shm/core/core.h"
+#include "rendezvous/net/socket/local_socket.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+Envelope envelope_of(const Frame& frame) noexcept {
+  return {.count = frame.count,
+          .id = frame.place,
+          .tag = frame.tag,
+          .dtype = static_cast<DType>(frame.dtype),
+          .is_request = frame.type == FrameType::kRequest,
+          .bytes = frame.bytes,
+          .cost = room_of(frame.bytes)};
+}
+
+}  // namespace
+
+void Core::submit(const Ref<Message>& message) {
+  if (is_in_child()) throw_if_broken();
+  at_exit_.stay_if_leaving();
+  release_finished();
+  throw_if_broken();
+  const profiler::Span span = call_span(message->descriptor);
+  const bool drives = take_role();
+  try {
+    const std::lock_guard lock(submit_mutex_);
+    if (is_poisoned()) std::rethrow_exception(first_cause());
+    if (has_left_) throw_left(message->descriptor);
+    submitted_.push_back(message);
+    Descriptor& d = message->descriptor;
+    d.sequence = next_message_++;
+    // Messages are numbered by each rank alone, so their hash means nothing to other ranks.
+    message->slot = log_.begin(record_of(d, 0, message->peer));
+    has_submitted_.store(true);
+    messages_waiting_.fetch_add(1);
+  } catch (...) {
+    if (drives) give_role_back();
+    throw;
+  }
+  if (drives) {
+    step();
+    // A rank that only sends may not come back, so wake with a full fence any peer that has fallen
+    // asleep meanwhile.
+    if (!has_operations()) settle();
+    give_role_back();
+  } else {
+    // The driver may sleep.
+    ring(own().bell);
+  }
+  // Never wake the thread at once: most callers come back to wait for the message, and the thread
+  // would compete with them.
+  if (!message->is_over()) arm_timer();
+}
+
+bool Core::advance_messages() {
+  take_submitted();
+  bool moved = false;
+  for (std::size_t i = 0; i < peers_.size() && !is_poisoned(); ++i) {
+    Peer& p = peers_[(matching_.first_look() + i) % peers_.size()];
+    if (wants_frames(p)) moved |= receive_from(p);
+    if (p.line.has_to_write()) moved |= send_to(p);
+  }
+  return moved;
+}
+
+void Core::take_submitted() {
+  if (!has_submitted_.load()) return;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    under_way_.insert(under_way_.end(), submitted_.begin(), submitted_.end());
+    taken_.swap(submitted_);
+    has_submitted_.store(false);
+  }
+  for (Ref<Message>& message : taken_) {
+    if (is_poisoned()) break;
+    start(std::move(message));
+  }
+  taken_.clear();
+}
+
+void Core::start(Ref<Message> message) {
+  if (!message->is_send()) {
+    if (const auto found = matching_.post(message)) receive(message, *found);
+    return;
+  }
+  Peer& p = peer(message->peer);
+  if (p.is_gone.load(std::memory_order_acquire) ||
+      p.block->presence.load(std::memory_order_acquire) == Presence::kLeft) {
+    return fail_gone(p, *message);
+  }
+  p.line.unsent.push_back(std::move(message));
+}
+
+// ---- to a peer ----------------------------------------------------------------------------------
+
+// Returns false if the peer's socket does not accept the descriptor now: the peer is gone, or was
+// stopped for long.
+bool Core::open_ring_to(Peer& p) {
+  Line& line = p.line;
+  if (line.out_segment.data() == nullptr) {
+    line.out_segment = Segment::make(kRingSegmentBytes);
+    new (line.out_segment.data()) RingCounters();
+  }
+  const Note note{.kind = Note::Kind::kRing};
+  if (!rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)),
+                                line.out_segment.fd())) {
+    return false;
+  }
+  line.out_segment.close_fd();
+  line.out.open(RingPlace::in(line.out_segment.data()));
+  return true;
+}
+
+bool Core::send_to(Peer& p) {
+  Line& line = p.line;
+  if (!line.out.is_open() && !open_ring_to(p)) return false;
+  bool moved = false;
+  for (std::size_t written = 0; written < kMostSliceBytes; moved = true) {
+    if (line.out.left() == 0) {
+      if (!begin_next_frame(p)) break;
+      written += kFrameBytes;
+      if (line.out.left() > 0) continue;  // the peer sees the frame with its first piece
+    } else {
+      const std::size_t piece = line.out.write(line.leaving->buffer + line.leaving->moved);
+      if (piece == 0) break;
+      line.leaving->moved += piece;
+      written += piece;
+    }
+    published_to(p);
+    if (line.out.left() == 0 && line.leaving) end_frame_to(p);
+  }
+  return moved;
+}
+
+bool Core::begin_next_frame(Peer& p) {
+  Line& line = p.line;
+  if (!line.clears.empty()) {
+    if (!line.out.begin({.place = line.clears.front(), .type = FrameType::kClear}, nullptr)) {
+      return false;
+    }
+    line.clears.pop_front();
+    return true;
+  }
+  if (!line.unsent.empty()) {
+    const Message& message = *line.unsent.front();
+    const bool is_small = message.bytes <= kMostMessageBytes;
+    const std::size_t payload = is_small ? message.bytes : 0;
+    if (line.out.may_charge(room_of(payload))) {
+      const Frame frame{.count = message.descriptor.count,
+                        .place = is_small ? 0 : next_id_,
+                        .tag = message.tag(),
+                        .bytes = static_cast<std::uint32_t>(payload),
+                        .type = is_small ? FrameType::kMessage : FrameType::kRequest,
+                        .dtype = static_cast<std::uint32_t>(message.descriptor.dtype)};
+      if (!line.out.begin(frame, message.buffer)) return false;
+      line.out.charge(room_of(payload));
+      if (is_small) {
+        line.leaving = std::move(line.unsent.front());
+        line.leaving_whole = payload;
+      } else {
+        line.requested.emplace(next_id_++, std::move(line.unsent.front()));
+      }
+      line.unsent.pop_front();
+      return true;
+    }
+  }
+  if (line.cleared.empty()) return false;
+  const auto& [id, message] = line.cleared.front();
+  const std::size_t slice = std::min(kMostSliceBytes, message->bytes - message->moved);
+  if (!line.out.begin({.count = id,
+                       .place = message->moved,
+                       .bytes = static_cast<std::uint32_t>(slice),
+                       .type = FrameType::kSlice},
+                      message->buffer + message->moved)) {
+    return false;
+  }
+  line.leaving = message;
+  line.leaving_whole = message->moved + slice;
+  return true;
+}
+
+void Core::end_frame_to(Peer& p) {
+  Line& line = p.line;
+  const Ref<Message> message = std::exchange(line.leaving, nullptr);
+  message->moved = line.leaving_whole;
+  if (message->moved < message->bytes) return;
+  if (message->bytes > kMostMessageBytes) line.cleared.pop_front();
+  end_message(message);
+}
+
+// ---- from a peer --------------------------------------------------------------------------------
+
+bool Core::receive_from(Peer& p) {
+  Line& line = p.line;
+  if (!line.in.is_open()) {
+    if (!line.has_in_segment.load(std::memory_order_acquire)) return false;
+    line.in.open(RingPlace::in(line.in_segment.data()));
+  }
+  const bool was_broken = is_poisoned();
+  bool moved = false;
+  for (std::size_t got = 0; got < kMostSliceBytes; moved = true) {
+    if (!line.is_amid_frame) {
+      if (!wants_frames(p) || !line.in.next(line.frame)) break;
+      begin_frame(p);
+      line.is_amid_frame = true;
+      if (is_poisoned() != was_broken) return true;
+      got += kFrameBytes;
+    }
+    if (line.in.left() > 0) {
+      const std::size_t piece = line.in.read(line.incoming_to);
+      if (piece == 0) break;
+      line.incoming_to += piece;
+      got += piece;
+    }
+    published_to(p);  // there is room in the ring again
+    if (line.in.left() > 0) continue;
+    line.is_amid_frame = false;
+    end_frame(p);
+    if (is_poisoned() != was_broken) return true;
+  }
+  return moved;
+}
+
+// Chooses the destination of the payload.
+void Core::begin_frame(Peer& p) {
+  Line& line = p.line;
+  const Frame& frame = line.frame;
+  DL_CHECK(line.in.is_in_order() && frame.dtype < kDTypeCount && frame.bytes <= kMostMessageBytes,
+           kInternal, "group '{}': {} wrote an invalid frame", name(), p.who.text());
+  if (frame.type == FrameType::kMessage) {
+    line.incoming = matching_.take_posted(p.who.rank, envelope_of(frame));
+    if (line.incoming) {
+      line.incoming_to = line.incoming->buffer;
+      return;
+    }
+  } else if (frame.type == FrameType::kSlice) {
+    const auto found = line.receiving.find(frame.count);
+    DL_CHECK(found != line.receiving.end() && frame.place == found->second->moved &&
+                 frame.bytes <= found->second->bytes - found->second->moved,
+             kInternal, "group '{}': {} sent a slice of a message that was not cleared", name(),
+             p.who.text());
+    line.incoming = found->second;
+    line.incoming_to = line.incoming->buffer + line.incoming->moved;
+    return;
+  }
+  line.incoming_payload.resize(frame.bytes);
+  line.incoming_to = line.incoming_payload.data();
+}
+
+void Core::end_frame(Peer& p) {
+  Line& line = p.line;
+  const Frame& frame = line.frame;
+  const Ref<Message> message = std::exchange(line.incoming, nullptr);
+  switch (frame.type) {
+    case FrameType::kMessage:
+      if (message) {
+        give_back(p, envelope_of(frame).cost);
+        end_message(message);
+        return;
+      }
+      [[fallthrough]];
+    case FrameType::kRequest: {
+      Unexpected arrived{envelope_of(frame), std::move(line.incoming_payload)};
+      if (const auto asked = matching_.take_posted(p.who.rank, arrived)) {
+        receive(asked, arrived);
+      } else {
+        matching_.keep(p.who.rank, std::move(arrived));
+      }
+      return;
+    }
+    case FrameType::kSlice:
+      message->moved += frame.bytes;
+      if (message->moved == message->bytes) {
+        line.receiving.erase(frame.count);
+        end_message(message);
+      }
+      return;
+    case FrameType::kClear: {
+      const auto found = line.requested.find(frame.place);
+      DL_CHECK(found != line.requested.end(), kInternal,
+               "group '{}': {} cleared an unknown message", name(), p.who.text());
+      line.cleared.emplace_back(found->first, std::move(found->second));
+      line.requested.erase(found);
+      return;
+    }
+  }
+  throw_error(ErrorKind::kInternal, "group '{}': {} wrote a frame of an unknown type", name(),
+              p.who.text());
+}
+
+void Core::receive(const Ref<Message>& message, const Unexpected& got) {
+  Peer& p = peer(message->peer);
+  give_back(p, got.cost);
+  if (got.is_request) {
+    p.line.receiving.emplace(got.id, message);
+    p.line.clears.push_back(got.id);
+    return;
+  }
+  copy_bytes(message->buffer, got.payload.data(), got.payload.size());
+  end_message(message);
+}
+
+void Core::give_back(Peer& p, std::size_t bytes) noexcept {
+  if (p.line.in.release(bytes)) published_to(p);
+}
+
+void Core::end_message(const Ref<Message>& message) {
+  std::erase(under_way_, message);
+  messages_waiting_.fetch_sub(1);
+  finish(message, nullptr);
+}
+
+// ---- when it goes wrong -------------------------------------------------------------------------
+
+void Core::end_messages(const std::exception_ptr& cause) noexcept {
+  {
+    const std::lock_guard lock(submit_mutex_);
+    under_way_.insert(under_way_.end(), submitted_.begin(), submitted_.end());
+    submitted_.clear();
+  }
+  taken_.clear();
+  matching_.clear();
+  for (Peer& p : peers_) p.line.clear();
+  for (Ref<Message>& message : std::exchange(under_way_, {})) {
+    messages_waiting_.fetch_sub(1);
+    finish(std::move(message), cause);
+  }
+}
+
+// Receives what peers had sent before this rank heard of the failure: these messages can still
+// complete.
+void Core::take_what_has_come() noexcept try {
+  for (Peer& p : peers_) {
+    while (receive_from(p)) {
+    }
+  }
+} catch (const std::exception&) {
+  // The messages end with the known cause.
+}
+
+void Core::look_at_messages(Clock::time_point now) {
+  if (is_poisoned()) return;
+  std::vector<Peer*> gone;
+  for (Peer& p : peers_) {
+    if (p.is_gone.load(std::memory_order_acquire)) gone.push_back(&p);
+  }
+  // Messages that the peers wrote before they ended count: only what is missing then will never
+  // come. Read all rings first, because a message from any source may be in the last one.
+  for (Peer* const p : gone) {
+    while (guarded([&] { return receive_from(*p); }) && !is_poisoned()) {
+    }
+    if (is_poisoned()) return;
+  }
+  const bool is_alone = gone.size() + 1 == peers_.size();
+  for (const Peer* const p : gone) {
+    const bool has_left = p->block->presence.load(std::memory_order_acquire) == Presence::kLeft;
+    for (const Ref<Message>& message : under_way_) {
+      if (message->peer == p->who.rank ||
+          (message->peer == kAnySource && (!has_left || is_alone))) {
+        adopt_peers_cause();
+        if (!is_poisoned()) fail_gone(*p, *message);
+        return;
+      }
+    }
+  }
+  for (const Ref<Message>& message : under_way_) {
+    look_at_clock(*message, now);
+    if (is_poisoned()) return;
+  }
+}
+
+void Core::fail_gone(const Peer& p, const Message& message) {
+  fail(cause_in(message.descriptor, ErrorKind::kPeerFailed, text_of_ended(p, message),
+                blame_of_ended(p), p.who.in_job()));
+}
+
+std::string Core::missing_text(const Message& message) const {
+  if (message.peer == kAnySource) return missing_sender_text(message.descriptor, departed());
+  const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
+  return missing_message_text(message.descriptor, p.who.text(),
+                              message.questions.are_unanswered(p.last_answer));
+}
+
+std::vector<Identity> Core::departed() const {
+  std::vector<Identity> departed;
+  for (const Peer& p : peers_) {
+    if (p.who.rank == rank_) continue;
+    const bool has_left = p.block->presence.load(std::memory_order_acquire) == Presence::kLeft;
+    if (has_left || p.is_gone.load(std::memory_order_acquire)) departed.push_back(p.who);
+  }
+  return departed;
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,107 @@
+// Pending: a Work of a ShmGroup. Operation: a Pending that is a collective (message.h has sends and
+// receives).
+//
+// The caller fills it, the group's driver (core.h) runs it, any thread waits for it. Fields below
+// "driver" are touched only by the driver. The completion is set once and read through an atomic.
+#pragma once
+
+#include <atomic>
+#include <optional>
+
+#include "collectives/call/descriptor.h"
+#include "collectives/record/recorder.h"
+#include "collectives/shm/layout/layout.h"
+#include "collectives/shm/layout/plan.h"
+#include "collectives/shm/segment/memories.h"
+#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/work.h"
+#include "core/base/deadline.h"
+
+namespace dl::collectives::shm {
+
+class Core;
+
+class Pending : public Work {
+ public:
+  Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+          Ref<RefCounted> owner) noexcept;
+
+  void wait(Stream stream) override;
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
+  bool is_completed() const noexcept override;
+  std::exception_ptr error() const noexcept override;
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
+
+  bool is_over() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
+  // Sleeps until the operation is over or the deadline has passed; may wake spuriously.
+  void sleep_until(Deadline deadline);
+  // True if it holds a Ref that must be released on a caller's thread.
+  virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  // Ends the operation; null `error`: success. `now`: the recorder's ticks.
+  void end(std::exception_ptr error, std::uint64_t now) noexcept;
+
+  Descriptor descriptor;
+  std::uint32_t hash = 0;
+  record::Slot* slot = nullptr;  // in the flight recorder
+
+  // The clock is first read when the operation is first found waiting.
+  const std::chrono::nanoseconds timeout;
+  std::optional<Deadline::Clock::time_point> begin{};
+  Questions questions{};    // when to probe the peers
+  bool has_warned = false;  // has logged whom it waits for
+
+ protected:
+  ~Pending() override = default;
+
+ private:
+  Ref<Core> core_;
+  Ref<RefCounted> owner_;
+  // Written before done_ is set; read-only after that.
+  std::exception_ptr error_;
+  std::uint64_t completed_at_ = 0;  // the recorder's ticks
+  // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees
+  // done_.
+  std::atomic<std::uint32_t> done_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+class Operation final : public Pending {
+ public:
+  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+            Ref<RefCounted> owner, const void* input, Parts&& gives, void* output,
+            Parts&& takes) noexcept;
+
+  // Empty until the operation is over: the ranks may still have to agree on the path.
+  std::string_view algorithm() const noexcept override {
+    return is_over() ? name_of(plan.path) : std::string_view();
+  }
+  bool has_owner() const noexcept override { return Pending::has_owner() || memory; }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  const OpKind kind;  // the descriptor's; for a v-variant that of its fixed-count form
+  Plan plan{};
+  const std::byte* const input;
+  const Parts gives;  // parts of the input, to each rank
+  std::byte* const output;
+  const Parts takes;  // parts of the output, from each rank
+  // The symmetric memory that contains the buffer other ranks may access, if any. Set before the
+  // operation is queued.
+  Ref<Mapped> memory{};
+  Claim claim{};
+
+  // Progress. Chunks are counted from the operation's first chunk, which is number `first_chunk` of
+  // the group.
+  bool is_posted = false;
+  int next_to_agree = 0;  // all lower ranks have called the same operation
+  std::uint64_t first_chunk = 0;
+  std::size_t staged = 0;
+  std::size_t reduced = 0;
+  std::size_t copied = 0;
+  bool has_claims = false;  // some rank's buffer is symmetric: flags do not tell what is staged
+  std::size_t worked = 0;   // direct path: elements of this rank's share that are done
+  bool is_worked_out = false;
+};
+
+}  // namespace dl::collectives::shm

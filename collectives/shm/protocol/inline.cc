@@ -1,0 +1,160 @@
+// Core's functions for payloads that travel beside the flags.
+//
+// The first line of a cell carries the flag and the first bytes of the payload. Each further line
+// carries a flag of its own, so that a reader waits for the lines themselves: if it had to see the
+// flag before it requested the data, it would wait for two transfers in a row. NCCL calls this
+// LL128.
+#include <algorithm>
+
+#include "collectives/shm/core/core.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+// True if this rank gives data to others.
+bool gives_payload(const Operation& op, int rank) noexcept {
+  const bool is_root = op.descriptor.root == rank;
+  switch (op.kind) {
+    case OpKind::kBroadcast:
+    case OpKind::kScatter:
+      return is_root;
+    case OpKind::kReduce:
+    case OpKind::kGather:
+      return !is_root;
+    default:
+      return true;
+  }
+}
+
+// True if this rank takes data from `from`, another rank.
+bool takes_payload(const Operation& op, int rank, int from) noexcept {
+  switch (op.kind) {
+    case OpKind::kBroadcast:
+    case OpKind::kScatter:
+      return op.descriptor.root == from;
+    case OpKind::kReduce:
+    case OpKind::kGather:
+      return op.descriptor.root == rank;
+    default:
+      return true;
+  }
+}
+
+// The bytes of a range of elements.
+Range bytes_of(Range elements, const Operation& op) noexcept {
+  const std::size_t element = size_of(op.descriptor.dtype);
+  return {elements.begin * element, elements.end * element};
+}
+
+// Copies the content of one line, into it or out of it. The line is usually full, and for this
+// constant size the compiler emits a few moves.
+inline void copy_in_line(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  bytes == kLinePayload ? copy_bytes(to, from, kLinePayload) : copy_bytes(to, from, bytes);
+}
+
+// Copies bytes of a payload out of its lines.
+void take(const Block& block, std::size_t cell, Range bytes, std::byte* to) noexcept {
+  for (std::size_t at = bytes.begin; at < bytes.end;) {
+    const std::size_t line = at / kLinePayload;
+    const std::size_t offset = at % kLinePayload;
+    const std::byte* const from =
+        (line == 0 ? block.cells[cell].payload : block.more[cell].lines[line - 1].payload) + offset;
+    const std::size_t count = std::min(kLinePayload - offset, bytes.end - at);
+    copy_in_line(to, from, count);
+    to += count;
+    at += count;
+  }
+}
+
+}  // namespace
+
+void Core::post_first_line(const Operation& op, Cell& cell) noexcept {
+  if (!gives_payload(op, rank_)) return;
+  copy_in_line(cell.payload, op.input, std::min(op.plan.payload, kLinePayload));
+}
+
+void Core::post_more_lines(const Operation& op) noexcept {
+  if (!gives_payload(op, rank_)) return;
+  const std::size_t cell = op.descriptor.sequence % 2;
+  // If each rank gets a different part, no peer reads the caller's own part.
+  const bool has_parts = parts_of(op.kind, size()) > 1;
+  const Range own_part = has_parts ? bytes_of(op.gives[rank_], op) : Range{};
+  for (std::size_t at = kLinePayload; at < op.plan.payload; at += kLinePayload) {
+    const std::size_t count = std::min(kLinePayload, op.plan.payload - at);
+    MoreLines::Line& line = own().more[cell].lines[at / kLinePayload - 1];
+    lines_used_[cell] = at / kLinePayload;
+    if (own_part.begin <= at && at + count <= own_part.end) continue;
+    copy_in_line(line.payload, op.input + at, count);
+    line.flag.store(op.descriptor.sequence, std::memory_order_release);
+  }
+}
+
+bool Core::has_payload(const Operation& op, const Peer& p) const noexcept {
+  if (!takes_payload(op, rank_, p.who.rank)) return true;
+  // If each rank gets a different part, the peer's part for this rank has the same place as this
+  // rank's own part.
+  const Range bytes = bytes_of(op.gives[rank_], op);
+  const MoreLines& more = p.block->more[op.descriptor.sequence % 2];
+  const std::size_t first = std::max<std::size_t>(bytes.begin / kLinePayload, 1);
+  for (std::size_t line = first; line * kLinePayload < bytes.end; ++line) {
+    if (more.lines[line - 1].flag.load(std::memory_order_acquire) != op.descriptor.sequence) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Core::finish_inline(Operation& op) {
+  const Descriptor& d = op.descriptor;
+  if (d.count == 0) return;
+  const Range wanted = bytes_of(op.gives[rank_], op);
+  const std::size_t cell = d.sequence % 2;
+  switch (d.op) {
+    case OpKind::kReduce:
+      if (d.root != rank_) return;
+      [[fallthrough]];
+    case OpKind::kAllReduce:
+    case OpKind::kReduceScatter:
+      for (int r = 0; r < size(); ++r) {
+        const void*& share = shares_[static_cast<std::size_t>(r)];
+        if (r == rank_) {
+          // Read the input instead: the line of this rank's own cell is on its way to the peers.
+          share = op.input + wanted.begin;
+        } else if (wanted.end <= kLinePayload) {
+          share = peer(r).block->cells[cell].payload + wanted.begin;
+        } else {
+          std::byte* const together = &taken_lines_[static_cast<std::size_t>(r) * kInlineBytes];
+          take(*peer(r).block, cell, wanted, together);
+          share = together;
+        }
+      }
+      sum_shares(d, op.output, shares_, d.count);
+      return;
+    case OpKind::kBroadcast:
+    case OpKind::kScatter:
+      if (d.root != rank_) {
+        take(*peer(d.root).block, cell, wanted, op.output);
+      } else if (d.op == OpKind::kScatter) {
+        copy_bytes(op.output, op.input + wanted.begin, wanted.count());
+      }
+      return;
+    case OpKind::kGather:
+      if (d.root != rank_) return;
+      [[fallthrough]];
+    case OpKind::kAllGather:
+    case OpKind::kAllToAll:
+      for (int r = 0; r < size(); ++r) {
+        std::byte* const to = op.output + static_cast<std::size_t>(r) * wanted.count();
+        if (r == rank_) {
+          copy_bytes(to, op.input + wanted.begin, wanted.count());
+        } else {
+          take(*peer(r).block, cell, wanted, to);
+        }
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace dl::collectives::shm

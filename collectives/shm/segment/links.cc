@@ -1,0 +1,225 @@
+#include "collectives/shm/segment/links.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "collectives/join/roster.h"
+#include "collectives/shm/layout/layout.h"
+#include "collectives/shm/shm_group.h"
+#include "core/base/error.h"
+#include "core/base/log/log.h"
+#include "core/base/system/process/stopped.h"
+#include "core/base/version.h"
+#include "rendezvous/net/connect/acceptor.h"
+#include "rendezvous/net/connect/connect.h"
+#include "rendezvous/net/patience.h"
+#include "rendezvous/net/socket/local_socket.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+using rendezvous::Connection;
+
+// Collects the connections that higher ranks make.
+class Arrivals {
+ public:
+  Arrivals(const GroupOptions& options, Links& links) : options_(options), links_(links) {}
+
+  void add(Connection connection) {
+    rendezvous::check_same_user(connection.fd.get());
+    const int rank = connection.peer.rank;
+    DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
+             "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
+             options_.rank, options_.name, options_.size);
+    const std::lock_guard lock(mutex_);
+    Links::Peer& peer = links_.peers[static_cast<std::size_t>(rank)];
+    DL_CHECK(!peer.socket, kMismatch, "{} is connected already", connection.peer.from);
+    peer.socket = std::move(connection.fd);
+    changed_.notify_all();
+  }
+
+  // The lowest of the higher ranks that is still missing at the deadline; -1: none.
+  int wait(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    int missing = -1;
+    changed_.wait_until(lock, deadline.when(), [&] {
+      missing = -1;
+      for (int r = options_.size - 1; r > options_.rank; --r) {
+        if (!links_.peers[static_cast<std::size_t>(r)].socket) missing = r;
+      }
+      return missing < 0;
+    });
+    return missing;
+  }
+
+ private:
+  const GroupOptions& options_;
+  Links& links_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+Segment make_own(const GroupOptions& options, bool is_oversubscribed) {
+  auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
+  DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
+           "group '{}': segment was not made by reserve_shm_segment()", options.name);
+  Segment segment =
+      reserved != nullptr ? std::move(reserved->segment) : Segment::make(kSegmentBytes);
+  DL_CHECK(segment.data() != nullptr, kInvalidArgument,
+           "group '{}': its segment belongs to another group already", options.name);
+  auto* const block = new (segment.data()) Block();
+  block->is_oversubscribed = is_oversubscribed;
+  block->cpu.store(-1, std::memory_order_relaxed);
+  return segment;
+}
+
+Connection connect_to_peer(const GroupOptions& options, const Record& theirs,
+                           const rendezvous::Hello& hello, const rendezvous::JobKey& key,
+                           Deadline deadline) {
+  try {
+    return rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
+  } catch (const Error&) {
+    check_alive(options.name, theirs.who);  // its error says more
+    throw;
+  }
+}
+
+void send_segment(const GroupOptions& options, const Links::Peer& peer, int fd) {
+  const Note note{.kind = Note::Kind::kSegment, .number = kProtocolVersion};
+  DL_CHECK(rendezvous::send_passing(peer.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
+           kConnection, "group '{}': cannot pass a descriptor to {}: {}", options.name,
+           peer.who.text(), std::strerror(errno));
+}
+
+Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, Deadline deadline) {
+  rendezvous::Patience patience;
+  for (;;) {
+    Note note;
+    rendezvous::Received received =
+        rendezvous::receive_passing(peer.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
+    DL_CHECK(!received.ended, kConnection,
+             "group '{}': {} is gone before it has shared its memory; its own output may say why",
+             options.name, peer.who.text());
+    DL_CHECK(!received.lost_passed, kIo, "{}", text_of_lost_descriptor(options.name, peer.who));
+    if (received.bytes > 0) {
+      DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
+                   note.number == kProtocolVersion && received.passed,
+               kMismatch,
+               "group '{}': {} sent something else than its segment; install the same "
+               "dlrun everywhere",
+               options.name, peer.who.text());
+      return Segment::map(std::move(received.passed), kSegmentBytes);
+    }
+    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not share its memory in time",
+             options.name, peer.who.text());
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for the memory of {}", options.name,
+                   patience.waited().count(), peer.who.text());
+    }
+    pollfd entry{.fd = peer.socket.get(), .events = POLLIN, .revents = 0};
+    ::poll(&entry, 1, patience.until(deadline).poll_timeout());
+  }
+}
+
+}  // namespace
+
+std::string text_of_lost_descriptor(const std::string& group, const Identity& from) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return fmt::format(
+      "group '{}': a descriptor that {} has passed did not arrive, as this process has as many "
+      "files open as it may ({}); raise the limit (ulimit -n)",
+      group, from.text(), limit.rlim_cur);
+}
+
+Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
+  watch_for_stops();
+  const Deadline deadline = connect_deadline(options);
+  const rendezvous::JobKey key = options.key ? *options.key : open_key();
+  const Identity self = this_process(options);
+  const std::string purpose = "shm/" + options.name;
+  const rendezvous::Hello hello{.job = options.job,
+                                .generation = options.generation,
+                                .purpose = purpose,
+                                .from = self.text(),
+                                .rank = options.rank};
+  Links links{.rank = options.rank,
+              .peers = std::vector<Links::Peer>(static_cast<std::size_t>(options.size))};
+  Links::Peer& own = links.peers[static_cast<std::size_t>(options.rank)];
+  own.who = self;
+  own.segment = make_own(options, is_oversubscribed);
+
+  Arrivals arrivals(options, links);
+  rendezvous::Listener listener = rendezvous::listen_local();
+  const std::string address = rendezvous::local_name(listener.fd());
+  rendezvous::Acceptor acceptor(std::move(listener), key, hello,
+                                static_cast<std::size_t>(options.size));
+  acceptor.serve(purpose, options.generation,
+                 [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
+  acceptor.start();
+  const RosterOptions roster{.store = options.store,
+                             .place = purpose,
+                             .group = options.name,
+                             .rank = options.rank,
+                             .size = options.size,
+                             .timeout = options.connect_timeout,
+                             .all_say_here = options.all_say_here};
+  const Record record{.version = kProtocolVersion,
+                      .size = options.size,
+                      .generation = options.generation,
+                      .address = address,
+                      .who = self};
+  publish(roster, record, deadline);
+
+  for (int r = 0; r < options.size; ++r) {
+    if (r == options.rank) continue;
+    Links::Peer& peer = links.peers[static_cast<std::size_t>(r)];
+    const Record theirs = await_record(roster, record, r, deadline);
+    peer.who = theirs.who;
+    DL_CHECK(peer.who.node == self.node, kConnection,
+             "group '{}': {} is on another node than {}; memory is shared within a node only, use "
+             "the backend tcp",
+             options.name, peer.who.text(), self.text());
+    if (r > options.rank) continue;
+    Connection connection = connect_to_peer(options, theirs, hello, key, deadline);
+    DL_CHECK(connection.peer.rank == r, kMismatch,
+             "group '{}': {} answered at the address of rank {}", options.name,
+             connection.peer.from, r);
+    peer.socket = std::move(connection.fd);
+  }
+  rendezvous::Patience patience;
+  for (;;) {
+    const Deadline look = Deadline::after(kAliveLook);
+    const int missing = arrivals.wait(Deadline::earlier(patience.until(deadline), look));
+    if (missing < 0) break;
+    const Identity& missed = links.peers[static_cast<std::size_t>(missing)].who;
+    check_alive(options.name, missed);
+    const std::string who = missed.text();
+    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
+             options.name, who,
+             std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for {} to connect", options.name,
+                   patience.waited().count(), who);
+    }
+  }
+  acceptor.forget(purpose);
+
+  for (const Links::Peer& peer : links.peers) {
+    if (peer.socket) send_segment(options, peer, own.segment.fd());
+  }
+  for (Links::Peer& peer : links.peers) {
+    if (peer.socket) peer.segment = receive_segment(options, peer, deadline);
+  }
+  own.segment.close_fd();
+  return links;
+}
+
+}  // namespace dl::collectives::shm

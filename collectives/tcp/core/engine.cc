@@ -1,0 +1,254 @@
+#include "collectives/tcp/core/engine.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "collectives/tcp/core/core.h"
+#include "core/base/error.h"
+#include "core/base/system/machine/cpus.h"
+#include "core/base/thread.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kParkTime = 1ms;
+// A caller that has waited this long yields its core between two polls. A yield costs a third of a
+// microsecond on an idle core. A caller that only spins could lose its core for a whole time slice,
+// or keep the rank that it waits for from running.
+constexpr auto kSpinBeforeYield = 50us;
+// Deadlines of operations for which no thread waits are noticed at most this late.
+constexpr auto kLongestSleep = 50ms;
+constexpr int kEventsARound = 64;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Engine::Engine()
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      staging_(kMostSliceBytes + sizeof(std::uint64_t)),
+      next_timer_(Clock::time_point::max().time_since_epoch().count()) {
+  if (!epoll_) throw_errno(errno, "epoll_create1");
+  if (!event_) throw_errno(errno, "eventfd");
+  parent_only_.add(epoll_.get());
+  parent_only_.add(event_.get());
+  // Signals belong to the program's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = make_thread("the engine of tcp groups", [this] { run(); });
+  ::pthread_setname_np(thread_.native_handle(), "dlrun-progress");
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Engine::~Engine() {
+  stopping_.store(true);
+  wake();
+  unpark();
+  thread_.join();
+}
+
+void Engine::watch(Link& link) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.ptr = &link;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link.fd(), &event) != 0) {
+    throw_errno(errno, "epoll_ctl");
+  }
+}
+
+void Engine::unwatch(Link& link) noexcept {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.fd(), nullptr);
+}
+
+Signs Engine::signs_of(const Identity& who) const noexcept {
+  Signs all;
+  for (const Ref<Core>& core : cores_) {
+    const Signs signs = core->signs_of(who);
+    all.heard = std::max(all.heard, signs.heard);
+    all.is_reachable |= signs.is_reachable;
+  }
+  return all;
+}
+
+void Engine::post(Request request, bool drive_now) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(request));
+  }
+  has_requests_.store(true);
+  if (drive_now && take_role()) {
+    drive();
+    give_role_back();
+  } else if (sleeping_.load()) {
+    wake();
+  }
+}
+
+// Sequentially consistent on both sides: either the poster's try_role sees the role free, or this
+// load of has_requests_ sees the request.
+void Engine::give_role_back() {
+  driving_.store(false);
+  while (has_requests_.load() && take_role()) {
+    drive();
+    driving_.store(false);
+  }
+}
+
+bool Engine::drive() {
+  if (has_requests_.exchange(false)) {
+    std::vector<Request> requests;
+    {
+      const std::lock_guard lock(inbox_mutex_);
+      requests.swap(inbox_);
+    }
+    for (Request& request : requests) execute(request);
+  }
+  std::array<epoll_event, kEventsARound> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsARound, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    static_cast<Link*>(event.data.ptr)->on_events(event.events);
+  }
+  bool more = count == kEventsARound;
+  const Clock::time_point now = Clock::now();
+  Clock::time_point timer = Clock::time_point::max();
+  for (const Ref<Core>& core : cores_) {
+    more |= core->advance(now);
+    timer = std::min(timer, core->next_timer());
+  }
+  // Close sockets here: no event of this round can still refer to them.
+  std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
+  under_way_.store(std::ranges::any_of(cores_, [](const auto& core) { return !core->is_idle(); }));
+  if (!cores_.empty()) timer = std::min(timer, now + kLongestSleep);
+  next_timer_.store(timer.time_since_epoch().count());
+  // Sequentially consistent on both sides, as above: a thread that has just gone to sleep for too
+  // long is either seen here, or sees the new timer.
+  if (sleeping_.load() && timer.time_since_epoch().count() < sleeps_until_.load()) wake();
+  return more;
+}
+
+void Engine::execute(Request& request) {
+  switch (request.kind) {
+    case Request::Kind::kAdd:
+      cores_.push_back(request.core);
+      request.core->attach();
+      break;
+    case Request::Kind::kStart:
+      request.core->start(std::move(request.operation));
+      break;
+    case Request::Kind::kAbort:
+      request.core->abort(request.text);
+      break;
+    case Request::Kind::kFail:
+      request.core->break_with(std::move(request.cause), request.spared);
+      break;
+    case Request::Kind::kRetire:
+      request.core->retire();
+      break;
+    case Request::Kind::kLeave:
+      request.core->leave_at_exit();
+      break;
+  }
+}
+
+bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline deadline) {
+  if (operation.is_over()) return true;
+  helpers_.fetch_add(1);
+  helps_.fetch_add(1);
+  Clock::time_point quiet_since = Clock::now();
+  bool over = false;
+  for (;;) {
+    bool moved = false;
+    if (take_role()) {
+      moved = drive();
+      give_role_back();
+    } else {
+      relax();
+    }
+    over = operation.is_over();
+    if (over) break;
+    const Clock::time_point now = Clock::now();
+    if (moved) {
+      quiet_since = now;
+    } else if (now - quiet_since >= policy.spin || deadline.has_passed(now)) {
+      break;
+    } else if (policy.yields || now - quiet_since >= kSpinBeforeYield) {
+      ::sched_yield();
+    }
+  }
+  const bool last = helpers_.fetch_sub(1) == 1;
+  // The last caller that drove has left: the engine's thread must not sleep its pause out.
+  if (last && !over) unpark();
+  return over;
+}
+
+void Engine::inspect(const std::function<void()>& look) {
+  while (!take_role()) ::sched_yield();  // a round lasts a few slices at most
+  look();
+  give_role_back();
+}
+
+void Engine::run() {
+  use_all_bound_cpus();
+  unsigned seen = helps_.load();
+  while (!stopping_.load()) {
+    const unsigned before = std::exchange(seen, helps_.load());
+    if (helpers_.load() > 0 || (seen != before && !is_left_alone())) {
+      park();
+      continue;
+    }
+    bool more = false;
+    if (take_role()) {
+      more = drive();
+      give_role_back();
+    }
+    if (!more) sleep();
+  }
+}
+
+void Engine::park() {
+  std::unique_lock lock(park_mutex_);
+  unpark_.wait_for(lock, kParkTime, [this] { return is_left_alone() || stopping_.load(); });
+}
+
+void Engine::unpark() noexcept {
+  const std::lock_guard lock(park_mutex_);
+  unpark_.notify_one();
+}
+
+void Engine::sleep() {
+  const Clock::rep timer = next_timer_.load();
+  sleeps_until_.store(timer);
+  sleeping_.store(true);
+  if (!has_requests_.load() && !stopping_.load() && next_timer_.load() >= timer) {
+    pollfd fds[2] = {{epoll_.get(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
+    ::poll(fds, 2, Deadline::at(Clock::time_point(Clock::duration(timer))).poll_timeout());
+  }
+  sleeping_.store(false);
+  eventfd_t count = 0;
+  ::eventfd_read(event_.get(), &count);
+}
+
+void Engine::wake() noexcept {
+  ::eventfd_write(event_.get(), 1);
+}
+
+}  // namespace dl::collectives::tcp

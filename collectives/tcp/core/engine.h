@@ -1,0 +1,129 @@
+// Engine: one progress thread for all TCP groups of a process.
+//
+// Only one thread at a time drives the engine. It holds the driver's role, a flag that threads try
+// and never wait for, and only this thread touches the groups' sockets and operations. Usually the
+// driver is a caller that waits for an operation, which saves two thread switches (wait_policy.h);
+// otherwise it is the engine's own thread, which sleeps in poll() until a socket is ready. The
+// driver never blocks and runs no user code, so an operation that is stuck in one group delays no
+// other.
+//
+// Requests reach the driver through an inbox. The thread that posts a request either becomes the
+// driver, or relies on the current driver to check the inbox once more after it gives the role
+// back.
+//
+// While callers drive, and between two of their operations in quick succession, the engine's thread
+// is parked: if ranks outnumber cores, each of its polls takes a core from a rank. A parked thread
+// takes over abandoned work at most a millisecond late; a caller that stops driving an unfinished
+// operation wakes it at once.
+//
+// Thread-safety: all public members from any thread. Anything that may wait holds a Ref.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collectives/call/identity.h"
+#include "collectives/tcp/core/operation.h"
+#include "collectives/waiting/group_error.h"
+#include "collectives/waiting/wait_policy.h"
+#include "core/base/error.h"
+#include "core/base/lifetime/ref.h"
+#include "core/base/system/process/fork.h"
+#include "core/base/system/unique_fd.h"
+
+namespace dl::collectives::tcp {
+
+class Link;
+
+// Signs of life of a rank's process, over all groups that share an engine.
+struct Signs {
+  Deadline::Clock::time_point heard{};
+  bool is_reachable = false;  // its host has recently acknowledged data
+};
+
+class Engine final : public RefCounted {
+ public:
+  using Clock = Deadline::Clock;
+  // Starts the thread, which blocks all signals. Throws kIo.
+  Engine();
+
+  struct Request {
+    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire, kLeave } kind;
+    Ref<Core> core;
+    Ref<Operation> operation{};
+    std::string text{};                     // with kAbort
+    Cause cause{};                          // with kFail
+    std::optional<std::uint64_t> spared{};  // with kFail
+  };
+  // `drive`: drive one round if no other thread drives; otherwise the engine's thread is woken.
+  void post(Request request, bool drive);
+
+  // Drives, or watches others drive, until the operation is over (true) or the policy says sleep.
+  bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
+
+  // Drives one round if no other thread drives.
+  void poll() {
+    if (!take_role()) return;
+    drive();
+    give_role_back();
+  }
+  // Runs `look` while no other thread drives.
+  void inspect(const std::function<void()>& look);
+
+  // Driver: adds a link's socket to epoll, or removes it. Closing the socket does not remove it if
+  // a forked child has inherited it.
+  void watch(Link& link);
+  void unwatch(Link& link) noexcept;
+  // Driver.
+  Signs signs_of(const Identity& who) const noexcept;
+  // Driver: buffer for received bytes that are still to be reduced, one slice at a time.
+  std::byte* staging() noexcept { return staging_.data(); }
+
+ private:
+  ~Engine() override;
+  bool take_role() noexcept { return !driving_.exchange(true); }
+  void give_role_back();
+  // One round: the inbox, socket readiness, every group once. True if there is more to do at once.
+  bool drive();
+  void execute(Request& request);
+  void run();
+  void sleep();
+  void park();
+  void unpark() noexcept;
+  // True if work is left and no caller drives it.
+  bool is_left_alone() const noexcept {
+    return helpers_.load() == 0 && (under_way_.load() || has_requests_.load());
+  }
+  void wake() noexcept;
+
+  UniqueFd epoll_;
+  UniqueFd event_;
+  // Closed in a forked child, which would otherwise act on the parent's epoll.
+  ParentOnlyFds parent_only_;
+
+  std::atomic<bool> driving_{false};
+  std::vector<Ref<Core>> cores_;    // driver
+  std::vector<std::byte> staging_;  // driver
+
+  std::mutex inbox_mutex_;
+  std::vector<Request> inbox_;
+  std::atomic<bool> has_requests_{false};
+
+  std::atomic<int> helpers_{0};
+  std::atomic<unsigned> helps_{0};  // callers that have begun to wait
+  // after the last round some group had an operation, or its own end, to finish
+  std::atomic<bool> under_way_{false};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<Clock::rep> next_timer_;  // when a group must be polled next even without an event
+  std::atomic<Clock::rep> sleeps_until_{0};  // end of the thread's sleep, while `sleeping_`
+  std::mutex park_mutex_;
+  std::condition_variable unpark_;
+  std::thread thread_;
+};
+
+}  // namespace dl::collectives::tcp
