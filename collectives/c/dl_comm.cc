@@ -1,48 +1,20 @@
 #include "collectives/c/dl_comm.h"
 
-#include <chrono>
-#include <memory>
-#include <string>
-
-#include "collectives/api/symmetric_memory.h"
-#include "collectives/call/descriptor.h"
-#include "collectives/compose/custom_reduce.h"
-#include "collectives/compose/objects.h"
+#include "collectives/c/handles.h"
 #include "collectives/init/init.h"
-#include "core/base/error.h"
 
-struct dl_comm {
-  dl::Ref<dl::collectives::ProcessGroup> group;
-  std::string backend;
-  bool is_world = false;
-};
-struct dl_work {
-  dl::Ref<dl::collectives::Work> work;
-};
-struct dl_memory {
-  dl::Ref<dl::collectives::SymmetricMemory> memory;
-};
-
+namespace dl::collectives::c {
 namespace {
-
-using namespace dl::collectives;
-using dl::DType;
-using dl::Error;
-using dl::ErrorKind;
-using dl::Ref;
 
 static_assert(static_cast<int>(ErrorKind::kInvalidArgument) + 1 == DL_INVALID_ARGUMENT);
 static_assert(static_cast<int>(ErrorKind::kTimeout) + 1 == DL_TIMEOUT);
 static_assert(static_cast<int>(ErrorKind::kInternal) + 1 == DL_INTERNAL);
-static_assert(static_cast<int>(DType::kF16) == DL_F16 && static_cast<int>(DType::kF32) == DL_F32);
-static_assert(static_cast<int>(DType::kI64) == DL_I64 && static_cast<int>(DType::kBool) == DL_BOOL);
-static_assert(static_cast<int>(ReduceOp::kSum) == DL_SUM &&
-              static_cast<int>(ReduceOp::kBxor) == DL_BXOR);
-static_assert(kAnySource == DL_ANY_SOURCE && kNoColor == DL_NO_COLOR);
+static_assert(kNoColor == DL_NO_COLOR);
 
 thread_local std::string last_error;
 
-// To be called in a catch block. Must not throw: the caller may not be C++.
+}  // namespace
+
 dl_status status_of_exception() noexcept {
   dl_status status = DL_INTERNAL;
   try {
@@ -62,49 +34,6 @@ dl_status status_of_exception() noexcept {
   return status;
 }
 
-template <typename Body>
-dl_status guarded(const Body& body) noexcept {
-  try {
-    body();
-    return DL_OK;
-  } catch (...) {
-    return status_of_exception();
-  }
-}
-
-ProcessGroup& group_of(dl_comm* comm) {
-  DL_CHECK(comm != nullptr, kInvalidArgument, "dl_comm: the group is NULL");
-  return *comm->group;
-}
-
-// Starts an operation, and waits for it if the caller does not take the work.
-template <typename Start>
-dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
-  return guarded([&] {
-    // Allocate before the operation begins: without a dl_work no caller could wait for it.
-    auto taken = work != nullptr ? std::make_unique<dl_work>() : nullptr;
-    Ref<Work> under_way = start(group_of(comm));
-    if (work == nullptr) {
-      under_way->wait();
-    } else {
-      taken->work = std::move(under_way);
-      *work = taken.release();
-    }
-  });
-}
-
-DType dtype_of(dl_dtype dtype) {
-  DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
-           "dl_comm: {} is not a dl_dtype", dtype);
-  return static_cast<DType>(dtype);
-}
-
-ReduceOp op_of(dl_reduce_op op) {
-  DL_CHECK(static_cast<unsigned>(op) < kReduceOpCount, kInvalidArgument,
-           "dl_comm: {} is not a dl_reduce_op", op);
-  return static_cast<ReduceOp>(op);
-}
-
 std::optional<std::chrono::nanoseconds> time_of(double seconds) {
   DL_CHECK(seconds >= 0, kInvalidArgument, "dl_comm: timeout_s is {}, wanted 0 or more", seconds);
   if (seconds == 0) return std::nullopt;
@@ -114,39 +43,20 @@ std::optional<std::chrono::nanoseconds> time_of(double seconds) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(nanoseconds));
 }
 
-CallOptions call_of(double timeout_s) {
-  return {.timeout = time_of(timeout_s)};
-}
+}  // namespace dl::collectives::c
 
-UserReduceOptions user_options(const void* input, void* output, size_t count, size_t element_bytes,
-                               dl_reduce_function function, void* context, double timeout_s) {
-  ReduceFunction fold;
-  if (function != nullptr) {
-    fold = [function, context](const void* in, void* inout, std::size_t n) {
-      function(in, inout, n, context);
-    };
-  }
-  return {.input = input,
-          .output = output,
-          .count = count,
-          .element_bytes = element_bytes,
-          .function = std::move(fold),
-          .call = call_of(timeout_s)};
-}
-
-std::span<const std::size_t> counts_of(const size_t* counts, const ProcessGroup& group) {
-  if (counts == nullptr) return {};
-  return {counts, static_cast<std::size_t>(group.size())};
-}
-
-}  // namespace
+using namespace dl::collectives;
+using dl::Ref;
+using dl::collectives::c::group_of;
+using dl::collectives::c::guarded;
+using dl::collectives::c::time_of;
 
 int dl_comm_version(void) {
   return DL_COMM_VERSION;
 }
 
 const char* dl_last_error(void) {
-  return last_error.c_str();
+  return dl::collectives::c::last_error.c_str();
 }
 
 dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
@@ -228,293 +138,6 @@ int dl_work_source(const dl_work* work) {
 
 void dl_work_free(dl_work* work) {
   delete work;
-}
-
-dl_status dl_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
-                        dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.all_reduce({.input = input,
-                             .output = output,
-                             .count = count,
-                             .dtype = dtype_of(dtype),
-                             .op = op_of(op),
-                             .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_reduce(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
-                    dl_reduce_op op, int root, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.reduce({.input = input,
-                         .output = output,
-                         .count = count,
-                         .dtype = dtype_of(dtype),
-                         .op = op_of(op),
-                         .root = root,
-                         .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_broadcast(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int root,
-                       double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.broadcast({.buffer = buffer,
-                            .count = count,
-                            .dtype = dtype_of(dtype),
-                            .root = root,
-                            .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_all_gather(dl_comm* comm, const void* input, void* output, size_t count,
-                        dl_dtype dtype, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.all_gather({.input = input,
-                             .output = output,
-                             .count = count,
-                             .dtype = dtype_of(dtype),
-                             .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
-                            dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.reduce_scatter({.input = input,
-                                 .output = output,
-                                 .count = count,
-                                 .dtype = dtype_of(dtype),
-                                 .op = op_of(op),
-                                 .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_gather(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
-                    int root, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.gather({.input = input,
-                         .output = output,
-                         .count = count,
-                         .dtype = dtype_of(dtype),
-                         .root = root,
-                         .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_scatter(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
-                     int root, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.scatter({.input = input,
-                          .output = output,
-                          .count = count,
-                          .dtype = dtype_of(dtype),
-                          .root = root,
-                          .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_all_to_all(dl_comm* comm, const void* input, void* output, size_t count,
-                        dl_dtype dtype, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.all_to_all({.input = input,
-                             .output = output,
-                             .count = count,
-                             .dtype = dtype_of(dtype),
-                             .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_barrier(dl_comm* comm, double timeout_s, dl_work** work) {
-  return run(comm, work,
-             [&](ProcessGroup& group) { return group.barrier({.call = call_of(timeout_s)}); });
-}
-
-dl_status dl_all_gatherv(dl_comm* comm, const void* input, void* output, const size_t* counts,
-                         dl_dtype dtype, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.all_gatherv({.input = input,
-                              .output = output,
-                              .counts = counts_of(counts, group),
-                              .dtype = dtype_of(dtype),
-                              .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_reduce_scatterv(dl_comm* comm, const void* input, void* output, const size_t* counts,
-                             dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.reduce_scatterv({.input = input,
-                                  .output = output,
-                                  .counts = counts_of(counts, group),
-                                  .dtype = dtype_of(dtype),
-                                  .op = op_of(op),
-                                  .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_gatherv(dl_comm* comm, const void* input, size_t count, void* output,
-                     const size_t* counts, dl_dtype dtype, int root, double timeout_s,
-                     dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.gatherv({.input = input,
-                          .count = count,
-                          .output = output,
-                          .counts = counts_of(counts, group),
-                          .dtype = dtype_of(dtype),
-                          .root = root,
-                          .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_scatterv(dl_comm* comm, const void* input, const size_t* counts, void* output,
-                      size_t count, dl_dtype dtype, int root, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.scatterv({.input = input,
-                           .counts = counts_of(counts, group),
-                           .output = output,
-                           .count = count,
-                           .dtype = dtype_of(dtype),
-                           .root = root,
-                           .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_all_to_allv(dl_comm* comm, const void* input, const size_t* send_counts, void* output,
-                         const size_t* receive_counts, dl_dtype dtype, double timeout_s,
-                         dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.all_to_allv({.input = input,
-                              .send_counts = counts_of(send_counts, group),
-                              .output = output,
-                              .receive_counts = counts_of(receive_counts, group),
-                              .dtype = dtype_of(dtype),
-                              .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_send(dl_comm* comm, const void* buffer, size_t count, dl_dtype dtype, int peer,
-                  uint32_t tag, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.send({.buffer = buffer,
-                       .count = count,
-                       .dtype = dtype_of(dtype),
-                       .peer = peer,
-                       .tag = tag,
-                       .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_recv(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int peer, uint32_t tag,
-                  double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.recv({.buffer = buffer,
-                       .count = count,
-                       .dtype = dtype_of(dtype),
-                       .peer = peer,
-                       .tag = tag,
-                       .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_sendrecv(dl_comm* comm, const void* sent, size_t sent_count, int to, uint32_t sent_tag,
-                      void* received, size_t received_count, int from, uint32_t received_tag,
-                      dl_dtype dtype, double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return group.sendrecv({.buffer = sent,
-                           .count = sent_count,
-                           .dtype = dtype_of(dtype),
-                           .peer = to,
-                           .tag = sent_tag,
-                           .call = call_of(timeout_s)},
-                          {.buffer = received,
-                           .count = received_count,
-                           .dtype = dtype_of(dtype),
-                           .peer = from,
-                           .tag = received_tag,
-                           .call = call_of(timeout_s)});
-  });
-}
-
-dl_status dl_premul_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
-                               dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
-                               dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return premul_all_reduce(group,
-                             {.input = input,
-                              .output = output,
-                              .count = count,
-                              .dtype = dtype_of(dtype),
-                              .op = op_of(op),
-                              .call = call_of(timeout_s)},
-                             factor);
-  });
-}
-
-dl_status dl_premul_reduce(dl_comm* comm, const void* input, void* output, size_t count,
-                           dl_dtype dtype, dl_reduce_op op, double factor, int root,
-                           double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return premul_reduce(group,
-                         {.input = input,
-                          .output = output,
-                          .count = count,
-                          .dtype = dtype_of(dtype),
-                          .op = op_of(op),
-                          .root = root,
-                          .call = call_of(timeout_s)},
-                         factor);
-  });
-}
-
-dl_status dl_premul_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
-                                   dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
-                                   dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return premul_reduce_scatter(group,
-                                 {.input = input,
-                                  .output = output,
-                                  .count = count,
-                                  .dtype = dtype_of(dtype),
-                                  .op = op_of(op),
-                                  .call = call_of(timeout_s)},
-                                 factor);
-  });
-}
-
-dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
-                             size_t element_bytes, dl_reduce_function function, void* context,
-                             double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return user_all_reduce(
-        group, user_options(input, output, count, element_bytes, function, context, timeout_s));
-  });
-}
-
-dl_status dl_user_reduce(dl_comm* comm, const void* input, void* output, size_t count,
-                         size_t element_bytes, dl_reduce_function function, void* context, int root,
-                         double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return user_reduce(
-        group, user_options(input, output, count, element_bytes, function, context, timeout_s),
-        root);
-  });
-}
-
-dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
-                                 size_t element_bytes, dl_reduce_function function, void* context,
-                                 double timeout_s, dl_work** work) {
-  return run(comm, work, [&](ProcessGroup& group) {
-    return user_reduce_scatter(
-        group, user_options(input, output, count, element_bytes, function, context, timeout_s));
-  });
-}
-
-dl_status dl_monitored_barrier(dl_comm* comm, double timeout_s) {
-  return guarded([&] {
-    const auto timeout = time_of(timeout_s);
-    DL_CHECK(timeout, kInvalidArgument, "dl_monitored_barrier: timeout_s is 0, wanted more");
-    monitored_barrier(group_of(comm), *timeout);
-  });
 }
 
 dl_status dl_memory_allocate(dl_comm* comm, size_t bytes, dl_memory** memory) {
