@@ -187,9 +187,7 @@ std::string_view name_of(Algorithm algorithm) noexcept {
 }
 
 bool wants_raw_shares(const Descriptor& d) noexcept {
-  const bool reduces = d.op == OpKind::kAllReduce || d.op == OpKind::kReduceScatter ||
-                       d.op == OpKind::kReduce || d.op == OpKind::kReduceScatterv;
-  return reduces && (d.order == Order::kTree || needs_raw_shares(d.dtype, d.reduce));
+  return row_of(d.op).reduces && (d.order == Order::kTree || needs_raw_shares(d.dtype, d.reduce));
 }
 
 std::span<const Algorithm> algorithms_of(OpKind op, bool raw_shares) noexcept {

@@ -14,26 +14,7 @@ std::uint64_t mix(std::uint64_t h) noexcept {
   return h ^ (h >> 33);
 }
 
-bool reduces(OpKind op) noexcept {
-  return op == OpKind::kAllReduce || op == OpKind::kReduceScatter || op == OpKind::kReduce ||
-         op == OpKind::kReduceScatterv;
-}
-
-// False if each rank knows the count of its own parts only.
-bool has_common_count(OpKind op) noexcept {
-  return op != OpKind::kGatherv && op != OpKind::kScatterv && op != OpKind::kAllToAllv;
-}
-
 }  // namespace
-
-std::string_view name_of(OpKind op) noexcept {
-  constexpr std::string_view kNames[kOpKindCount] = {
-      "all_reduce",      "broadcast", "all_gather", "reduce_scatter",
-      "barrier",         "send",      "recv",       "reduce",
-      "gather",          "scatter",   "all_to_all", "all_gatherv",
-      "reduce_scatterv", "gatherv",   "scatterv",   "all_to_allv"};
-  return kNames[static_cast<std::size_t>(op)];
-}
 
 std::string_view name_of(ReduceOp op) noexcept {
   constexpr std::string_view kNames[kReduceOpCount] = {"sum",  "avg",  "min", "max",
@@ -63,22 +44,14 @@ std::string title(const Descriptor& d) {
 
 std::string payload_text(const Descriptor& d) {
   if (d.op == OpKind::kBarrier) return {};
+  const OpRow& row = row_of(d.op);
   std::string text(short_name(d.dtype));
-  if (has_common_count(d.op)) text += fmt::format("[{}]", d.count);
-  if (reduces(d.op)) text += fmt::format(" {}", name_of(d.reduce));
+  if (row.has_common_count) text += fmt::format("[{}]", d.count);
+  if (row.reduces) text += fmt::format(" {}", name_of(d.reduce));
   if (d.order == Order::kTree) text += " in tree order";
-  switch (d.op) {
-    case OpKind::kBroadcast:
-    case OpKind::kScatter:
-    case OpKind::kScatterv:
-      return text + fmt::format(" from root {}", d.root);
-    case OpKind::kReduce:
-    case OpKind::kGather:
-    case OpKind::kGatherv:
-      return text + fmt::format(" to root {}", d.root);
-    default:
-      return text;
-  }
+  if (row.root == Root::kGives) text += fmt::format(" from root {}", d.root);
+  if (row.root == Root::kTakes) text += fmt::format(" to root {}", d.root);
+  return text;
 }
 
 std::string text(const Descriptor& d) {

@@ -11,35 +11,15 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/api/process_group.h"
 #include "collectives/call/identity.h"
+#include "collectives/call/operations.h"
+#include "collectives/call/options.h"
 #include "core/tensor/dtype.h"
 
 namespace dl::collectives {
 
-enum class OpKind : std::uint8_t {
-  kAllReduce,
-  kBroadcast,
-  kAllGather,
-  kReduceScatter,
-  kBarrier,
-  kSend,
-  kRecv,
-  kReduce,
-  kGather,
-  kScatter,
-  kAllToAll,
-  kAllGatherv,
-  kReduceScatterv,
-  kGatherv,
-  kScatterv,
-  kAllToAllv
-};
-inline constexpr std::size_t kOpKindCount = 16;
 inline constexpr std::size_t kReduceOpCount = 8;
 
-// "all_reduce", "broadcast", ...
-std::string_view name_of(OpKind op) noexcept;
 // "sum", "avg", ...
 std::string_view name_of(ReduceOp op) noexcept;
 
