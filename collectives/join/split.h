@@ -9,20 +9,11 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
+#include "collectives/compose/split_plan.h"
 #include "collectives/join/group_options.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives {
-
-// A rank's new group.
-struct SplitPlan {
-  int rank = -1;               // in the new group; -1 if this rank joins none
-  std::vector<int> members{};  // ranks of the parent, by their rank in the new group
-  std::string name{};
-};
-// `number` counts the parent's splits, for the name. Throws kInvalidArgument for a color below
-// kNoColor.
-SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
 
 // A Store for making a group, in place of the job's. A set() is an exchange over the parent, in
 // which every rank takes part; get() finds what the others have set. A rank that sets nothing calls

@@ -6,7 +6,7 @@
 
 #include "collectives/call/buffers.h"
 #include "collectives/call/calls.h"
-#include "collectives/join/split.h"
+#include "collectives/compose/split_plan.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/waiting/done_work.h"
 #include "core/base/error.h"

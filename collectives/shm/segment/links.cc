@@ -12,7 +12,6 @@
 
 #include "collectives/join/roster.h"
 #include "collectives/shm/layout/layout.h"
-#include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/system/process/stopped.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "collectives/join/roster.h"
-#include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/system/machine/limits.h"

@@ -1,0 +1,22 @@
+// SplitPlan: which ranks of a group that is divided form this rank's new group, and under which
+// name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/api/process_group.h"
+
+namespace dl::collectives {
+
+struct SplitPlan {
+  int rank = -1;               // in the new group; -1 if this rank joins none
+  std::vector<int> members{};  // ranks of the parent, by their rank in the new group
+  std::string name{};
+};
+// Collective over `parent`, blocks. `number` counts the parent's splits, for the name. Throws
+// kInvalidArgument for a color below kNoColor.
+SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
+
+}  // namespace dl::collectives
