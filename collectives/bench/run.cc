@@ -8,7 +8,8 @@
 #include "collectives/bench/measure/workload.h"
 #include "collectives/bench/operation/bare_nccl.h"
 #include "collectives/bench/operation/bare_ring.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/checks.h"
+
 #include "collectives/nccl/choice.h"
 #include "collectives/nccl/nccl_group.h"
 #include "collectives/reduce/reduce.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "collectives/reduce/reduce.h"
+#include "collectives/call/checks.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {

@@ -15,9 +15,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "collectives/call/descriptor.h"
 #include "collectives/reduce/float_mode.h"
-#include "core/base/error.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dl::collectives {
@@ -242,7 +240,7 @@ template <ReduceOp kOp>
 using OpTag = std::integral_constant<ReduceOp, kOp>;
 
 // Calls f with a null pointer of the dtype's storage type and the operation's tag. For canonical
-// pairs only, and never for bitwise operations on floats, which check_reduction refuses.
+// pairs only, and never for bitwise operations on floats, which call/checks.h refuses.
 template <DType kDType, typename T, ReduceOp kOp, typename F>
 void call(const F& f) {
   constexpr bool kRefused = is_floating(kDType) && kOp >= ReduceOp::kBand;
@@ -348,14 +346,6 @@ HWY_EXPORT(combine);
 HWY_EXPORT(divide);
 
 }  // namespace
-
-void check_reduction(DType dtype, ReduceOp op, std::string_view operation) {
-  DL_CHECK(!is_floating(dtype) || op < ReduceOp::kBand, kDType,
-           "{}: {} has no meaning for {}; it takes integers and bool", operation, name_of(op),
-           short_name(dtype));
-  DL_CHECK(dtype != DType::kBool || op != ReduceOp::kAvg, kDType,
-           "{}: avg has no meaning for bool; sum is \"or\", prod is \"and\"", operation);
-}
 
 bool needs_raw_shares(DType dtype, ReduceOp op) noexcept {
   switch (op) {

@@ -15,16 +15,11 @@
 
 #include <cstddef>
 #include <span>
-#include <string_view>
 
-#include "collectives/api/process_group.h"
+#include "collectives/call/options.h"
 #include "core/tensor/dtype.h"
 
 namespace dl::collectives {
-
-// Throws kDType if the pair has no meaning: bitwise operations on floats, avg of bool. `operation`
-// begins the text: "all_reduce".
-void check_reduction(DType dtype, ReduceOp op, std::string_view operation);
 
 // True if partial results must not travel in `dtype`, because every hop would round or overflow:
 // every rank's raw share goes to the rank that sums it (combine).

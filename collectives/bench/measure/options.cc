@@ -9,7 +9,8 @@
 #include <map>
 
 #include "collectives/algorithms/plan.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/checks.h"
+
 #include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"

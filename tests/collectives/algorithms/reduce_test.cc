@@ -11,7 +11,8 @@
 #include <random>
 #include <span>
 
-#include "collectives/call/descriptor.h"
+#include "collectives/call/checks.h"
+
 #include "core/base/error.h"
 #include "tests/collectives/values.h"
 

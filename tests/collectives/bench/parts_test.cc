@@ -7,7 +7,8 @@
 #include "collectives/bench/machine/machine.h"
 #include "collectives/bench/operation/values.h"
 #include "collectives/bench/run.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/checks.h"
+
 #include "collectives/device/device_group.h"
 #include "collectives/device/staged_group.h"
 #include "collectives/nccl/nccl_group.h"
