@@ -5,6 +5,8 @@
 
 #include "collectives/call/buffers.h"
 #include "collectives/call/calls.h"
+#include "collectives/join/split.h"
+#include "collectives/shm/shm_group.h"
 #include "collectives/waiting/joined_work.h"
 
 namespace dl::collectives::hybrid {
@@ -114,6 +116,21 @@ void Group::abort(std::string_view reason) noexcept {
   core_->fail({.kind = ErrorKind::kAborted,
                .text = fmt::format("group '{}' was aborted by {}: {}", name(),
                                    core_->all().identity().text(), reason)});
+}
+
+// The parent group exchanges the new groups' addresses. Ranks of one node get a group over shared
+// memory, ranks on pairwise different nodes one over TCP, others a hybrid one.
+Ref<ProcessGroup> Group::split(const SplitOptions& o) {
+  const MakePart make = [this](const GroupOptions& part, const SplitPlan& plan,
+                               SplitStore& store) -> Ref<ProcessGroup> {
+    std::vector<std::string> nodes;
+    for (const int member : plan.members) nodes.push_back(core_->all().identity(member).node);
+    const std::size_t count = places_of(nodes).nodes.size();
+    if (count == 1) return make_shm_group(part);
+    if (count == nodes.size()) return make_tcp_group(part);
+    return make_group(part, [&store](int round) { store.begin_round(round); });
+  };
+  return split_group(*this, o, next_split_++, how_, kRounds, make);
 }
 
 }  // namespace dl::collectives::hybrid

@@ -40,7 +40,6 @@ class Group final : public ProcessGroup {
   Ref<Work> gatherv(const GathervOptions& options) override;
   Ref<Work> scatterv(const ScattervOptions& options) override;
   Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
-  // split.cc
   Ref<ProcessGroup> split(const SplitOptions& options) override;
   // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;

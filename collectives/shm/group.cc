@@ -2,6 +2,7 @@
 
 #include "collectives/call/buffers.h"
 #include "collectives/call/calls.h"
+#include "collectives/join/split.h"
 
 namespace dl::collectives::shm {
 
@@ -120,6 +121,13 @@ Ref<Work> Group::send(const SendOptions& o) {
 
 Ref<Work> Group::recv(const RecvOptions& o) {
   return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
+}
+
+// The parent group exchanges the new groups' addresses, so no store is needed.
+Ref<ProcessGroup> Group::split(const SplitOptions& o) {
+  return split_group(
+      *this, o, next_split_++, how_, 1,
+      [](const GroupOptions& part, const SplitPlan&, SplitStore&) { return make_shm_group(part); });
 }
 
 }  // namespace dl::collectives::shm

@@ -4,6 +4,7 @@
 
 #include "collectives/call/buffers.h"
 #include "collectives/call/calls.h"
+#include "collectives/join/split.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -192,6 +193,15 @@ void Group::abort(std::string_view reason) noexcept {
   } catch (...) {
     // Out of memory: the peers will notice this rank's exit instead.
   }
+}
+
+// The parent group exchanges the new groups' addresses, so no store is needed.
+Ref<ProcessGroup> Group::split(const SplitOptions& o) {
+  GroupOptions how = how_;
+  how.engine = engine_;
+  return split_group(
+      *this, o, next_split_++, std::move(how), 1,
+      [](const GroupOptions& part, const SplitPlan&, SplitStore&) { return make_tcp_group(part); });
 }
 
 }  // namespace dl::collectives::tcp
