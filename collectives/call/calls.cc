@@ -61,11 +61,6 @@ Descriptor descriptor_of(const RecvOptions& o) noexcept {
           .dtype = o.dtype};
 }
 
-const CallOptions& call_of(const PeerMessage& message) noexcept {
-  const auto* const to = std::get_if<SendOptions>(&message);
-  return to != nullptr ? to->call : std::get_if<RecvOptions>(&message)->call;
-}
-
 std::vector<std::size_t> equal_counts(std::size_t count, int size) {
   return std::vector<std::size_t>(static_cast<std::size_t>(size), count);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 
 namespace dl::collectives {
 
@@ -22,8 +22,6 @@ Descriptor descriptor_of(const AllToAllOptions& options) noexcept;
 // The descriptor's root is the tag.
 Descriptor descriptor_of(const SendOptions& options) noexcept;
 Descriptor descriptor_of(const RecvOptions& options) noexcept;
-
-const CallOptions& call_of(const PeerMessage& message) noexcept;
 
 // [size], each `count`.
 std::vector<std::size_t> equal_counts(std::size_t count, int size);

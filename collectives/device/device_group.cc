@@ -54,9 +54,9 @@ class DeviceGroup final : public ProcessGroup {
   [[gnu::noinline]] Ref<Work> batch(std::span<const PeerMessage> messages) override {
     refuse_if_ended("batch");
     if (messages.empty()) return host_->batch(messages);
-    const Device device = call_of(messages.front()).stream.device;
+    const Device device = options_of(messages.front()).stream.device;
     for (const PeerMessage& message : messages) {
-      const Device other = call_of(message).stream.device;
+      const Device other = options_of(message).stream.device;
       DL_CHECK(other == device, kInvalidArgument,
                "batch: one message is on {}, another on {}; a batch is for one device",
                device.str(), other.str());

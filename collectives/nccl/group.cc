@@ -119,12 +119,12 @@ class Group final : public ProcessGroup {
     const auto what_of = [this](const PeerMessage& message) {
       return std::visit([this](const auto& o) { return check_message(o); }, message);
     };
-    CallOptions call = call_of(messages.front());
+    CallOptions call = options_of(messages.front());
     std::chrono::nanoseconds earliest = std::chrono::nanoseconds::max();
     const auto owners = make_ref<Owners>();
     for (const PeerMessage& message : messages) {
       static_cast<void>(what_of(message));
-      const CallOptions& own = call_of(message);
+      const CallOptions& own = options_of(message);
       DL_CHECK(own.stream.handle == call.stream.handle, kInvalidArgument,
                "batch: over NCCL its messages are one operation of one stream, and these are on "
                "several");

@@ -59,10 +59,7 @@ class Group final : public ProcessGroup {
 
  private:
   ~Group() override { core_->stop(); }
-  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, Parts&& gives,
-                  void* output, Parts&& takes);
-
-  Ref<Work> start_message(const Descriptor& what, const CallOptions& call, int peer, void* buffer);
+  Ref<Work> start(const Call& call);
 
   // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes, std::vector<Ref<Memories>> known_in);

@@ -19,12 +19,11 @@ namespace dl::collectives::shm {
 
 class Message final : public Pending {
  public:
-  Message(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-          Ref<RefCounted> owner, int other, void* memory) noexcept
-      : Pending(std::move(core), what, time, std::move(owner)),
-        peer(other),
-        buffer(static_cast<std::byte*>(memory)),
-        bytes(what.count * size_of(what.dtype)) {}
+  Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time) noexcept
+      : Pending(std::move(core), call.what, time, call.options->holds),
+        peer(call.peer),
+        buffer(static_cast<std::byte*>(call.memory())),
+        bytes(call.what.count * size_of(call.what.dtype)) {}
 
   // kAnySource until a matching message arrives; written by the driver until the operation is over.
   int peer;

@@ -58,14 +58,12 @@ void Pending::sleep_until(Deadline until) {
   sleepers_.fetch_sub(1);
 }
 
-Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-                     Ref<RefCounted> owner, const void* from, Parts&& to_ranks, void* to,
-                     Parts&& from_ranks) noexcept
-    : Pending(std::move(core), what, time, std::move(owner)),
-      kind(fixed_count_of(what.op)),
-      input(static_cast<const std::byte*>(from)),
-      gives(std::move(to_ranks)),
-      output(static_cast<std::byte*>(to)),
-      takes(std::move(from_ranks)) {}
+Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+    : Pending(std::move(core), call.what, time, call.options->holds),
+      kind(call.row().fixed_count),
+      input(static_cast<const std::byte*>(call.input)),
+      gives(call.gives),
+      output(static_cast<std::byte*>(call.output)),
+      takes(call.takes) {}
 
 }  // namespace dl::collectives::shm

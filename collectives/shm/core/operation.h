@@ -8,7 +8,7 @@
 #include <atomic>
 #include <optional>
 
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 #include "collectives/record/recorder.h"
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
@@ -69,9 +69,7 @@ class Pending : public Work {
 
 class Operation final : public Pending {
  public:
-  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-            Ref<RefCounted> owner, const void* input, Parts&& gives, void* output,
-            Parts&& takes) noexcept;
+  Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
 
   // Empty until the operation is over: the ranks may still have to agree on the path.
   std::string_view algorithm() const noexcept override {

@@ -22,43 +22,23 @@ std::string_view name_of(Path path) noexcept {
   return kNames[static_cast<std::size_t>(path)];
 }
 
-Parts Parts::of(std::span<const std::size_t> counts) {
-  Parts parts;
-  parts.offsets_.reserve(counts.size() + 1);
-  parts.offsets_.push_back(0);
-  for (const std::size_t count : counts) {
-    parts.offsets_.push_back(parts.offsets_.back() + count);
-    parts.count_ = std::max(parts.count_, count);
-  }
-  return parts;
-}
-
-OpKind fixed_count_of(OpKind op) noexcept {
-  switch (op) {
-    case OpKind::kAllGatherv:
-      return OpKind::kAllGather;
-    case OpKind::kReduceScatterv:
-      return OpKind::kReduceScatter;
-    case OpKind::kGatherv:
-      return OpKind::kGather;
-    case OpKind::kScatterv:
-      return OpKind::kScatter;
-    case OpKind::kAllToAllv:
-      return OpKind::kAllToAll;
-    default:
-      return op;
+Parts::Parts(const PartsView& parts) : count_(parts.count()), step_(parts.step()) {
+  if (parts.counts().empty()) return;
+  offsets_.reserve(parts.counts().size() + 1);
+  offsets_.push_back(0);
+  for (const std::size_t count : parts.counts()) {
+    offsets_.push_back(offsets_.back() + count);
+    count_ = std::max(count_, count);
   }
 }
 
 std::size_t parts_of(OpKind op, int size) noexcept {
-  const bool has_many =
-      op == OpKind::kReduceScatter || op == OpKind::kScatter || op == OpKind::kAllToAll;
-  return has_many ? static_cast<std::size_t>(size) : 1;
+  return row_of(op).input == Side::kEach ? static_cast<std::size_t>(size) : 1;
 }
 
 Plan make_plan(const Descriptor& what, std::size_t longest, int size,
                bool is_oversubscribed) noexcept {
-  const OpKind kind = fixed_count_of(what.op);
+  const OpKind kind = row_of(what.op).fixed_count;
   const bool is_v_variant = kind != what.op;
   const std::size_t element = size_of(what.dtype);
   const std::size_t parts = parts_of(kind, size);

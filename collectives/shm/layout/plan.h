@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 
 namespace dl::collectives::shm {
 
@@ -44,12 +44,7 @@ struct Range {
 class Parts {
  public:
   Parts() = default;  // none
-  // All of `count` elements for every rank.
-  static Parts whole(std::size_t count) noexcept { return {count, 0}; }
-  // `count` elements for each rank, in rank order.
-  static Parts of_each(std::size_t count) noexcept { return {count, count}; }
-  // counts[r] elements for rank r, in rank order.
-  static Parts of(std::span<const std::size_t> counts);
+  explicit Parts(const PartsView& parts);
 
   Range operator[](int rank) const noexcept {
     const auto r = static_cast<std::size_t>(rank);
@@ -60,19 +55,13 @@ class Parts {
   std::size_t longest() const noexcept { return count_; }
 
  private:
-  Parts(std::size_t count, std::size_t step) noexcept : count_(count), step_(step) {}
-
   std::size_t count_ = 0;
   std::size_t step_ = 0;
   std::vector<std::size_t> offsets_{};  // if counts differ: the begin of each part, and the end
 };
 
-// The fixed-count form of a v-variant, which takes the same path; any other operation itself.
-OpKind fixed_count_of(OpKind op) noexcept;
-
 // Number of parts side by side in what a rank gives: the number of ranks if each gets a different
-// part (reduce_scatter, scatter, all_to_all), else 1. `op` must not be a v-variant (see
-// fixed_count_of).
+// part (reduce_scatter, scatter, all_to_all), else 1.
 std::size_t parts_of(OpKind op, int size) noexcept;
 
 // `longest`: elements of the longest part that this rank gives. It may differ between ranks for a

@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/call/calls.h"
+#include "collectives/call/call.h"
 #include "collectives/shm/core/oversubscribed.h"
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
@@ -120,9 +120,10 @@ TEST(ShmPlan, CountsOverFourGiBAreOrdinary) {
     const shm::Plan plan =
         make_plan({.count = kCount, .op = op, .dtype = DType::kU8}, kCount, 3, false);
     ASSERT_EQ(plan.path, Path::kChunks);
-    EXPECT_LE(plan.chunk * parts_of(fixed_count_of(op), 3), kSlotBytes);
+    EXPECT_LE(plan.chunk * parts_of(op, 3), kSlotBytes);
     const std::size_t counts[] = {kCount, 7, kCount};
-    const Parts parts[] = {Parts::whole(kCount), Parts::of_each(kCount), Parts::of(counts)};
+    const Parts parts[] = {Parts(PartsView::whole(kCount)), Parts(PartsView::each(kCount)),
+                           Parts(PartsView::of(counts))};
     const std::size_t begins[] = {0, 2 * kCount, kCount + 7};
     for (std::size_t i = 0; i < std::size(parts); ++i) {
       const Range part = parts[i][2];
@@ -404,7 +405,7 @@ TEST(ShmGroups, NoticeThatAPeerDiedBetweenTheLinesOfItsPayload) {
       const auto block_of = [&](std::size_t r) -> Block& {
         return *reinterpret_cast<Block*>(links.peers[r].segment.data());
       };
-      Descriptor what = descriptor_of(options);
+      Descriptor what = call_of(options).what;
       what.sequence = 1;
       const std::uint32_t hashed = hash(what, hash_of_group(group.name, group.generation));
       Cell& cell = block_of(1).cells[1];

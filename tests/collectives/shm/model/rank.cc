@@ -69,8 +69,8 @@ void set_parts(Operation& op, const Call& call, int rank, int size) {
   }
   const auto whole_or = [&](const std::vector<std::size_t>& counts, bool has_parts) {
     const std::size_t own = counts[static_cast<std::size_t>(rank)];
-    if (!has_parts) return Parts::whole(own);
-    return is_v ? Parts::of(counts) : Parts::of_each(own);
+    if (!has_parts) return Parts(PartsView::whole(own));
+    return Parts(is_v ? PartsView::of(counts) : PartsView::each(own));
   };
   const bool gathers = op.kind == OpKind::kAllGather || op.kind == OpKind::kGather;
   op.gives = whole_or(to, parts_of(op.kind, 2) > 1);
@@ -135,11 +135,11 @@ bool Core::talk() {
 void Core::begin(const Call& call) {
   front_ = {};
   front_.descriptor = {.sequence = called_ + 1,
-                       .count = fixed_count_of(call.op) == call.op ? call.count : 0,
+                       .count = row_of(call.op).is_v_variant() ? 0 : call.count,
                        .root = call.root,
                        .op = call.op,
                        .dtype = DType::kI64};
-  front_.kind = fixed_count_of(call.op);
+  front_.kind = row_of(call.op).fixed_count;
   set_parts(front_, call, rank_, size());
   front_.input = model::input(rank_, called_);
   front_.output = model::output(rank_, called_);
