@@ -3,6 +3,50 @@
 #include "collectives/algorithms/chunks.h"
 
 namespace dl::collectives {
+namespace {
+
+// The parts of all ranks, in rank order.
+std::vector<Part> pack_all(const PartsView& parts, int size, std::size_t element) {
+  if (!parts.counts().empty()) return pack(parts.counts(), element);
+  return pack(std::vector<std::size_t>(static_cast<std::size_t>(size), parts.count()), element);
+}
+
+// On the root the parts of all ranks, which it alone knows; elsewhere this rank's own part.
+std::vector<Part> rooted_parts(const Call& call, const PartsView& all, std::size_t own, int rank,
+                               int size) {
+  const std::size_t element = size_of(call.what.dtype);
+  if (rank == call.what.root) return pack_all(all, size, element);
+  std::vector<Part> parts(static_cast<std::size_t>(size));
+  parts[static_cast<std::size_t>(rank)] = {0, own * element};
+  return parts;
+}
+
+}  // namespace
+
+bool has_parts_schedule(OpKind op) noexcept {
+  const OpRow& row = row_of(op);
+  const bool is_rooted = row.root != Root::kNone && row.input != row.output;
+  return row.is_v_variant() || is_rooted || op == OpKind::kAllToAll;
+}
+
+Schedule parts_schedule(const Call& call, int rank, int size) {
+  const std::size_t element = size_of(call.what.dtype);
+  switch (call.row().fixed_count) {
+    case OpKind::kGather:
+      return gather_schedule(rooted_parts(call, call.takes, call.gives.count(), rank, size),
+                             call.what.root, rank, size);
+    case OpKind::kScatter:
+      return scatter_schedule(rooted_parts(call, call.gives, call.takes.count(), rank, size),
+                              call.what.root, rank, size);
+    case OpKind::kAllToAll:
+      return all_to_all_schedule(pack_all(call.gives, size, element),
+                                 pack_all(call.takes, size, element), rank, size);
+    case OpKind::kAllGather:
+      return all_gather_schedule(pack_all(call.takes, size, element), rank, size);
+    default:
+      return exchange_shares(pack_all(call.gives, size, element), rank, size, Region::kOutput, 0);
+  }
+}
 
 std::vector<Part> pack(std::span<const std::size_t> counts, std::size_t element) {
   std::vector<Part> parts;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collectives/algorithms/schedule.h"
+#include "collectives/call/call.h"
 
 namespace dl::collectives {
 
@@ -21,6 +22,10 @@ struct Part {
 };
 // The parts with these counts, one behind the other.
 std::vector<Part> pack(std::span<const std::size_t> counts, std::size_t element);
+
+// True for the operations whose schedules stand here; the others have one in schedule.h.
+bool has_parts_schedule(OpKind op) noexcept;
+Schedule parts_schedule(const Call& call, int rank, int size);
 
 // The root receives parts[i] from rank i into its output. Other ranks use parts[rank] alone and
 // send it from their input, at its offset.

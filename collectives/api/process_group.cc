@@ -1,6 +1,6 @@
 #include "collectives/api/process_group.h"
 
-#include "collectives/call/buffers.h"
+#include "collectives/call/checks.h"
 #include "collectives/waiting/group_error.h"
 #include "collectives/waiting/joined_work.h"
 #include "core/base/error.h"
@@ -8,44 +8,59 @@
 namespace dl::collectives {
 namespace {
 
-[[noreturn]] void refuse(const ProcessGroup& group, std::string_view operation) {
-  throw_error(ErrorKind::kNotImplemented,
-              "{}: group '{}' is a {} group, which does not have it; a tcp group does", operation,
-              group.name(), group.backend());
-}
-
 std::string shares_none(const ProcessGroup& group, std::string_view why) {
   return fmt::format("group '{}' is a {} group; {}", group.name(), group.backend(), why);
 }
 
 }  // namespace
 
-Ref<Work> ProcessGroup::reduce(const ReduceOptions&) {
-  refuse(*this, "reduce");
+Ref<Work> ProcessGroup::all_reduce(const AllReduceOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::gather(const GatherOptions&) {
-  refuse(*this, "gather");
+Ref<Work> ProcessGroup::broadcast(const BroadcastOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::scatter(const ScatterOptions&) {
-  refuse(*this, "scatter");
+Ref<Work> ProcessGroup::all_gather(const AllGatherOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::all_to_all(const AllToAllOptions&) {
-  refuse(*this, "all_to_all");
+Ref<Work> ProcessGroup::reduce_scatter(const ReduceScatterOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::all_gatherv(const AllGathervOptions&) {
-  refuse(*this, "all_gatherv");
+Ref<Work> ProcessGroup::barrier(const BarrierOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::reduce_scatterv(const ReduceScattervOptions&) {
-  refuse(*this, "reduce_scatterv");
+Ref<Work> ProcessGroup::send(const SendOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::gatherv(const GathervOptions&) {
-  refuse(*this, "gatherv");
+Ref<Work> ProcessGroup::recv(const RecvOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::scatterv(const ScattervOptions&) {
-  refuse(*this, "scatterv");
+Ref<Work> ProcessGroup::reduce(const ReduceOptions& o) {
+  return start(checked(o, rank_, size_));
 }
-Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions&) {
-  refuse(*this, "all_to_allv");
+Ref<Work> ProcessGroup::gather(const GatherOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::scatter(const ScatterOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::all_to_all(const AllToAllOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::all_gatherv(const AllGathervOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::reduce_scatterv(const ReduceScattervOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::gatherv(const GathervOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::scatterv(const ScattervOptions& o) {
+  return start(checked(o, rank_, size_));
+}
+Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions& o) {
+  return start(checked(o, rank_, size_));
 }
 
 void ProcessGroup::fail(const std::exception_ptr& cause,
@@ -56,7 +71,8 @@ void ProcessGroup::fail(const std::exception_ptr& cause,
 }
 
 Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
-  refuse(*this, "split");
+  throw_error(ErrorKind::kNotImplemented, "split: group '{}' is a {} group, which is not divided",
+              name_, backend_);
 }
 
 Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
@@ -73,40 +89,35 @@ Ref<SymmetricMemory> ProcessGroup::register_symmetric(void* data, std::size_t by
 }
 
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {
-  const PeerMessage both[] = {from, to};
-  return batch(both);
+  const Call both[] = {checked(from, rank_, size_), checked(to, rank_, size_)};
+  return start_all(both);
 }
 
 Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
-  for (const PeerMessage& message : messages) {
-    if (const auto* const to = std::get_if<SendOptions>(&message)) {
-      check_message(OpKind::kSend, *to, rank(), size(), backend());
-    } else {
-      check_message(OpKind::kRecv, std::get<RecvOptions>(message), rank(), size(), backend());
-    }
-  }
-  return start_each(messages);
-}
-
-Ref<Work> ProcessGroup::start_each(std::span<const PeerMessage> messages) {
-  std::vector<Ref<Work>> works(messages.size());
-  // Start the receives first, so that arriving messages find their buffers.
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (const auto* const from = std::get_if<RecvOptions>(&messages[i])) works[i] = recv(*from);
-  }
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (const auto* const to = std::get_if<SendOptions>(&messages[i])) works[i] = send(*to);
-  }
-  return join(std::move(works));
+  std::vector<Call> calls;
+  calls.reserve(messages.size());
+  for (const PeerMessage& message : messages) calls.push_back(checked(message, rank_, size_));
+  return start_all(calls);
 }
 
 Ref<Work> ProcessGroup::all_reduce_list(std::span<const AllReduceOptions> parts,
-                                        const CallOptions& call) {
-  std::vector<Ref<Work>> works;
-  works.reserve(parts.size());
-  for (AllReduceOptions part : parts) {
-    part.call = call;
-    works.push_back(all_reduce(part));
+                                        const CallOptions& options) {
+  std::vector<Call> calls;
+  calls.reserve(parts.size());
+  for (const AllReduceOptions& part : parts) {
+    calls.push_back(checked(part, rank_, size_));
+    calls.back().options = &options;
+    calls.back().what.order = options.order;
+  }
+  return start_all(calls);
+}
+
+Ref<Work> ProcessGroup::start_all(std::span<const Call> calls) {
+  std::vector<Ref<Work>> works(calls.size());
+  for (const bool receives : {true, false}) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if ((calls[i].what.op == OpKind::kRecv) == receives) works[i] = start(calls[i]);
+    }
   }
   return join(std::move(works));
 }

@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "collectives/api/symmetric_memory.h"
@@ -48,50 +49,50 @@ struct SplitOptions {
   std::optional<std::chrono::nanoseconds> timeout{};  // of its operations; nullopt: this group's
 };
 
+struct Call;
+
 class ProcessGroup : public RefCounted {
  public:
-  virtual int rank() const noexcept = 0;
-  virtual int size() const noexcept = 0;
-  virtual std::string_view name() const noexcept = 0;
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  std::string_view name() const noexcept { return name_; }
   // "tcp", "shm", "nccl", ...
-  virtual std::string_view backend() const noexcept = 0;
+  std::string_view backend() const noexcept { return backend_; }
   // Name of the plan that picks algorithms; empty if there is nothing to pick. With the same plan,
   // shapes and ranks a result has the same bits.
-  virtual std::string_view plan() const noexcept { return {}; }
+  std::string_view plan() const noexcept { return plan_; }
 
-  virtual Ref<Work> all_reduce(const AllReduceOptions& options) = 0;
-  virtual Ref<Work> broadcast(const BroadcastOptions& options) = 0;
-  virtual Ref<Work> all_gather(const AllGatherOptions& options) = 0;
-  virtual Ref<Work> reduce_scatter(const ReduceScatterOptions& options) = 0;
-  virtual Ref<Work> barrier(const BarrierOptions& options = {}) = 0;
-  virtual Ref<Work> send(const SendOptions& options) = 0;
-  virtual Ref<Work> recv(const RecvOptions& options) = 0;
-
-  // A backend that lacks one of these throws kNotImplemented with its name.
-  virtual Ref<Work> reduce(const ReduceOptions& options);
-  virtual Ref<Work> gather(const GatherOptions& options);
-  virtual Ref<Work> scatter(const ScatterOptions& options);
-  virtual Ref<Work> all_to_all(const AllToAllOptions& options);
-  virtual Ref<Work> all_gatherv(const AllGathervOptions& options);
-  virtual Ref<Work> reduce_scatterv(const ReduceScattervOptions& options);
-  virtual Ref<Work> gatherv(const GathervOptions& options);
-  virtual Ref<Work> scatterv(const ScattervOptions& options);
-  virtual Ref<Work> all_to_allv(const AllToAllvOptions& options);
+  Ref<Work> all_reduce(const AllReduceOptions& options);
+  Ref<Work> broadcast(const BroadcastOptions& options);
+  Ref<Work> all_gather(const AllGatherOptions& options);
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& options);
+  Ref<Work> barrier(const BarrierOptions& options = {});
+  Ref<Work> send(const SendOptions& options);
+  Ref<Work> recv(const RecvOptions& options);
+  Ref<Work> reduce(const ReduceOptions& options);
+  Ref<Work> gather(const GatherOptions& options);
+  Ref<Work> scatter(const ScatterOptions& options);
+  Ref<Work> all_to_all(const AllToAllOptions& options);
+  Ref<Work> all_gatherv(const AllGathervOptions& options);
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options);
+  Ref<Work> gatherv(const GathervOptions& options);
+  Ref<Work> scatterv(const ScattervOptions& options);
+  Ref<Work> all_to_allv(const AllToAllvOptions& options);
 
   // Starts both at once: neither waits for the other.
   Ref<Work> sendrecv(const SendOptions& send, const RecvOptions& recv);
   // Starts all at once, in any order among different peers and tags; returns one Work for all.
   // Every message is checked before the first is started.
-  virtual Ref<Work> batch(std::span<const PeerMessage> messages);
+  Ref<Work> batch(std::span<const PeerMessage> messages);
   // Several reductions as one operation if the backend supports it, else one by one; returns one
   // Work for all. `call` is for the one operation; the parts' own CallOptions are not used.
-  virtual Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
-                                    const CallOptions& call);
+  Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts, const CallOptions& call);
 
   // Collective, blocks: divides the ranks of this group into new groups by color; returns null for
   // kNoColor. A new group has its own connections and numbers: events in one group do not affect
   // the other, except through the ranks they share. Throws what all_gather and making a group
   // throw. If making a group fails on a rank, it aborts this group, so that the others learn why.
+  // The default throws kNotImplemented.
   virtual Ref<ProcessGroup> split(const SplitOptions& options);
 
   // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
@@ -116,6 +117,11 @@ class ProcessGroup : public RefCounted {
   // error.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
   // For groups that contain this one. -------------------------------------------------------------
+  // Starts a call that is checked (call/checks.h). It borrows the call until it returns.
+  virtual Ref<Work> start(const Call& call) = 0;
+  // Starts the calls of a batch or list, and returns one Work for all. The default starts receives
+  // first, so that arriving messages find their buffers.
+  virtual Ref<Work> start_all(std::span<const Call> calls);
   // This rank's number in the job, which may differ from its number in this group.
   virtual int rank_in_job() const noexcept { return rank(); }
   // abort() with a known cause: an error as error() returns it. `spared`: collectives up to this
@@ -128,8 +134,20 @@ class ProcessGroup : public RefCounted {
   virtual std::exception_ptr gone_rank() const { return nullptr; }
 
  protected:
-  // A batch of checked messages, started one by one.
-  Ref<Work> start_each(std::span<const PeerMessage> messages);
+  ProcessGroup(int rank, int size, std::string name, std::string_view backend,
+               std::string plan = {})
+      : rank_(rank),
+        size_(size),
+        name_(std::move(name)),
+        backend_(backend),
+        plan_(std::move(plan)) {}
+
+ private:
+  const int rank_;
+  const int size_;
+  const std::string name_;
+  const std::string_view backend_;  // of static memory
+  const std::string plan_;
 };
 
 }  // namespace dl::collectives

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "collectives/call/buffers.h"
+#include "collectives/call/checks.h"
 #include "collectives/waiting/finishing_work.h"
 #include "core/base/error.h"
 
@@ -31,11 +31,11 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOpt
         part.dtype == dtype && part.op == op, kInvalidArgument,
         "all_reduce_coalesced: one part is {} {}, another {} {}; coalesce those that are alike",
         short_name(dtype), name_of(op), short_name(part.dtype), name_of(part.op));
-    check_all_reduce(part);
+    static_cast<void>(checked(part, group.rank(), group.size()));
     count += part.count;
   }
   if (call.stream.device.type != DeviceType::kCPU) return group.all_reduce_list(parts, call);
-  check_call({.count = count, .op = OpKind::kAllReduce, .dtype = dtype}, call, group.backend());
+  check_is_on_cpu({.what = {.op = OpKind::kAllReduce}, .options = &call}, group.backend());
   const std::size_t element = size_of(dtype);
   packed->memory.resize(count * element);
   std::byte* to = packed->memory.data();

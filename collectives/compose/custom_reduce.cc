@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/call/buffers.h"
+#include "collectives/call/checks.h"
 #include "collectives/waiting/finishing_work.h"
 #include "core/base/error.h"
 #include "core/tensor/half.h"
@@ -59,8 +59,9 @@ void check_premul(std::string_view operation, DType dtype, ReduceOp op) {
 }
 
 // The factor is applied before the group sees the call, so the group's own checks must come first.
-void check_start(const ProcessGroup& group, const Descriptor& what, const CallOptions& call) {
-  check_call(what, call, group.backend());
+template <typename Options>
+void check_start(const ProcessGroup& group, const Options& options) {
+  check_is_on_cpu(checked(options, group.rank(), group.size()), group.backend());
   if (const std::exception_ptr cause = group.error()) std::rethrow_exception(cause);
 }
 
@@ -96,8 +97,7 @@ Ref<Work> fold(Ref<Work> gathered, Ref<Scratch> shares, const UserReduceOptions&
 
 Ref<Work> premul_all_reduce(ProcessGroup& group, const AllReduceOptions& o, double factor) {
   check_premul("premul_all_reduce", o.dtype, o.op);
-  check_all_reduce(o);
-  check_start(group, {.count = o.count, .op = OpKind::kAllReduce, .dtype = o.dtype}, o.call);
+  check_start(group, o);
   scale(o.dtype, o.output, o.input, o.count, factor);
   AllReduceOptions in_place = o;
   in_place.input = o.output;
@@ -106,8 +106,7 @@ Ref<Work> premul_all_reduce(ProcessGroup& group, const AllReduceOptions& o, doub
 
 Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& o, double factor) {
   check_premul("premul_reduce", o.dtype, o.op);
-  check_reduce(o, group.rank(), group.size());
-  check_start(group, {.count = o.count, .op = OpKind::kReduce, .dtype = o.dtype}, o.call);
+  check_start(group, o);
   ReduceOptions scaled = o;
   if (group.rank() == o.root) {
     scale(o.dtype, o.output, o.input, o.count, factor);
@@ -123,8 +122,7 @@ Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& o, double fact
 
 Ref<Work> premul_reduce_scatter(ProcessGroup& group, const ReduceScatterOptions& o, double factor) {
   check_premul("premul_reduce_scatter", o.dtype, o.op);
-  check_reduce_scatter(o, group.rank(), group.size());
-  check_start(group, {.count = o.count, .op = OpKind::kReduceScatter, .dtype = o.dtype}, o.call);
+  check_start(group, o);
   const Ref<Scratch> scratch = room_for_all(group, o.call, o.count * size_of(o.dtype));
   scale(o.dtype, scratch->memory.data(), o.input, o.count * static_cast<std::size_t>(group.size()),
         factor);
@@ -136,7 +134,9 @@ Ref<Work> premul_reduce_scatter(ProcessGroup& group, const ReduceScatterOptions&
 
 Ref<Work> user_all_reduce(ProcessGroup& group, const UserReduceOptions& o) {
   const std::size_t bytes = bytes_of("user_all_reduce", o);
-  check_all_reduce({.input = o.input, .output = o.output, .count = bytes, .dtype = DType::kU8});
+  const AllReduceOptions as_bytes{
+      .input = o.input, .output = o.output, .count = bytes, .dtype = DType::kU8};
+  static_cast<void>(checked(as_bytes, group.rank(), group.size()));
   const Ref<Scratch> shares = room_for_all(group, o.call, bytes);
   Ref<Work> gathered = group.all_gather({.input = o.input,
                                          .output = shares->memory.data(),
@@ -148,9 +148,9 @@ Ref<Work> user_all_reduce(ProcessGroup& group, const UserReduceOptions& o) {
 
 Ref<Work> user_reduce(ProcessGroup& group, const UserReduceOptions& o, int root) {
   const std::size_t bytes = bytes_of("user_reduce", o);
-  check_reduce(
-      {.input = o.input, .output = o.output, .count = bytes, .dtype = DType::kU8, .root = root},
-      group.rank(), group.size());
+  const ReduceOptions as_bytes{
+      .input = o.input, .output = o.output, .count = bytes, .dtype = DType::kU8, .root = root};
+  static_cast<void>(checked(as_bytes, group.rank(), group.size()));
   const bool is_root = group.rank() == root;
   const Ref<Scratch> shares = room_for_all(group, o.call, is_root ? bytes : 0);
   Ref<Work> gathered = group.gather({.input = o.input,

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "collectives/call/calls.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 #include "collectives/compose/objects.h"
 #include "collectives/device/staged_group.h"
 #include "collectives/nccl/choice.h"
@@ -20,80 +19,29 @@ namespace {
 class DeviceGroup final : public ProcessGroup {
  public:
   DeviceGroup(Ref<ProcessGroup> host, const DeviceGroupOptions& options, MakeDevicePart make)
-      : host_(std::move(host)), options_(options), make_(std::move(make)) {}
-
-  int rank() const noexcept override { return host_->rank(); }
-  int size() const noexcept override { return host_->size(); }
-  std::string_view name() const noexcept override { return host_->name(); }
-  std::string_view backend() const noexcept override { return host_->backend(); }
-  std::string_view plan() const noexcept override { return host_->plan(); }
+      : ProcessGroup(host->rank(), host->size(), std::string(host->name()), host->backend(),
+                     std::string(host->plan())),
+        host_(std::move(host)),
+        options_(options),
+        make_(std::move(make)) {}
 
   // A CPU call costs a comparison and one more call. Without noinline GCC guesses that the inner
   // group is of this class too, and inlines the call into itself several times.
-  [[gnu::noinline]] Ref<Work> all_reduce(const AllReduceOptions& o) override {
-    return of(OpKind::kAllReduce, o).all_reduce(o);
+  [[gnu::noinline]] Ref<Work> start(const Call& call) override {
+    return on(call.row().name, call.options->stream.device, call.row().is_message).start(call);
   }
-  [[gnu::noinline]] Ref<Work> broadcast(const BroadcastOptions& o) override {
-    return of(OpKind::kBroadcast, o).broadcast(o);
-  }
-  [[gnu::noinline]] Ref<Work> all_gather(const AllGatherOptions& o) override {
-    return of(OpKind::kAllGather, o).all_gather(o);
-  }
-  [[gnu::noinline]] Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
-    return of(OpKind::kReduceScatter, o).reduce_scatter(o);
-  }
-  [[gnu::noinline]] Ref<Work> barrier(const BarrierOptions& o) override {
-    return of(OpKind::kBarrier, o).barrier(o);
-  }
-  [[gnu::noinline]] Ref<Work> send(const SendOptions& o) override {
-    return of(OpKind::kSend, o).send(o);
-  }
-  [[gnu::noinline]] Ref<Work> recv(const RecvOptions& o) override {
-    return of(OpKind::kRecv, o).recv(o);
-  }
-  [[gnu::noinline]] Ref<Work> batch(std::span<const PeerMessage> messages) override {
+  [[gnu::noinline]] Ref<Work> start_all(std::span<const Call> calls) override {
     refuse_if_ended("batch");
-    if (messages.empty()) return host_->batch(messages);
-    const Device device = options_of(messages.front()).stream.device;
-    for (const PeerMessage& message : messages) {
-      const Device other = options_of(message).stream.device;
+    if (calls.empty()) return host_->start_all(calls);
+    const Device device = calls.front().options->stream.device;
+    for (const Call& call : calls) {
+      const Device other = call.options->stream.device;
       DL_CHECK(other == device, kInvalidArgument,
                "batch: one message is on {}, another on {}; a batch is for one device",
                device.str(), other.str());
     }
-    if (device.type == DeviceType::kCPU) return host_->batch(messages);
-    return device_part("batch", device, true).batch(messages);
-  }
-  [[gnu::noinline]] Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
-                                              const CallOptions& call) override {
-    return on(OpKind::kAllReduce, call.stream.device).all_reduce_list(parts, call);
-  }
-  [[gnu::noinline]] Ref<Work> reduce(const ReduceOptions& o) override {
-    return of(OpKind::kReduce, o).reduce(o);
-  }
-  [[gnu::noinline]] Ref<Work> gather(const GatherOptions& o) override {
-    return of(OpKind::kGather, o).gather(o);
-  }
-  [[gnu::noinline]] Ref<Work> scatter(const ScatterOptions& o) override {
-    return of(OpKind::kScatter, o).scatter(o);
-  }
-  [[gnu::noinline]] Ref<Work> all_to_all(const AllToAllOptions& o) override {
-    return of(OpKind::kAllToAll, o).all_to_all(o);
-  }
-  [[gnu::noinline]] Ref<Work> all_gatherv(const AllGathervOptions& o) override {
-    return of(OpKind::kAllGatherv, o).all_gatherv(o);
-  }
-  [[gnu::noinline]] Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
-    return of(OpKind::kReduceScatterv, o).reduce_scatterv(o);
-  }
-  [[gnu::noinline]] Ref<Work> gatherv(const GathervOptions& o) override {
-    return of(OpKind::kGatherv, o).gatherv(o);
-  }
-  [[gnu::noinline]] Ref<Work> scatterv(const ScattervOptions& o) override {
-    return of(OpKind::kScatterv, o).scatterv(o);
-  }
-  [[gnu::noinline]] Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
-    return of(OpKind::kAllToAllv, o).all_to_allv(o);
+    const bool is_batch = calls.front().row().is_message;
+    return on(is_batch ? "batch" : calls.front().row().name, device, is_batch).start_all(calls);
   }
 
   // The new group connects over NCCL itself, at its own first collective with CUDA memory.
@@ -139,16 +87,12 @@ class DeviceGroup final : public ProcessGroup {
   }
 
  private:
-  template <typename Options>
-  ProcessGroup& of(OpKind op, const Options& o) {
-    return on(op, o.call.stream.device);
-  }
-  ProcessGroup& on(OpKind op, Device device) {
+  ProcessGroup& on(std::string_view call, Device device, bool is_message) {
     if (has_ended()) [[unlikely]]
-      refuse_if_ended(name_of(op));
+      refuse_if_ended(call);
     if (device.type == DeviceType::kCPU) [[likely]]
       return *host_;
-    return device_part(name_of(op), device, op == OpKind::kSend || op == OpKind::kRecv);
+    return device_part(call, device, is_message);
   }
 
   bool has_ended() const noexcept {

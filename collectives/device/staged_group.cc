@@ -1,11 +1,9 @@
 #include "collectives/device/staged_group.h"
 
 #include <mutex>
-#include <numeric>
-#include <variant>
+#include <utility>
 
-#include "collectives/call/buffers.h"
-#include "collectives/call/calls.h"
+#include "collectives/call/call.h"
 #include "collectives/call/descriptor.h"
 #include "collectives/waiting/done_work.h"
 #include "core/base/error.h"
@@ -65,15 +63,15 @@ class Sent final : public Work {
 // waits for the stream.
 class Received final : public Work {
  public:
-  Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const RecvOptions& options,
+  Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const Call& call,
            std::size_t bytes)
       : cuda_(runtime),
         host_(std::move(host)),
         staged_(std::move(staged)),
-        owner_(options.call.holds),
-        buffer_(options.buffer),
+        owner_(call.options->holds),
+        buffer_(call.output),
         bytes_(bytes),
-        stream_(options.call.stream) {}
+        stream_(call.options->stream) {}
 
   void wait(Stream) override { synchronize(std::nullopt); }
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
@@ -122,99 +120,38 @@ class Received final : public Work {
 class StagedGroup final : public ProcessGroup {
  public:
   StagedGroup(Ref<ProcessGroup> host, cuda::Runtime& runtime)
-      : host_(std::move(host)), cuda_(runtime), input_(runtime), output_(runtime) {}
+      : ProcessGroup(host->rank(), host->size(), std::string(host->name()), "staged",
+                     std::string(host->plan())),
+        host_(std::move(host)),
+        cuda_(runtime),
+        input_(runtime),
+        output_(runtime) {}
 
-  int rank() const noexcept override { return host_->rank(); }
-  int size() const noexcept override { return host_->size(); }
-  std::string_view name() const noexcept override { return host_->name(); }
-  std::string_view backend() const noexcept override { return "staged"; }
-  std::string_view plan() const noexcept override { return host_->plan(); }
-
-  Ref<Work> all_reduce(const AllReduceOptions& o) override {
-    return run(OpKind::kAllReduce, o, o.count, o.count, &ProcessGroup::all_reduce);
-  }
-  Ref<Work> reduce(const ReduceOptions& o) override {
-    return run(OpKind::kReduce, o, o.count, is(o.root) ? o.count : 0, &ProcessGroup::reduce);
-  }
-  Ref<Work> all_gather(const AllGatherOptions& o) override {
-    return run(OpKind::kAllGather, o, o.count, all(o.count), &ProcessGroup::all_gather);
-  }
-  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
-    return run(OpKind::kReduceScatter, o, all(o.count), o.count, &ProcessGroup::reduce_scatter);
-  }
-  Ref<Work> gather(const GatherOptions& o) override {
-    return run(OpKind::kGather, o, o.count, is(o.root) ? all(o.count) : 0, &ProcessGroup::gather);
-  }
-  Ref<Work> scatter(const ScatterOptions& o) override {
-    return run(OpKind::kScatter, o, is(o.root) ? all(o.count) : 0, o.count, &ProcessGroup::scatter);
-  }
-  Ref<Work> all_to_all(const AllToAllOptions& o) override {
-    return run(OpKind::kAllToAll, o, all(o.count), all(o.count), &ProcessGroup::all_to_all);
-  }
-  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
-    return run(OpKind::kAllGatherv, o, own(o.counts), sum(o.counts), &ProcessGroup::all_gatherv);
-  }
-  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
-    return run(OpKind::kReduceScatterv, o, sum(o.counts), own(o.counts),
-               &ProcessGroup::reduce_scatterv);
-  }
-  Ref<Work> gatherv(const GathervOptions& o) override {
-    return run(OpKind::kGatherv, o, o.count, is(o.root) ? sum(o.counts) : 0,
-               &ProcessGroup::gatherv);
-  }
-  Ref<Work> scatterv(const ScattervOptions& o) override {
-    return run(OpKind::kScatterv, o, is(o.root) ? sum(o.counts) : 0, o.count,
-               &ProcessGroup::scatterv);
-  }
-  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
-    return run(OpKind::kAllToAllv, o, sum(o.send_counts), sum(o.receive_counts),
-               &ProcessGroup::all_to_allv);
-  }
-
-  Ref<Work> broadcast(const BroadcastOptions& o) override {
-    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
+  Ref<Work> start(const Call& call) override {
+    if (call.row().is_message) return start_message(call);
+    const std::size_t element = size_of(call.what.dtype);
+    const std::size_t in = call.reads(rank()) ? call.gives.all(size()) * element : 0;
+    const std::size_t out = call.writes(rank()) ? call.takes.all(size()) * element : 0;
+    const Stream stream = call.options->stream;
     const std::lock_guard lock(mutex_);
-    begin(OpKind::kBroadcast, o.call, is(o.root) ? o.buffer : nullptr, bytes, input_);
-    BroadcastOptions on_host = o;
-    on_host.buffer = bytes == 0 ? o.buffer : input_.of(bytes, o.call.stream);
-    on_host.call = on_the_host(o.call);
-    return finish(host_->broadcast(on_host), o.call, is(o.root) ? nullptr : o.buffer,
-                  on_host.buffer, bytes);
-  }
-  Ref<Work> barrier(const BarrierOptions& o) override {
-    const std::lock_guard lock(mutex_);
-    begin(OpKind::kBarrier, o.call, nullptr, 0, input_);
-    return finish(host_->barrier({.call = on_the_host(o.call)}), o.call, nullptr, nullptr, 0);
-  }
-  // Messages do not block, because those of two ranks may wait for each other.
-  Ref<Work> send(const SendOptions& o) override {
-    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
-    const auto staged = make_ref<Held>(cuda_);
-    begin(OpKind::kSend, o.call, o.buffer, bytes, staged->room);
-    SendOptions on_host = o;
-    if (bytes > 0) on_host.buffer = staged->room.of(bytes, o.call.stream);
-    on_host.call = on_the_host(o.call);
-    on_host.call.holds = staged;
-    return make_ref<Sent>(host_->send(on_host));
-  }
-  Ref<Work> recv(const RecvOptions& o) override {
-    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
-    const auto staged = make_ref<Held>(cuda_);
-    begin(OpKind::kRecv, o.call, nullptr, 0, staged->room);
-    RecvOptions on_host = o;
-    if (bytes > 0) on_host.buffer = staged->room.of(bytes, o.call.stream);
-    on_host.call = on_the_host(o.call);
-    on_host.call.holds = staged;
-    return make_ref<Received>(cuda_, host_->recv(on_host), staged, o, bytes);
-  }
-
-  Ref<Work> batch(std::span<const PeerMessage> messages) override {
-    for (const PeerMessage& message : messages) {
-      std::visit(
-          [this](const auto& o) { check_peer(descriptor_of(o), o.peer, rank(), size(), o.buffer); },
-          message);
+    begin(call, in, input_);
+    const CallOptions options = on_the_host(*call.options);
+    Call on_host = call;
+    on_host.options = &options;
+    if (call.what.op == OpKind::kBroadcast) {  // in one buffer
+      on_host.output = out > 0 ? input_.of(out, stream) : nullptr;
+      on_host.input = on_host.output;
+    } else {
+      on_host.input = in > 0 ? input_.of(in, stream) : nullptr;
+      on_host.output = out > 0 ? output_.of(out, stream) : nullptr;
     }
-    return start_each(messages);
+    host_->start(on_host)->synchronize();
+    const bool has_result = call.what.op != OpKind::kBroadcast || rank() != call.what.root;
+    if (out > 0 && has_result) {
+      cuda_.copy_async(call.output, on_host.output, out, stream.handle);
+      cuda_.synchronize_stream(stream.handle);
+    }
+    return make_ref<DoneWork>("staged");
   }
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
@@ -227,55 +164,35 @@ class StagedGroup final : public ProcessGroup {
   std::exception_ptr error() const noexcept override { return host_->error(); }
 
  private:
-  bool is(int rank) const noexcept { return host_->rank() == rank; }
-  std::size_t all(std::size_t count) const noexcept {
-    return count * static_cast<std::size_t>(size());
-  }
-  std::size_t own(std::span<const std::size_t> counts) const noexcept {
-    const auto r = static_cast<std::size_t>(rank());
-    return r < counts.size() ? counts[r] : 0;  // the host group refuses it
-  }
-  static std::size_t sum(std::span<const std::size_t> counts) noexcept {
-    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  }
-  // Leaves it to the host group to refuse a null pointer.
-  static std::size_t bytes_of(std::size_t count, DType dtype, const void* memory) noexcept {
-    return memory == nullptr ? 0 : count * size_of(dtype);
-  }
   static CallOptions on_the_host(const CallOptions& call) {
     return {.timeout = call.timeout, .order = call.order};
   }
 
-  void begin(OpKind op, const CallOptions& call, const void* input, std::size_t bytes, Room& room) {
-    DL_CHECK(cuda_.capture_state(call.stream.handle) == cuda::CaptureState::kNone, kNotImplemented,
-             "{}: it goes through the host, and cannot be captured into a graph", name_of(op));
-    if (input != nullptr && bytes > 0) {
-      cuda_.copy_async(room.of(bytes, call.stream), input, bytes, call.stream.handle);
-    }
-    cuda_.synchronize_stream(call.stream.handle);
-  }
-  Ref<Work> finish(const Ref<Work>& work, const CallOptions& call, void* output, const void* from,
-                   std::size_t bytes) {
-    work->synchronize();
-    if (output != nullptr && bytes > 0) {
-      cuda_.copy_async(output, from, bytes, call.stream.handle);
-      cuda_.synchronize_stream(call.stream.handle);
-    }
-    return make_ref<DoneWork>("staged");
+  // Copies `bytes` of the input to `room`.
+  void begin(const Call& call, std::size_t bytes, Room& room) {
+    const Stream stream = call.options->stream;
+    DL_CHECK(cuda_.capture_state(stream.handle) == cuda::CaptureState::kNone, kNotImplemented,
+             "{}: it goes through the host, and cannot be captured into a graph", call.row().name);
+    if (bytes > 0) cuda_.copy_async(room.of(bytes, stream), call.input, bytes, stream.handle);
+    cuda_.synchronize_stream(stream.handle);
   }
 
-  template <typename Options>
-  Ref<Work> run(OpKind op, const Options& o, std::size_t in, std::size_t out,
-                Ref<Work> (ProcessGroup::*call)(const Options&)) {
-    const std::size_t in_bytes = bytes_of(in, o.dtype, o.input);
-    const std::size_t out_bytes = bytes_of(out, o.dtype, o.output);
-    const std::lock_guard lock(mutex_);
-    begin(op, o.call, o.input, in_bytes, input_);
-    Options on_host = o;
-    if (in_bytes > 0) on_host.input = input_.of(in_bytes, o.call.stream);
-    if (out_bytes > 0) on_host.output = output_.of(out_bytes, o.call.stream);
-    on_host.call = on_the_host(o.call);
-    return finish((host_.get()->*call)(on_host), o.call, o.output, on_host.output, out_bytes);
+  // Messages do not block, because those of two ranks may wait for each other.
+  Ref<Work> start_message(const Call& call) {
+    const bool is_send = call.what.op == OpKind::kSend;
+    const std::size_t bytes = call.what.count * size_of(call.what.dtype);
+    const auto staged = make_ref<Held>(cuda_);
+    begin(call, is_send ? bytes : 0, staged->room);
+    CallOptions options = on_the_host(*call.options);
+    options.holds = staged;
+    Call on_host = call;
+    on_host.options = &options;
+    void* const memory = bytes > 0 ? staged->room.of(bytes, call.options->stream) : nullptr;
+    if (is_send) on_host.input = memory;
+    if (!is_send) on_host.output = memory;
+    Ref<Work> work = host_->start(on_host);
+    if (is_send) return make_ref<Sent>(std::move(work));
+    return make_ref<Received>(cuda_, std::move(work), staged, call, bytes);
   }
 
   const Ref<ProcessGroup> host_;

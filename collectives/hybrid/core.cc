@@ -28,24 +28,6 @@ constexpr int kStepsADeadline = 20;
 constexpr std::chrono::nanoseconds kMostAnswer = 500ms;
 constexpr int kAnswersADeadline = 10;
 
-struct Start {
-  ProcessGroup* group;  // null: this rank takes no part in the lane
-  CallOptions with;
-
-  Ref<Work> operator()(std::monostate) const { return nullptr; }
-  Ref<Work> operator()(AllReduceOptions o) const { return group->all_reduce(filled(o)); }
-  Ref<Work> operator()(ReduceOptions o) const { return group->reduce(filled(o)); }
-  Ref<Work> operator()(BroadcastOptions o) const { return group->broadcast(filled(o)); }
-  Ref<Work> operator()(AllGatherOptions o) const { return group->all_gather(filled(o)); }
-  Ref<Work> operator()(ReduceScatterOptions o) const { return group->reduce_scatter(filled(o)); }
-
-  template <typename Options>
-  Options& filled(Options& options) const {
-    options.call = with;
-    return options;
-  }
-};
-
 constexpr auto kIn = static_cast<std::size_t>(Lane::kIn);
 constexpr auto kCross = static_cast<std::size_t>(Lane::kCross);
 constexpr auto kOut = static_cast<std::size_t>(Lane::kOut);
@@ -237,8 +219,12 @@ void Core::begin(Operation& op, Lane lane) {
   // The agreement and earlier lanes time out first: ranks may still wait there for the rank to
   // blame.
   const std::chrono::nanoseconds left = Stagger(op.timeout_).of(lane, op.deadline_.left());
-  op.works_[slice][at] =
-      std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
+  if (std::optional<Call>& call = op.slices_[slice].calls[at]) {
+    const CallOptions options{.timeout = left};
+    call->options = &options;
+    op.works_[slice][at] = inner_.lanes[at]->start(*call);
+    call->options = nullptr;
+  }
   ++op.begun_[at];
 }
 

@@ -1,115 +1,35 @@
 #include "collectives/hybrid/group.h"
 
-#include <cstring>
-#include <memory>
-
-#include "collectives/call/buffers.h"
-#include "collectives/call/calls.h"
+#include "collectives/call/checks.h"
 #include "collectives/join/split.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/waiting/joined_work.h"
 
 namespace dl::collectives::hybrid {
-namespace {
 
-// Memory for partial sums of a reduce_scatter.
-struct Partial final : RefCounted {
-  explicit Partial(std::size_t bytes)
-      : memory(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
-  std::unique_ptr<std::byte[]> memory;
-};
-
-}  // namespace
-
-Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, std::vector<Slice> slices,
-                       Ref<RefCounted> memory) {
-  auto operation = make_ref<Operation>(core_, what, call.timeout.value_or(how_.timeout), call.holds,
-                                       std::move(slices), std::move(memory));
+Ref<Work> Group::start(const Call& call) {
+  if (call.row().is_message) return core_->pass_on().start(call);
+  check_is_on_cpu(call, backend());
+  std::optional<Route> way = route(call, places_, rank());
+  if (!way) return pass_on(call);
+  if (call.what.op == OpKind::kAllGather) {
+    core_->pass_on().throw_if_refused(call.what);
+    copy_own_part(call, rank());
+  }
+  auto operation = make_ref<Operation>(core_, call, call.options->timeout.value_or(how_.timeout),
+                                       std::move(*way));
   stay_or_throw([&] { core_->submit(operation); });
   return operation;
 }
 
-template <typename Options>
-Ref<Work> Group::pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options) {
+Ref<Work> Group::pass_on(const Call& call) {
   core_->stay_if_leaving();
   ProcessGroup& all = stay_or_throw([&]() -> ProcessGroup& { return core_->pass_on(); });
   std::vector<Ref<Work>> works = core_->under_way();
-  Ref<Work> work = (all.*call)(options);
+  Ref<Work> work = all.start(call);
   if (works.empty()) return work;
   works.push_back(std::move(work));
   return join(std::move(works));
-}
-
-Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
-  const Descriptor what = descriptor_of(o);
-  check_all_reduce(o);
-  check_call(what, o.call, backend());
-  auto slices = route(o, places_, rank());
-  if (!slices) return pass_on(&ProcessGroup::all_reduce, o);
-  return start(what, o.call, std::move(*slices));
-}
-
-Ref<Work> Group::broadcast(const BroadcastOptions& o) {
-  const Descriptor what = descriptor_of(o);
-  check_broadcast(o, size());
-  check_call(what, o.call, backend());
-  auto slices = route(o, places_, rank());
-  if (!slices) return pass_on(&ProcessGroup::broadcast, o);
-  return start(what, o.call, std::move(*slices));
-}
-
-Ref<Work> Group::all_gather(const AllGatherOptions& o) {
-  const Descriptor what = descriptor_of(o);
-  check_all_gather(o, rank(), size());
-  check_call(what, o.call, backend());
-  auto slices = route(o, places_, rank());
-  if (!slices) return pass_on(&ProcessGroup::all_gather, o);
-  core_->pass_on().throw_if_refused(what);
-  const std::size_t bytes = o.count * size_of(o.dtype);
-  auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
-  if (own != o.input) std::memcpy(own, o.input, bytes);
-  return start(what, o.call, std::move(*slices));
-}
-
-Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
-  const Descriptor what = descriptor_of(o);
-  check_reduce_scatter(o, rank(), size());
-  check_call(what, o.call, backend());
-  if (!routes(o, places_)) return pass_on(&ProcessGroup::reduce_scatter, o);
-  auto partial = make_ref<Partial>(places_.nodes.size() * o.count * size_of(o.dtype));
-  std::vector<Slice> slices = route(o, places_, rank(), partial->memory.get());
-  return start(what, o.call, std::move(slices), partial);
-}
-
-Ref<Work> Group::barrier(const BarrierOptions& o) {
-  return pass_on(&ProcessGroup::barrier, o);
-}
-Ref<Work> Group::reduce(const ReduceOptions& o) {
-  return pass_on(&ProcessGroup::reduce, o);
-}
-Ref<Work> Group::gather(const GatherOptions& o) {
-  return pass_on(&ProcessGroup::gather, o);
-}
-Ref<Work> Group::scatter(const ScatterOptions& o) {
-  return pass_on(&ProcessGroup::scatter, o);
-}
-Ref<Work> Group::all_to_all(const AllToAllOptions& o) {
-  return pass_on(&ProcessGroup::all_to_all, o);
-}
-Ref<Work> Group::all_gatherv(const AllGathervOptions& o) {
-  return pass_on(&ProcessGroup::all_gatherv, o);
-}
-Ref<Work> Group::reduce_scatterv(const ReduceScattervOptions& o) {
-  return pass_on(&ProcessGroup::reduce_scatterv, o);
-}
-Ref<Work> Group::gatherv(const GathervOptions& o) {
-  return pass_on(&ProcessGroup::gatherv, o);
-}
-Ref<Work> Group::scatterv(const ScattervOptions& o) {
-  return pass_on(&ProcessGroup::scatterv, o);
-}
-Ref<Work> Group::all_to_allv(const AllToAllvOptions& o) {
-  return pass_on(&ProcessGroup::all_to_allv, o);
 }
 
 void Group::abort(std::string_view reason) noexcept {

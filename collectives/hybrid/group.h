@@ -15,31 +15,14 @@ class Group final : public ProcessGroup {
  public:
   // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, Places places, GroupOptions how)
-      : core_(std::move(core)), places_(std::move(places)), how_(std::move(how)) {}
+      : ProcessGroup(core->all().rank(), core->all().size(), std::string(core->all().name()),
+                     "hybrid", std::string(core->all().plan())),
+        core_(std::move(core)),
+        places_(std::move(places)),
+        how_(std::move(how)) {}
 
-  int rank() const noexcept override { return core_->all().rank(); }
-  int size() const noexcept override { return core_->all().size(); }
-  std::string_view name() const noexcept override { return core_->all().name(); }
-  std::string_view backend() const noexcept override { return "hybrid"; }
-  std::string_view plan() const noexcept override { return core_->all().plan(); }
+  Ref<Work> start(const Call& call) override;
 
-  Ref<Work> all_reduce(const AllReduceOptions& options) override;
-  Ref<Work> broadcast(const BroadcastOptions& options) override;
-  Ref<Work> all_gather(const AllGatherOptions& options) override;
-  Ref<Work> reduce_scatter(const ReduceScatterOptions& options) override;
-
-  Ref<Work> send(const SendOptions& o) override { return core_->pass_on().send(o); }
-  Ref<Work> recv(const RecvOptions& o) override { return core_->pass_on().recv(o); }
-  Ref<Work> barrier(const BarrierOptions& options) override;
-  Ref<Work> reduce(const ReduceOptions& options) override;
-  Ref<Work> gather(const GatherOptions& options) override;
-  Ref<Work> scatter(const ScatterOptions& options) override;
-  Ref<Work> all_to_all(const AllToAllOptions& options) override;
-  Ref<Work> all_gatherv(const AllGathervOptions& options) override;
-  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options) override;
-  Ref<Work> gatherv(const GathervOptions& options) override;
-  Ref<Work> scatterv(const ScattervOptions& options) override;
-  Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
   Ref<ProcessGroup> split(const SplitOptions& options) override;
   // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
@@ -55,11 +38,8 @@ class Group final : public ProcessGroup {
 
  private:
   ~Group() override { core_->stop(); }
-  Ref<Work> start(const Descriptor& what, const CallOptions& call, std::vector<Slice> slices,
-                  Ref<RefCounted> memory = {});
   // Calls the TCP group of all ranks. The result is over when all earlier operations are as well.
-  template <typename Options>
-  Ref<Work> pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options);
+  Ref<Work> pass_on(const Call& call);
 
   Ref<Core> core_;
   const Places places_;

@@ -7,15 +7,15 @@
 
 namespace dl::collectives::hybrid {
 
-Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-                     Ref<RefCounted> owner, std::vector<Slice> slices, Ref<RefCounted> memory)
+Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout,
+                     Route route)
     : core_(std::move(core)),
-      descriptor_(what),
+      descriptor_(call.what),
       deadline_(Deadline::after(timeout)),
       timeout_(timeout),
-      owner_(std::move(owner)),
-      memory_(std::move(memory)),
-      slices_(std::move(slices)),
+      owner_(call.options->holds),
+      memory_(std::move(route.memory)),
+      slices_(std::move(route.slices)),
       works_(slices_.size()) {}
 
 Operation::~Operation() = default;
@@ -42,7 +42,7 @@ LaneCalls Operation::calls() const noexcept {
   LaneCalls calls{};
   for (const Slice& slice : slices_) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      if (!std::holds_alternative<std::monostate>(slice.calls[lane])) ++calls[lane];
+      if (slice.calls[lane]) ++calls[lane];
     }
   }
   return calls;

@@ -22,9 +22,7 @@ using LaneCalls = std::array<std::uint64_t, kLanes>;
 
 class Operation final : public Work {
  public:
-  // `memory`: additional memory that the route needs.
-  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-            Ref<RefCounted> owner, std::vector<Slice> slices, Ref<RefCounted> memory = {});
+  Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout, Route route);
 
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;

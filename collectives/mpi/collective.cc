@@ -14,29 +14,16 @@ using Stage = Collective::Stage;
 // bytes of all ranks' shares are summed at a time.
 constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;
 
+// True if the announcement has room for what each rank gives.
 bool is_inline(const Descriptor& d) noexcept {
-  switch (d.op) {
-    case OpKind::kBarrier:
-      return true;
-    case OpKind::kAllReduce:
-    case OpKind::kReduce:
-    case OpKind::kBroadcast:
-    case OpKind::kAllGather:
-    case OpKind::kGather:
-      return d.count <= kInlineBytes && d.count * size_of(d.dtype) <= kInlineBytes;
-    default:
-      return false;
-  }
+  const OpRow& row = row_of(d.op);
+  return row.input != Side::kEach && !row.is_v_variant() && d.count <= kInlineBytes &&
+         d.count * size_of(d.dtype) <= kInlineBytes;
 }
 
-bool is_reduction(OpKind op) noexcept {
-  return op == OpKind::kAllReduce || op == OpKind::kReduce || op == OpKind::kReduceScatter ||
-         op == OpKind::kReduceScatterv;
-}
-
-// True if each rank gets a result of its own instead of a part of a common result.
+// True for a reduction in which each rank gets a part of the result.
 bool is_scatter(OpKind op) noexcept {
-  return op == OpKind::kReduceScatter || op == OpKind::kReduceScatterv;
+  return row_of(op).reduces && row_of(op).input == Side::kEach;
 }
 
 Descriptor descriptor_of(const Announcement& a) noexcept {
@@ -61,6 +48,29 @@ std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& counts, std:
 }
 
 }  // namespace
+
+Collective::Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+    : Operation(core, call.what, time, call.options->holds),
+      input(static_cast<const std::byte*>(call.input)),
+      output(static_cast<std::byte*>(call.output)),
+      has_pairs(call.row().is_v_variant()) {
+  const OpRow& row = call.row();
+  if (row.input == row.output && row.input != Side::kEach) return;
+  const int rank = core->rank();
+  const bool is_root = row.root != Root::kNone && rank == call.what.root;
+  // A rank that shares its whole buffer with the root alone shares it with no other rank.
+  const auto of_whole = [&](const PartsView& parts, Root shares_with_root, int r) {
+    if (row.root != shares_with_root) return parts.count();
+    return !is_root && r == call.what.root ? parts.count() : 0;
+  };
+  for (int r = 0; r < core->size(); ++r) {
+    const std::size_t given = call.reads(rank) ? call.gives.count(r) : 0;
+    const std::size_t taken = call.writes(rank) ? call.takes.count(r) : 0;
+    send_counts.push_back(row.input == Side::kEach ? given : of_whole(call.gives, Root::kTakes, r));
+    receive_counts.push_back(row.output == Side::kEach ? taken
+                                                       : of_whole(call.takes, Root::kGives, r));
+  }
+}
 
 std::string_view Collective::algorithm() const noexcept {
   if (is_inline(descriptor)) return "inline";
@@ -166,7 +176,7 @@ void Core::finish_inline(Collective& c) {
   const std::size_t bytes = d.count * size_of(d.dtype);
   const bool has_result = (d.op != OpKind::kReduce && d.op != OpKind::kGather) || rank_ == d.root;
   if (d.op == OpKind::kBarrier || bytes == 0 || !has_result) return;
-  if (is_reduction(d.op)) {
+  if (row_of(d.op).reduces) {
     std::vector<const void*> shares;
     shares.reserve(c.all.size());
     for (const Announcement& a : c.all) shares.push_back(a.payload);
@@ -195,7 +205,7 @@ void Core::compare_pairs(Collective& c) {
 
 bool Core::start_data(Collective& c) {
   const Descriptor& d = c.descriptor;
-  if (is_reduction(d.op)) return start_slice(c);
+  if (row_of(d.op).reduces) return start_slice(c);
   c.stage = Stage::kMoving;
   if (d.op != OpKind::kBroadcast) {
     move_parts(c);
@@ -215,9 +225,8 @@ bool Core::start_data(Collective& c) {
 void Core::move_parts(Collective& c) {
   const OpKind op = c.descriptor.op;
   const std::size_t element = size_of(c.descriptor.dtype);
-  const bool is_whole_input = op == OpKind::kAllGather || op == OpKind::kAllGatherv ||
-                              op == OpKind::kGather || op == OpKind::kGatherv;
-  const bool is_whole_output = op == OpKind::kScatter || op == OpKind::kScatterv;
+  const bool is_whole_input = row_of(op).input == Side::kWhole;
+  const bool is_whole_output = row_of(op).output == Side::kWhole;
   const std::vector<std::size_t> from = offsets_of(c.send_counts, element);
   const std::vector<std::size_t> to = offsets_of(c.receive_counts, element);
   // Every rank begins with its neighbour, so that not all ranks send to the same rank first.

@@ -1,9 +1,7 @@
 // The class behind make_mpi_group(): checks arguments, makes operations, submits them to its Core.
-#include <cstring>
 #include <thread>
 
-#include "collectives/call/buffers.h"
-#include "collectives/call/calls.h"
+#include "collectives/call/checks.h"
 #include "collectives/join/roster.h"
 #include "collectives/join/split.h"
 #include "collectives/mpi/core.h"
@@ -14,105 +12,26 @@ namespace dl::collectives {
 namespace mpi {
 namespace {
 
-void copy(void* to, const void* from, std::size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
-}
-
-std::size_t sum_before(std::span<const std::size_t> counts, int rank) {
-  std::size_t sum = 0;
-  for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
-  return sum;
-}
-
-// A copy of the input of an in-place operation, together with the buffer's owner.
-struct Copied final : RefCounted {
-  Copied(const void* from, std::size_t bytes, Ref<RefCounted> with)
-      : memory(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes),
-        owner(std::move(with)) {}
-  std::vector<std::byte> memory;
-  Ref<RefCounted> owner;
-};
-
 class Group final : public ProcessGroup {
  public:
   // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, const MpiGroupOptions& how)
-      : core_(std::move(core)), timeout_(how.timeout), how_(how) {}
+      : ProcessGroup(core->rank(), core->size(), std::string(core->name()), "mpi"),
+        core_(std::move(core)),
+        timeout_(how.timeout),
+        how_(how) {}
 
-  int rank() const noexcept override { return core_->rank(); }
-  int size() const noexcept override { return core_->size(); }
-  std::string_view name() const noexcept override { return core_->name(); }
-  std::string_view backend() const noexcept override { return "mpi"; }
-
-  Ref<Work> all_reduce(const AllReduceOptions& o) override {
-    check_all_reduce(o);
-    return start(make(descriptor_of(o), o.call, o.input, o.output));
-  }
-  Ref<Work> broadcast(const BroadcastOptions& o) override {
-    check_broadcast(o, size());
-    return start(make(descriptor_of(o), o.call, o.buffer, o.buffer));
-  }
-  Ref<Work> reduce(const ReduceOptions& o) override {
-    check_reduce(o, rank(), size());
-    return start(make(descriptor_of(o), o.call, o.input, o.output));
-  }
-  Ref<Work> barrier(const BarrierOptions& o) override {
-    return start(make({.op = OpKind::kBarrier}, o.call, nullptr, nullptr));
-  }
-  Ref<Work> all_gather(const AllGatherOptions& o) override {
-    check_all_gather(o, rank(), size());
-    const std::vector<std::size_t> counts = equal_counts(o.count, size());
-    return start_all_gather(
-        descriptor_of(o),
-        {.input = o.input, .output = o.output, .counts = counts, .dtype = o.dtype, .call = o.call});
-  }
-  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
-    check_reduce_scatter(o, rank(), size());
-    const Ref<Collective> work = make(descriptor_of(o), o.call, o.input, o.output);
-    work->send_counts = equal_counts(o.count, size());
-    return start(work);
-  }
-  Ref<Work> gather(const GatherOptions& o) override {
-    return start_gather(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
-  }
-  Ref<Work> scatter(const ScatterOptions& o) override {
-    return start_scatter(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
-  }
-  Ref<Work> all_to_all(const AllToAllOptions& o) override {
-    return start_all_to_all(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
-  }
-  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
-    const std::size_t sum = check_parts(OpKind::kAllGatherv, o, rank(), size());
-    return start_all_gather({.count = sum, .op = OpKind::kAllGatherv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
-    const std::size_t sum = check_parts(OpKind::kReduceScatterv, o, rank(), size());
-    const Ref<Collective> work = make({.count = sum,
-                                       .op = OpKind::kReduceScatterv,
-                                       .dtype = o.dtype,
-                                       .reduce = o.op,
-                                       .order = o.call.order},
-                                      o.call, o.input, o.output);
-    work->has_pairs = true;
-    work->send_counts.assign(o.counts.begin(), o.counts.end());
-    work->receive_counts = equal_counts(o.counts[static_cast<std::size_t>(rank())], size());
-    return start(work);
-  }
-  Ref<Work> gatherv(const GathervOptions& o) override {
-    return start_gather({.root = o.root, .op = OpKind::kGatherv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> scatterv(const ScattervOptions& o) override {
-    return start_scatter({.root = o.root, .op = OpKind::kScatterv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
-    return start_all_to_all({.op = OpKind::kAllToAllv, .dtype = o.dtype}, o);
-  }
-
-  Ref<Work> send(const SendOptions& o) override {
-    return start_message(descriptor_of(o), o.call, o.peer, const_cast<void*>(o.buffer));
-  }
-  Ref<Work> recv(const RecvOptions& o) override {
-    return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
+  Ref<Work> start(const Call& call) override {
+    check_is_on_cpu(call, backend());
+    const std::chrono::nanoseconds timeout = call.options->timeout.value_or(timeout_);
+    if (call.row().is_message) return submit(make_ref<Message>(core_, call, timeout));
+    core_->throw_if_broken();  // before this rank's buffers are touched
+    if (call.exchanges_in_place()) {
+      const SeparateCall separate(call, size());
+      return submit(make_ref<Collective>(core_, separate.call(), timeout));
+    }
+    copy_own_part(call, rank());
+    return submit(make_ref<Collective>(core_, call, timeout));
   }
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
@@ -127,94 +46,10 @@ class Group final : public ProcessGroup {
     if (engine.world().was_started) engine.wait_until_over(*core_, Deadline::after(timeout_));
   }
 
-  // To be called before this rank's buffers are touched.
-  Ref<Collective> make(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output) {
-    check_call(what, call, "mpi");
-    core_->throw_if_broken();
-    auto work = make_ref<Collective>(core_, what, call.timeout.value_or(timeout_), call.holds);
-    work->input = static_cast<const std::byte*>(input);
-    work->output = static_cast<std::byte*>(output);
-    return work;
-  }
-  Ref<Work> start(const Ref<Collective>& work) {
+  template <typename Operation>
+  Ref<Work> submit(const Ref<Operation>& work) {
     core_->submit(work);
     return work;
-  }
-  Ref<Work> start_message(const Descriptor& what, const CallOptions& call, int peer, void* buffer) {
-    check_peer(what, peer, rank(), size(), buffer);
-    check_call(what, call, "mpi");
-    auto work = make_ref<Message>(core_, what, call.timeout.value_or(timeout_), call.holds, peer,
-                                  static_cast<std::byte*>(buffer));
-    core_->submit(work);
-    return work;
-  }
-
-  // The caller copies its own part: a long copy in the driver would delay other operations.
-  Ref<Work> start_all_gather(const Descriptor& what, const AllGathervOptions& o) {
-    const Ref<Collective> work = make(what, o.call, o.input, o.output);
-    const std::size_t own = o.counts[static_cast<std::size_t>(rank())];
-    const std::size_t element = size_of(o.dtype);
-    copy(work->output + sum_before(o.counts, rank()) * element, o.input, own * element);
-    work->has_pairs = what.op == OpKind::kAllGatherv;
-    work->send_counts = equal_counts(own, size());
-    work->receive_counts.assign(o.counts.begin(), o.counts.end());
-    return start(work);
-  }
-
-  Ref<Work> start_gather(const Descriptor& what, const GathervOptions& o) {
-    check_parts(what.op, o, rank(), size());
-    const Ref<Collective> work = make(what, o.call, o.input, o.output);
-    const std::size_t element = size_of(o.dtype);
-    work->has_pairs = what.op == OpKind::kGatherv;
-    work->send_counts = equal_counts(0, size());
-    work->receive_counts = equal_counts(0, size());
-    if (rank() == o.root) {
-      copy(work->output + sum_before(o.counts, rank()) * element, o.input, o.count * element);
-      work->receive_counts.assign(o.counts.begin(), o.counts.end());
-    } else {
-      work->send_counts[static_cast<std::size_t>(o.root)] = o.count;
-    }
-    return start(work);
-  }
-
-  Ref<Work> start_scatter(const Descriptor& what, const ScattervOptions& o) {
-    check_parts(what.op, o, rank(), size());
-    const Ref<Collective> work = make(what, o.call, o.input, o.output);
-    const std::size_t element = size_of(o.dtype);
-    work->has_pairs = what.op == OpKind::kScatterv;
-    work->send_counts = equal_counts(0, size());
-    work->receive_counts = equal_counts(0, size());
-    if (rank() == o.root) {
-      copy(o.output, work->input + sum_before(o.counts, rank()) * element, o.count * element);
-      work->send_counts.assign(o.counts.begin(), o.counts.end());
-    } else {
-      work->receive_counts[static_cast<std::size_t>(o.root)] = o.count;
-    }
-    return start(work);
-  }
-
-  Ref<Work> start_all_to_all(const Descriptor& what, const AllToAllvOptions& o) {
-    check_parts(what.op, o, rank(), size());
-    const std::size_t element = size_of(o.dtype);
-    CallOptions call = o.call;
-    const void* input = o.input;
-    if (o.input == o.output) {
-      auto copied = make_ref<Copied>(o.input, sum_before(o.send_counts, size()) * element,
-                                     std::move(call.holds));
-      input = copied->memory.data();
-      call.holds = copied;
-    }
-    const Ref<Collective> work = make(what, call, input, o.output);
-    if (o.input != o.output) {
-      copy(work->output + sum_before(o.receive_counts, rank()) * element,
-           work->input + sum_before(o.send_counts, rank()) * element,
-           o.send_counts[static_cast<std::size_t>(rank())] * element);
-    }
-    work->has_pairs = what.op == OpKind::kAllToAllv;
-    work->send_counts.assign(o.send_counts.begin(), o.send_counts.end());
-    work->receive_counts.assign(o.receive_counts.begin(), o.receive_counts.end());
-    return start(work);
   }
 
   Ref<Core> core_;

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 #include "collectives/mpi/module/module.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/completion.h"
@@ -81,14 +81,14 @@ struct PairCounts {
 
 class Collective final : public Operation {
  public:
-  using Operation::Operation;
+  Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
   std::string_view algorithm() const noexcept override;
 
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
+  const std::byte* const input;
+  std::byte* const output;
   // Elements of each rank's part, if parts differ: sent to the rank, and received from it.
   std::vector<std::size_t> send_counts, receive_counts;
-  bool has_pairs = false;  // the counts are compared before data moves
+  const bool has_pairs;  // the counts are compared before data moves
 
   // Driver.
   enum class Stage : std::uint8_t { kQueued, kAnnounced, kCompared, kMoving, kSharing, kSpreading };
@@ -113,12 +113,11 @@ struct MessageHeader {
 // One send or recv.
 class Message final : public Operation {
  public:
-  Message(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-          Ref<RefCounted> owner, int other, std::byte* memory)
-      : Operation(std::move(core), what, time, std::move(owner)),
-        peer(other),
-        buffer(memory),
-        bytes(what.count * size_of(what.dtype)) {}
+  Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+      : Operation(std::move(core), call.what, time, call.options->holds),
+        peer(call.peer),
+        buffer(static_cast<std::byte*>(call.memory())),
+        bytes(call.what.count * size_of(call.what.dtype)) {}
 
   // kAnySource until a matching message arrives.
   int peer;

@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <variant>
 #include <vector>
 
-#include "collectives/call/buffers.h"
-#include "collectives/call/calls.h"
+#include "collectives/call/call.h"
 #include "collectives/compose/objects.h"
 #include "collectives/join/roster.h"
 #include "collectives/nccl/core.h"
@@ -14,12 +12,6 @@ namespace dl::collectives {
 namespace nccl {
 namespace {
 
-std::size_t sum_before(std::span<const std::size_t> counts, int rank) noexcept {
-  std::size_t sum = 0;
-  for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
-  return sum;
-}
-
 // Owners of the buffers of a batch.
 struct Owners final : RefCounted {
   std::vector<Ref<RefCounted>> held;
@@ -28,10 +20,10 @@ struct Owners final : RefCounted {
 class Group final : public ProcessGroup {
  public:
   explicit Group(Ref<Core> core)
-      : core_(std::move(core)),
+      : ProcessGroup(core->rank(), core->size(), core->name(), "nccl"),
+        core_(std::move(core)),
         nccl_(*core_->options().module),
         cuda_(*core_->options().runtime),
-        rank_(core_->rank()),
         token_(cuda_.allocate(core_->options().device, kTokenBytes)) {
     DL_CHECK(token_ != nullptr, kIo, "group '{}': cuda:{} has no memory left", core_->name(),
              core_->options().device);
@@ -45,144 +37,35 @@ class Group final : public ProcessGroup {
     cuda_.deallocate(core_->options().device, token_);
   }
 
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return core_->size(); }
-  std::string_view name() const noexcept override { return core_->name(); }
-  std::string_view backend() const noexcept override { return "nccl"; }
-
-  Ref<Work> all_reduce(const AllReduceOptions& o) override {
-    check_all_reduce(o);
-    check_reduce_op(OpKind::kAllReduce, o.dtype, o.op);
-    return launch(descriptor_of(o), o.call, [&](void* stream) { enqueue(o, stream); });
+  Ref<Work> start(const Call& call) override {
+    check_call(call);
+    return core_->launch(call.what, *call.options, [&](void* stream) { enqueue(call, stream); });
   }
-  Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
-                            const CallOptions& call) override {
-    Descriptor what{.op = OpKind::kAllReduce, .dtype = DType::kF32};
-    for (const AllReduceOptions& part : parts) {
-      check_all_reduce(part);
-      check_reduce_op(OpKind::kAllReduce, part.dtype, part.op);
-      what.count += part.count;
-      what.dtype = part.dtype;
-      what.reduce = part.op;
-    }
-    return launch(what, call, [&](void* stream) {
-      for (const AllReduceOptions& part : parts) enqueue(part, stream);
-    });
-  }
-  Ref<Work> reduce(const ReduceOptions& o) override {
-    check_reduce(o, rank_, size());
-    check_reduce_op(OpKind::kReduce, o.dtype, o.op);
-    return launch(descriptor_of(o), o.call, [&](void* stream) {
-      reduce_to(o.root, o.input, o.output, o.count, o.dtype, o.op, stream);
-    });
-  }
-  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
-    check_reduce_scatter(o, rank_, size());
-    check_reduce_op(OpKind::kReduceScatter, o.dtype, o.op);
-    return launch(descriptor_of(o), o.call, [&](void* stream) {
-      core_->check(nccl_.reduce_scatter(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
-                   "ncclReduceScatter");
-    });
-  }
-  Ref<Work> broadcast(const BroadcastOptions& o) override {
-    check_broadcast(o, size());
-    return launch(descriptor_of(o), o.call, [&](void* stream) {
-      core_->check(nccl_.broadcast(o.buffer, o.count * size_of(o.dtype), o.root, comm(), stream),
-                   "ncclBroadcast");
-    });
-  }
-  Ref<Work> all_gather(const AllGatherOptions& o) override {
-    check_all_gather(o, rank_, size());
-    return launch(descriptor_of(o), o.call, [&](void* stream) {
-      core_->check(nccl_.all_gather(o.input, o.output, o.count * size_of(o.dtype), comm(), stream),
-                   "ncclAllGather");
-    });
-  }
-  // An all-reduce of one element whose result is not used.
-  Ref<Work> barrier(const BarrierOptions& o) override {
-    return launch({.op = OpKind::kBarrier}, o.call, [&](void* stream) {
-      core_->check(nccl_.all_reduce(token_, token_, 1, DType::kU8, ReduceOp::kMax, comm(), stream),
-                   "ncclAllReduce");
-    });
-  }
-
-  Ref<Work> send(const SendOptions& o) override {
-    return launch(check_message(o), o.call, [&](void* stream) { enqueue(o, stream); });
-  }
-  Ref<Work> recv(const RecvOptions& o) override {
-    return launch(check_message(o), o.call, [&](void* stream) { enqueue(o, stream); });
-  }
-  // All messages in one NCCL group: if they ran one after the other on the stream, a receive would
+  // All calls in one NCCL group: if messages ran one after the other on the stream, a receive would
   // block the send behind it.
-  Ref<Work> batch(std::span<const PeerMessage> messages) override {
-    if (messages.empty()) return join({});
-    const auto what_of = [this](const PeerMessage& message) {
-      return std::visit([this](const auto& o) { return check_message(o); }, message);
-    };
-    CallOptions call = options_of(messages.front());
+  Ref<Work> start_all(std::span<const Call> calls) override {
+    if (calls.empty()) return join({});
+    const Call& first = calls.front();
+    CallOptions options = *first.options;
+    Descriptor what = first.what;
+    what.count = 0;
     std::chrono::nanoseconds earliest = std::chrono::nanoseconds::max();
     const auto owners = make_ref<Owners>();
-    for (const PeerMessage& message : messages) {
-      static_cast<void>(what_of(message));
-      const CallOptions& own = options_of(message);
-      DL_CHECK(own.stream.handle == call.stream.handle, kInvalidArgument,
+    for (const Call& call : calls) {
+      check_call(call);
+      DL_CHECK(call.options->stream.handle == options.stream.handle, kInvalidArgument,
                "batch: over NCCL its messages are one operation of one stream, and these are on "
                "several");
-      earliest = std::min(earliest, own.timeout.value_or(core_->options().timeout));
-      owners->held.push_back(own.holds);
+      earliest = std::min(earliest, call.options->timeout.value_or(core_->options().timeout));
+      owners->held.push_back(call.options->holds);
+      what.count += call.what.count;
     }
-    call.timeout = earliest;
-    call.holds = owners;
-    return launch(what_of(messages.front()), call, [&](void* stream) {
-      for (const PeerMessage& message : messages) {
-        std::visit([&](const auto& o) { enqueue(o, stream); }, message);
-      }
+    if (first.row().is_message) what.count = first.what.count;
+    options.timeout = earliest;
+    options.holds = owners;
+    return core_->launch(what, options, [&](void* stream) {
+      for (const Call& call : calls) enqueue(call, stream);
     });
-  }
-
-  Ref<Work> gather(const GatherOptions& o) override {
-    const std::vector<std::size_t> counts = equal_counts(o.count, size());
-    return gather_parts(descriptor_of(o), as_parts(o, counts));
-  }
-  Ref<Work> gatherv(const GathervOptions& o) override {
-    return gather_parts({.root = o.root, .op = OpKind::kGatherv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> scatter(const ScatterOptions& o) override {
-    const std::vector<std::size_t> counts = equal_counts(o.count, size());
-    return scatter_parts(descriptor_of(o), as_parts(o, counts));
-  }
-  Ref<Work> scatterv(const ScattervOptions& o) override {
-    return scatter_parts({.root = o.root, .op = OpKind::kScatterv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> all_to_all(const AllToAllOptions& o) override {
-    const std::vector<std::size_t> counts = equal_counts(o.count, size());
-    return all_to_all_parts(descriptor_of(o), as_parts(o, counts));
-  }
-  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
-    return all_to_all_parts({.op = OpKind::kAllToAllv, .dtype = o.dtype}, o);
-  }
-  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
-    const std::size_t count = check_parts(OpKind::kAllGatherv, o, rank_, size());
-    return launch({.count = count, .op = OpKind::kAllGatherv, .dtype = o.dtype}, o.call,
-                  [&](void* stream) {
-                    const std::size_t element = size_of(o.dtype);
-                    for (int r = 0; r < size(); ++r) {
-                      send_to(r, o.input, part(o.counts, rank_) * element, stream);
-                      receive_from(r, at(o.output, o.counts, r, element),
-                                   part(o.counts, r) * element, stream);
-                    }
-                  });
-  }
-  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
-    const std::size_t count = check_parts(OpKind::kReduceScatterv, o, rank_, size());
-    check_reduce_op(OpKind::kReduceScatterv, o.dtype, o.op);
-    return launch({.count = count, .op = OpKind::kReduceScatterv, .dtype = o.dtype, .reduce = o.op},
-                  o.call, [&](void* stream) {
-                    for (int r = 0; r < size(); ++r) {
-                      reduce_to(r, at(o.input, o.counts, r, size_of(o.dtype)), o.output,
-                                part(o.counts, r), o.dtype, o.op, stream);
-                    }
-                  });
   }
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
@@ -194,57 +77,93 @@ class Group final : public ProcessGroup {
   Ref<FirstError> background_error() const noexcept override { return core_->first_error(); }
 
  private:
-  static std::size_t part(std::span<const std::size_t> counts, int r) noexcept {
-    return counts[static_cast<std::size_t>(r)];
-  }
-  static std::byte* at(void* base, std::span<const std::size_t> counts, int r,
-                       std::size_t element) noexcept {
-    return static_cast<std::byte*>(base) + sum_before(counts, r) * element;
-  }
-  static const std::byte* at(const void* base, std::span<const std::size_t> counts, int r,
-                             std::size_t element) noexcept {
-    return static_cast<const std::byte*>(base) + sum_before(counts, r) * element;
-  }
-
   Comm comm() const noexcept { return core_->comm(); }
 
-  Ref<Work> launch(const Descriptor& what, const CallOptions& call, const Core::Enqueue& enqueue) {
+  void check_call(const Call& call) const {
+    const CallOptions& options = *call.options;
+    const std::string_view name = call.row().name;
     const Device own{DeviceType::kCUDA, static_cast<std::int16_t>(core_->options().device)};
-    DL_CHECK(call.stream.device == own, kInvalidArgument,
-             "{}: the stream is one of {}, and this group's memory is that of {}", name_of(what.op),
-             call.stream.device.str(), own.str());
-    DL_CHECK(call.order == Order::kPlan, kNotImplemented,
+    DL_CHECK(options.stream.device == own, kInvalidArgument,
+             "{}: the stream is one of {}, and this group's memory is that of {}", name,
+             options.stream.device.str(), own.str());
+    DL_CHECK(options.order == Order::kPlan, kNotImplemented,
              "{}: NCCL has an order of additions of its own; Order::kTree is for memory of the CPU",
-             name_of(what.op));
-    return core_->launch(what, call, enqueue);
+             name);
+    DL_CHECK(!call.row().reduces || can_reduce(call.what.dtype, call.what.reduce), kNotImplemented,
+             "{}: NCCL has no {} of {}; reduce a copy on the CPU", name, name_of(call.what.reduce),
+             dl::name_of(call.what.dtype));
+    if (call.row().is_message) {
+      DL_CHECK(call.peer != kAnySource, kNotImplemented,
+               "{}: NCCL receives from a rank that is named, not from any source", name);
+      DL_CHECK(call.what.root == 0, kNotImplemented,
+               "{}: tag is {}, and NCCL has none: the messages of two ranks are taken in order",
+               name, static_cast<std::uint32_t>(call.what.root));
+      return;
+    }
+    DL_CHECK(
+        call.input != call.output || call.gives.all(size()) == 0 || can_run_in_place(call.what.op),
+        kNotImplemented, "{}: NCCL does not do it in place; give another output", name);
   }
 
-  void check_reduce_op(OpKind kind, DType dtype, ReduceOp op) const {
-    DL_CHECK(can_reduce(dtype, op), kNotImplemented,
-             "{}: NCCL has no {} of {}; reduce a copy on the CPU", name_of(kind), name_of(op),
-             dl::name_of(dtype));
+  void enqueue(const Call& call, void* stream) {
+    const Descriptor& d = call.what;
+    const std::size_t bytes = d.count * size_of(d.dtype);
+    switch (d.op) {
+      case OpKind::kAllReduce:
+        return core_->check(
+            nccl_.all_reduce(call.input, call.output, d.count, d.dtype, d.reduce, comm(), stream),
+            "ncclAllReduce");
+      case OpKind::kBarrier:  // an all-reduce of one element whose result is not used
+        return core_->check(
+            nccl_.all_reduce(token_, token_, 1, DType::kU8, ReduceOp::kMax, comm(), stream),
+            "ncclAllReduce");
+      case OpKind::kBroadcast:
+        return core_->check(nccl_.broadcast(call.output, bytes, d.root, comm(), stream),
+                            "ncclBroadcast");
+      case OpKind::kAllGather:
+        return core_->check(nccl_.all_gather(call.input, call.output, bytes, comm(), stream),
+                            "ncclAllGather");
+      case OpKind::kReduceScatter:
+        return core_->check(nccl_.reduce_scatter(call.input, call.output, d.count, d.dtype,
+                                                 d.reduce, comm(), stream),
+                            "ncclReduceScatter");
+      case OpKind::kReduce:
+        return reduce_to(d.root, call.input, call.output, d.count, call, stream);
+      case OpKind::kReduceScatterv:
+        for (int r = 0; r < size(); ++r) {
+          reduce_to(r, part_of(call.input, call.gives, r, d.dtype), call.output,
+                    call.gives.count(r), call, stream);
+        }
+        return;
+      case OpKind::kSend:
+        return send_to(call.peer, call.input, bytes, stream);
+      case OpKind::kRecv:
+        return receive_from(call.peer, call.output, bytes, stream);
+      default:
+        return exchange(call, stream);
+    }
   }
 
-  template <typename Options>
-  Descriptor check_message(const Options& o) const {
-    const Descriptor what = descriptor_of(o);
-    DL_CHECK(o.peer != kAnySource, kNotImplemented,
-             "{}: NCCL receives from a rank that is named, not from any source", name_of(what.op));
-    check_peer(what, o.peer, rank_, size(), o.buffer);
-    DL_CHECK(o.tag == 0, kNotImplemented,
-             "{}: tag is {}, and NCCL has none: the messages of two ranks are taken in order",
-             name_of(what.op), o.tag);
-    return what;
+  // The operations that NCCL makes of messages. A rank also sends its own part to itself, which
+  // NCCL turns into a copy.
+  void exchange(const Call& call, void* stream) {
+    const DType dtype = call.what.dtype;
+    const std::size_t element = size_of(dtype);
+    const Root root = call.row().root;
+    for (int r = 0; r < size(); ++r) {
+      if (call.reads(rank()) && (root != Root::kTakes || r == call.what.root)) {
+        send_to(r, part_of(call.input, call.gives, r, dtype), call.gives.count(r) * element,
+                stream);
+      }
+      if (call.writes(rank()) && (root != Root::kGives || r == call.what.root)) {
+        receive_from(r, part_of(call.output, call.takes, r, dtype), call.takes.count(r) * element,
+                     stream);
+      }
+    }
   }
-  void enqueue(const AllReduceOptions& o, void* stream) {
-    core_->check(nccl_.all_reduce(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
-                 "ncclAllReduce");
-  }
-  void enqueue(const SendOptions& o, void* stream) {
-    send_to(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
-  }
-  void enqueue(const RecvOptions& o, void* stream) {
-    receive_from(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
+
+  static std::byte* part_of(const void* buffer, const PartsView& parts, int r, DType dtype) {
+    return static_cast<std::byte*>(const_cast<void*>(buffer)) + parts.before(r) * size_of(dtype);
   }
 
   void send_to(int peer, const void* buffer, std::size_t bytes, void* stream) {
@@ -253,46 +172,11 @@ class Group final : public ProcessGroup {
   void receive_from(int peer, void* buffer, std::size_t bytes, void* stream) {
     core_->check(nccl_.receive(buffer, bytes, peer, comm(), stream), "ncclRecv");
   }
-  void reduce_to(int root, const void* input, void* output, std::size_t count, DType dtype,
-                 ReduceOp op, void* stream) {
-    core_->check(nccl_.reduce(input, output, count, dtype, op, root, comm(), stream), "ncclReduce");
-  }
-
-  // A rank also sends its own part to itself, which NCCL turns into a copy.
-  Ref<Work> gather_parts(const Descriptor& what, const GathervOptions& o) {
-    check_parts(what.op, o, rank_, size());
-    return launch(what, o.call, [&](void* stream) {
-      const std::size_t element = size_of(o.dtype);
-      send_to(o.root, o.input, o.count * element, stream);
-      for (int r = 0; rank_ == o.root && r < size(); ++r) {
-        receive_from(r, at(o.output, o.counts, r, element), part(o.counts, r) * element, stream);
-      }
-    });
-  }
-  Ref<Work> scatter_parts(const Descriptor& what, const ScattervOptions& o) {
-    check_parts(what.op, o, rank_, size());
-    return launch(what, o.call, [&](void* stream) {
-      const std::size_t element = size_of(o.dtype);
-      for (int r = 0; rank_ == o.root && r < size(); ++r) {
-        send_to(r, at(o.input, o.counts, r, element), part(o.counts, r) * element, stream);
-      }
-      receive_from(o.root, o.output, o.count * element, stream);
-    });
-  }
-  Ref<Work> all_to_all_parts(const Descriptor& what, const AllToAllvOptions& o) {
-    check_parts(what.op, o, rank_, size());
-    const bool in_place = o.input == o.output && sum_before(o.send_counts, size()) > 0;
-    DL_CHECK(!in_place || can_run_in_place(what.op), kNotImplemented,
-             "{}: NCCL does not do it in place; give another output", name_of(what.op));
-    return launch(what, o.call, [&](void* stream) {
-      const std::size_t element = size_of(o.dtype);
-      for (int r = 0; r < size(); ++r) {
-        send_to(r, at(o.input, o.send_counts, r, element), part(o.send_counts, r) * element,
-                stream);
-        receive_from(r, at(o.output, o.receive_counts, r, element),
-                     part(o.receive_counts, r) * element, stream);
-      }
-    });
+  void reduce_to(int root, const void* input, void* output, std::size_t count, const Call& call,
+                 void* stream) {
+    core_->check(
+        nccl_.reduce(input, output, count, call.what.dtype, call.what.reduce, root, comm(), stream),
+        "ncclReduce");
   }
 
   static constexpr std::size_t kTokenBytes = 16;
@@ -300,7 +184,6 @@ class Group final : public ProcessGroup {
   Ref<Core> core_;
   const Module& nccl_;
   cuda::Runtime& cuda_;
-  const int rank_;
   void* const token_;  // device memory for barriers
 };
 

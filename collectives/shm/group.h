@@ -11,32 +11,15 @@ namespace dl::collectives::shm {
 class Group final : public ProcessGroup {
  public:
   // `how`: also used for the groups that split() makes.
-  Group(Ref<Core> core, const GroupOptions& how) : core_(std::move(core)), how_(how) {
+  Group(Ref<Core> core, const GroupOptions& how)
+      : ProcessGroup(core->rank(), core->size(), std::string(core->name()), "shm"),
+        core_(std::move(core)),
+        how_(how) {
     forget_connecting(how_);
     how_.engine = nullptr;
   }
 
-  int rank() const noexcept override { return core_->rank(); }
-  int size() const noexcept override { return core_->size(); }
-  std::string_view name() const noexcept override { return core_->name(); }
-  std::string_view backend() const noexcept override { return "shm"; }
-
-  Ref<Work> all_reduce(const AllReduceOptions& options) override;
-  Ref<Work> broadcast(const BroadcastOptions& options) override;
-  Ref<Work> all_gather(const AllGatherOptions& options) override;
-  Ref<Work> reduce_scatter(const ReduceScatterOptions& options) override;
-  Ref<Work> barrier(const BarrierOptions& options) override;
-  Ref<Work> send(const SendOptions& options) override;
-  Ref<Work> recv(const RecvOptions& options) override;
-  Ref<Work> reduce(const ReduceOptions& options) override;
-  Ref<Work> gather(const GatherOptions& options) override;
-  Ref<Work> scatter(const ScatterOptions& options) override;
-  Ref<Work> all_to_all(const AllToAllOptions& options) override;
-  Ref<Work> all_gatherv(const AllGathervOptions& options) override;
-  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options) override;
-  Ref<Work> gatherv(const GathervOptions& options) override;
-  Ref<Work> scatterv(const ScattervOptions& options) override;
-  Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
+  Ref<Work> start(const Call& call) override;
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
@@ -59,8 +42,6 @@ class Group final : public ProcessGroup {
 
  private:
   ~Group() override { core_->stop(); }
-  Ref<Work> start(const Call& call);
-
   // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes, std::vector<Ref<Memories>> known_in);
   template <typename MakeOwn>

@@ -1,9 +1,7 @@
 #include "collectives/tcp/group.h"
 
-#include <cstring>
-
-#include "collectives/call/buffers.h"
-#include "collectives/call/calls.h"
+#include "collectives/algorithms/parts.h"
+#include "collectives/call/checks.h"
 #include "collectives/join/split.h"
 
 namespace dl::collectives::tcp {
@@ -21,7 +19,8 @@ constexpr std::size_t kInlineBytes = 64 * 1024;
 
 Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& policy,
              const Choices& choices)
-    : engine_(std::move(engine)),
+    : ProcessGroup(mesh.rank, static_cast<int>(mesh.peers.size()), how.name, "tcp", how.plan.name),
+      engine_(std::move(engine)),
       core_(make_ref<Core>(std::move(mesh), how.name, how.generation, policy, how.recorder,
                            how.reports_failures)),
       how_(std::move(how)),
@@ -56,10 +55,10 @@ void Group::leave_at_exit() {
   core_->wait_until_retired(Deadline::after(kExitTime + kRetireWait));
 }
 
-void Group::check_start(const Descriptor& what, const CallOptions& call) const {
-  check_call(what, call, "tcp");
+void Group::check_start(const Call& call) const {
+  check_is_on_cpu(call, backend());
   at_exit_.stay_if_leaving();
-  stay_or_throw([&] { throw_if_refused(what); });
+  stay_or_throw([&] { throw_if_refused(call.what); });
 }
 
 void Group::throw_if_refused(Descriptor called) const {
@@ -67,86 +66,53 @@ void Group::throw_if_refused(Descriptor called) const {
   core_->throw_if_refused(called);
 }
 
-Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output, bool in_place) {
-  check_start(what, call);
-  return start(what, call, input, output,
-               make_schedule(what, choices_.choose(what), rank(), size(), in_place));
+Ref<Work> Group::start(const Call& call) {
+  check_start(call);
+  if (call.row().is_message) return start_message(call);
+  if (call.exchanges_in_place()) {
+    const SeparateCall separate(call, size());
+    return start(separate.call(), parts_schedule(call, rank(), size()));
+  }
+  copy_own_part(call, rank());
+  if (has_parts_schedule(call.what.op)) return start(call, parts_schedule(call, rank(), size()));
+  Call moved = call;
+  if (call.what.op == OpKind::kAllGather) {  // the ring reads this rank's part from the output
+    moved.input =
+        static_cast<std::byte*>(call.output) + call.takes.before(rank()) * size_of(call.what.dtype);
+  }
+  const OpRow& row = call.row();
+  const bool in_place = !row.reduces || (row.input == row.output && call.input == call.output);
+  return start(moved,
+               make_schedule(call.what, choices_.choose(call.what), rank(), size(), in_place));
 }
 
-Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output, Schedule schedule) {
+Ref<Work> Group::start(const Call& call, Schedule schedule) {
   std::size_t leaving = 0;
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
-  Descriptor planned = what;
-  planned.plan = choices_.hash();
+  Call planned = call;
+  planned.what.plan = choices_.hash();
   auto operation =
-      make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(how_.timeout), call.holds,
-                           std::move(schedule), size(), input, output);
+      make_ref<Collective>(engine_, core_, planned, call.options->timeout.value_or(how_.timeout),
+                           std::move(schedule), size());
   stay_or_throw([&] { core_->submit(*engine_, operation, leaving <= kInlineBytes); });
   return operation;
 }
 
-Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
-  check_all_reduce(o);
-  return start(descriptor_of(o), o.call, o.input, o.output, o.input == o.output);
-}
-
-Ref<Work> Group::broadcast(const BroadcastOptions& o) {
-  check_broadcast(o, size());
-  return start(descriptor_of(o), o.call, o.buffer, o.buffer, true);
-}
-
-Ref<Work> Group::all_gather(const AllGatherOptions& o) {
-  const Descriptor what = descriptor_of(o);
-  check_all_gather(o, rank(), size());
-  check_start(what, o.call);
-  // Copy here, on the caller's thread: a long copy in the driver would delay other groups.
-  const std::size_t bytes = o.count * size_of(o.dtype);
-  auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
-  if (own != o.input && bytes > 0) std::memcpy(own, o.input, bytes);
-  return start(what, o.call, own, o.output, true);
-}
-
-Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
-  check_reduce_scatter(o, rank(), size());
-  return start(descriptor_of(o), o.call, o.input, o.output, false);
-}
-
-Ref<Work> Group::reduce(const ReduceOptions& o) {
-  check_reduce(o, rank(), size());
-  return start(descriptor_of(o), o.call, o.input, o.output, o.input == o.output);
-}
-
-Ref<Work> Group::barrier(const BarrierOptions& o) {
-  return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr, true);
-}
-
-Ref<Work> Group::agree(Descriptor& what, const CallOptions& call) {
-  check_start(what, call);
+Ref<Work> Group::agree(Descriptor& what, const CallOptions& options) {
+  const Call call{.what = what, .options = &options};
+  check_start(call);
   const Descriptor nothing{.op = OpKind::kBarrier};
-  Ref<Work> work = start(what, call, nullptr, nullptr,
-                         make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
+  Ref<Work> work =
+      start(call, make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
   what.sequence = static_cast<const Collective&>(*work).descriptor.sequence;
   return work;
 }
 
-Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, int peer,
-                               void* buffer) {
-  check_peer(what, peer, rank(), size(), buffer);
-  check_start(what, call);
-  auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(how_.timeout),
-                                   call.holds, peer, static_cast<std::byte*>(buffer));
+Ref<Work> Group::start_message(const Call& call) {
+  auto message =
+      make_ref<Message>(engine_, core_, call, call.options->timeout.value_or(how_.timeout));
   stay_or_throw([&] { core_->submit(*engine_, message, true); });
   return message;
-}
-
-Ref<Work> Group::send(const SendOptions& o) {
-  return start_message(descriptor_of(o), o.call, o.peer, const_cast<void*>(o.buffer));
-}
-
-Ref<Work> Group::recv(const RecvOptions& o) {
-  return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
 }
 
 void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept {

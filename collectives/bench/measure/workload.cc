@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "collectives/bench/operation/values.h"
-#include "collectives/call/calls.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::bench {
@@ -64,14 +63,15 @@ std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
         input = output;
       }
     }
-    calls.push_back({.input = input,
-                     .output = output,
-                     .count = shape.count,
-                     .counts = equal_counts(shape.count, group.size()),
-                     .dtype = what.dtype,
-                     .reduce = what.reduce,
-                     .root = what.root,
-                     .options = {.timeout = options.timeout}});
+    calls.push_back(
+        {.input = input,
+         .output = output,
+         .count = shape.count,
+         .counts = std::vector<std::size_t>(static_cast<std::size_t>(group.size()), shape.count),
+         .dtype = what.dtype,
+         .reduce = what.reduce,
+         .root = what.root,
+         .options = {.timeout = options.timeout}});
   }
   return calls;
 }

@@ -1,9 +1,9 @@
 #include "collectives/hybrid/route/route.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "collectives/algorithms/schedule.h"
-#include "collectives/call/calls.h"
 
 namespace dl::collectives::hybrid {
 namespace {
@@ -64,20 +64,31 @@ std::vector<Piece> cut(std::size_t count, DType dtype, std::size_t carriers) {
   return pieces;
 }
 
-}  // namespace
+// A call whose options are set when it starts.
+template <typename Options>
+Call lane_call(const Options& options) noexcept {
+  Call call = call_of(options);
+  call.options = nullptr;
+  return call;
+}
 
-std::optional<std::vector<Slice>> route(const AllReduceOptions& o, const Places& places, int rank) {
-  if (is_small(o.count, o.dtype, places.node_of.size()) || wants_raw_shares(descriptor_of(o))) {
-    return std::nullopt;
-  }
+// Memory for partial sums of a reduce_scatter.
+struct Partial final : RefCounted {
+  explicit Partial(std::size_t bytes)
+      : memory(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
+  std::unique_ptr<std::byte[]> memory;
+};
+
+std::vector<Slice> route_all_reduce(const Call& call, const Places& places, int rank) {
+  const Descriptor& o = call.what;
   const Seat seat(places, rank);
-  const bool divides = o.op == ReduceOp::kAvg;
-  const ReduceOp op = divides ? ReduceOp::kSum : o.op;
+  const bool divides = o.reduce == ReduceOp::kAvg;
+  const ReduceOp op = divides ? ReduceOp::kSum : o.reduce;
   const bool all_carry = places.is_even;
   std::vector<Slice> slices;
   for (const Piece& piece : cut(o.count, o.dtype, seat.carriers)) {
-    const std::byte* const input = at(o.input, piece.begin, o.dtype);
-    std::byte* const output = at(o.output, piece.begin, o.dtype);
+    const std::byte* const input = at(call.input, piece.begin, o.dtype);
+    std::byte* const output = at(call.output, piece.begin, o.dtype);
     Slice slice;
     auto& [in, cross, out] = slice.calls;
     std::byte* sum = output;
@@ -85,37 +96,39 @@ std::optional<std::vector<Slice>> route(const AllReduceOptions& o, const Places&
     if (piece.is_shared_out) {
       count /= seat.carriers;
       sum = at(output, seat.index * count, o.dtype);
-      in = ReduceScatterOptions{
-          .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op};
-      out = AllGatherOptions{.input = sum, .output = output, .count = count, .dtype = o.dtype};
+      in = lane_call(ReduceScatterOptions{
+          .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op});
+      out = lane_call(
+          AllGatherOptions{.input = sum, .output = output, .count = count, .dtype = o.dtype});
     } else if (all_carry) {
       // Fewer elements than ranks: all ranks sum them, and all carry them.
-      in = AllReduceOptions{
-          .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op};
+      in = lane_call(AllReduceOptions{
+          .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op});
     } else {
-      in = ReduceOptions{.input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op};
-      out = BroadcastOptions{.buffer = output, .count = count, .dtype = o.dtype};
+      in = lane_call(
+          ReduceOptions{.input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op});
+      out = lane_call(BroadcastOptions{.buffer = output, .count = count, .dtype = o.dtype});
     }
     if (seat.is_carrier) {
-      cross =
-          AllReduceOptions{.input = sum, .output = sum, .count = count, .dtype = o.dtype, .op = op};
+      cross = lane_call(AllReduceOptions{
+          .input = sum, .output = sum, .count = count, .dtype = o.dtype, .op = op});
       if (divides) {
         slice.division = {sum, count, o.dtype, static_cast<int>(places.node_of.size())};
       }
     }
-    slices.push_back(std::move(slice));
+    slices.push_back(slice);
   }
   return slices;
 }
 
-std::optional<std::vector<Slice>> route(const BroadcastOptions& o, const Places& places, int rank) {
-  if (is_small(o.count, o.dtype, places.node_of.size())) return std::nullopt;
+std::vector<Slice> route_broadcast(const Call& call, const Places& places, int rank) {
+  const Descriptor& o = call.what;
   const Seat seat(places, rank);
   const auto root = static_cast<std::size_t>(o.root);
   const int from = places.node_of[root];
   std::vector<Slice> slices;
   for (const Piece& piece : cut(o.count, o.dtype, seat.carriers)) {
-    std::byte* const data = at(o.buffer, piece.begin, o.dtype);
+    std::byte* const data = at(call.output, piece.begin, o.dtype);
     Slice slice;
     auto& [in, cross, out] = slice.calls;
     std::byte* share = data;
@@ -125,71 +138,95 @@ std::optional<std::vector<Slice>> route(const BroadcastOptions& o, const Places&
       share = at(data, seat.index * count, o.dtype);
     }
     if (seat.node == from) {
-      in = BroadcastOptions{
-          .buffer = data, .count = piece.count, .dtype = o.dtype, .root = places.index_of[root]};
+      in = lane_call(BroadcastOptions{
+          .buffer = data, .count = piece.count, .dtype = o.dtype, .root = places.index_of[root]});
     } else if (piece.is_shared_out) {
-      out = AllGatherOptions{.input = share, .output = data, .count = count, .dtype = o.dtype};
+      out = lane_call(
+          AllGatherOptions{.input = share, .output = data, .count = count, .dtype = o.dtype});
     } else if (!places.is_even) {
-      out = BroadcastOptions{.buffer = data, .count = count, .dtype = o.dtype};
+      out = lane_call(BroadcastOptions{.buffer = data, .count = count, .dtype = o.dtype});
     }
     if (seat.is_carrier) {
-      cross = BroadcastOptions{.buffer = share, .count = count, .dtype = o.dtype, .root = from};
+      cross = lane_call(
+          BroadcastOptions{.buffer = share, .count = count, .dtype = o.dtype, .root = from});
     }
-    slices.push_back(std::move(slice));
+    slices.push_back(slice);
   }
   return slices;
 }
 
-std::optional<std::vector<Slice>> route(const AllGatherOptions& o, const Places& places, int rank) {
-  if (!places.is_in_order || is_small(o.count, o.dtype, places.node_of.size())) {
-    return std::nullopt;
-  }
-  // A slice is what the ranks of one node give.
+// A slice is what the ranks of one node give.
+std::vector<Slice> route_all_gather(const Call& call, const Places& places, int rank) {
+  const Descriptor& o = call.what;
   const Seat seat(places, rank);
   std::vector<Slice> slices(places.nodes.size());
   for (std::size_t node = 0; node < slices.size(); ++node) {
-    std::byte* const parts = at(o.output, node * seat.carriers * o.count, o.dtype);
+    std::byte* const parts = at(call.output, node * seat.carriers * o.count, o.dtype);
     std::byte* const part = at(parts, seat.index * o.count, o.dtype);
     auto& [in, cross, out] = slices[node].calls;
-    cross = BroadcastOptions{
-        .buffer = part, .count = o.count, .dtype = o.dtype, .root = static_cast<int>(node)};
-    out = AllGatherOptions{.input = part, .output = parts, .count = o.count, .dtype = o.dtype};
+    cross = lane_call(BroadcastOptions{
+        .buffer = part, .count = o.count, .dtype = o.dtype, .root = static_cast<int>(node)});
+    out = lane_call(
+        AllGatherOptions{.input = part, .output = parts, .count = o.count, .dtype = o.dtype});
   }
   return slices;
 }
 
-bool routes(const ReduceScatterOptions& o, const Places& places) {
-  return places.is_in_order && !is_small(o.count, o.dtype, places.node_of.size()) &&
-         !wants_raw_shares(descriptor_of(o));
-}
-
-std::vector<Slice> route(const ReduceScatterOptions& o, const Places& places, int rank,
-                         void* partial) {
+// A slice is what the ranks of one node receive. `partial`: memory for sums, [nodes, count].
+std::vector<Slice> route_reduce_scatter(const Call& call, const Places& places, int rank,
+                                        void* partial) {
+  const Descriptor& o = call.what;
   const Seat seat(places, rank);
-  const bool divides = o.op == ReduceOp::kAvg;
-  const ReduceOp op = divides ? ReduceOp::kSum : o.op;
-  // A slice is what the ranks of one node receive.
+  const bool divides = o.reduce == ReduceOp::kAvg;
+  const ReduceOp op = divides ? ReduceOp::kSum : o.reduce;
   std::vector<Slice> slices(places.nodes.size());
   for (std::size_t node = 0; node < slices.size(); ++node) {
     std::byte* const sum = at(partial, node * o.count, o.dtype);
     auto& [in, cross, out] = slices[node].calls;
-    in = ReduceScatterOptions{.input = at(o.input, node * seat.carriers * o.count, o.dtype),
-                              .output = sum,
-                              .count = o.count,
-                              .dtype = o.dtype,
-                              .op = op};
+    in = lane_call(
+        ReduceScatterOptions{.input = at(call.input, node * seat.carriers * o.count, o.dtype),
+                             .output = sum,
+                             .count = o.count,
+                             .dtype = o.dtype,
+                             .op = op});
     const bool is_ours = static_cast<int>(node) == seat.node;
-    cross = ReduceOptions{.input = sum,
-                          .output = is_ours ? o.output : nullptr,
-                          .count = o.count,
-                          .dtype = o.dtype,
-                          .op = op,
-                          .root = static_cast<int>(node)};
+    cross = lane_call(ReduceOptions{.input = sum,
+                                    .output = is_ours ? call.output : nullptr,
+                                    .count = o.count,
+                                    .dtype = o.dtype,
+                                    .op = op,
+                                    .root = static_cast<int>(node)});
     if (is_ours && divides) {
-      slices[node].division = {o.output, o.count, o.dtype, static_cast<int>(places.node_of.size())};
+      slices[node].division = {call.output, o.count, o.dtype,
+                               static_cast<int>(places.node_of.size())};
     }
   }
   return slices;
+}
+
+}  // namespace
+
+std::optional<Route> route(const Call& call, const Places& places, int rank) {
+  const Descriptor& o = call.what;
+  if (is_small(o.count, o.dtype, places.node_of.size())) return std::nullopt;
+  if (wants_raw_shares(o)) return std::nullopt;
+  switch (o.op) {
+    case OpKind::kAllReduce:
+      return Route{.slices = route_all_reduce(call, places, rank)};
+    case OpKind::kBroadcast:
+      return Route{.slices = route_broadcast(call, places, rank)};
+    case OpKind::kAllGather:
+      if (!places.is_in_order) return std::nullopt;
+      return Route{.slices = route_all_gather(call, places, rank)};
+    case OpKind::kReduceScatter: {
+      if (!places.is_in_order) return std::nullopt;
+      auto partial = make_ref<Partial>(places.nodes.size() * o.count * size_of(o.dtype));
+      return Route{.slices = route_reduce_scatter(call, places, rank, partial->memory.get()),
+                   .memory = partial};
+    }
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace dl::collectives::hybrid

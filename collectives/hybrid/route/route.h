@@ -16,20 +16,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <variant>
 #include <vector>
 
-#include "collectives/api/process_group.h"
+#include "collectives/call/call.h"
 #include "collectives/hybrid/route/places.h"
 
 namespace dl::collectives::hybrid {
 
 enum class Lane : std::uint8_t { kIn, kCross, kOut };
 inline constexpr std::size_t kLanes = 3;
-
-// A rank's call in a lane; its CallOptions are filled in when it is called. Monostate: no call.
-using Call = std::variant<std::monostate, AllReduceOptions, ReduceOptions, BroadcastOptions,
-                          AllGatherOptions, ReduceScatterOptions>;
 
 // Turns a sum over all nodes into an average.
 struct Division {
@@ -40,24 +35,21 @@ struct Division {
 };
 
 struct Slice {
-  std::array<Call, kLanes> calls{};  // by Lane
-  Division division{};               // between cross and out
+  // By Lane; nullopt: this rank has no call there. Their options are set when they start.
+  std::array<std::optional<Call>, kLanes> calls{};
+  Division division{};  // between cross and out
 };
 
-// Returns null if the operation goes through the TCP group of all ranks: small operations, for
+struct Route {
+  std::vector<Slice> slices;
+  Ref<RefCounted> memory{};  // for partial sums, to be kept until the operation is over
+};
+
+// Returns nullopt if the operation goes through the TCP group of all ranks: small operations, for
 // which one exchange among all ranks is the fastest; operations whose partial sums must not be
 // rounded on the way, or with a given order of additions (Order::kTree); all_gather and
-// reduce_scatter if the nodes are uneven or the ranks not in order.
-std::optional<std::vector<Slice>> route(const AllReduceOptions& options, const Places& places,
-                                        int rank);
-std::optional<std::vector<Slice>> route(const BroadcastOptions& options, const Places& places,
-                                        int rank);
-// This rank's own part must be in the output already.
-std::optional<std::vector<Slice>> route(const AllGatherOptions& options, const Places& places,
-                                        int rank);
-// Needs memory for partial sums, [nodes, count], which must stay until the operation is over.
-bool routes(const ReduceScatterOptions& options, const Places& places);
-std::vector<Slice> route(const ReduceScatterOptions& options, const Places& places, int rank,
-                         void* partial);
+// reduce_scatter if the nodes are uneven or the ranks not in order; and those that have no route.
+// For an all_gather this rank's own part must be in the output before the first slice starts.
+std::optional<Route> route(const Call& call, const Places& places, int rank);
 
 }  // namespace dl::collectives::hybrid

@@ -95,13 +95,12 @@ void Operation::end(std::exception_ptr failed) noexcept {
   completion_.end(std::move(failed));
 }
 
-Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-                       std::chrono::nanoseconds time, Ref<RefCounted> owner, Schedule schedule,
-                       int size, const void* input, void* output)
-    : Operation(std::move(engine), std::move(core), what, time, std::move(owner)),
+Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Call& call,
+                       std::chrono::nanoseconds time, Schedule schedule, int size)
+    : Operation(std::move(engine), std::move(core), call.what, time, call.options->holds),
       schedule_(std::move(schedule)),
-      input_(static_cast<const std::byte*>(input)),
-      output_(static_cast<std::byte*>(output)),
+      input_(static_cast<const std::byte*>(call.input)),
+      output_(static_cast<std::byte*>(call.output)),
       scratch_(schedule_.scratch_bytes),
       peers_(static_cast<std::size_t>(size)),
       sending_(schedule_.sends.size()),
@@ -270,11 +269,11 @@ bool Collective::is_finished() const noexcept {
   return open_ == 0 && (!schedule_.combine || combined_ == schedule_.combine->bytes);
 }
 
-Message::Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-                 std::chrono::nanoseconds time, Ref<RefCounted> owner, int other, std::byte* memory)
-    : Operation(std::move(engine), std::move(core), what, time, std::move(owner)),
-      peer(other),
-      buffer(memory),
-      bytes(what.count * size_of(what.dtype)) {}
+Message::Message(Ref<Engine> engine, Ref<Core> core, const Call& call,
+                 std::chrono::nanoseconds time)
+    : Operation(std::move(engine), std::move(core), call.what, time, call.options->holds),
+      peer(call.peer),
+      buffer(static_cast<std::byte*>(call.memory())),
+      bytes(call.what.count * size_of(call.what.dtype)) {}
 
 }  // namespace dl::collectives::tcp

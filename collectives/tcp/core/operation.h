@@ -5,7 +5,7 @@
 #pragma once
 
 #include "collectives/algorithms/schedule.h"
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/completion.h"
 #include "collectives/waiting/wait_policy.h"
@@ -59,9 +59,8 @@ class Operation : public Work {
 // A collective under way: a schedule, its buffers, and the progress of each transfer.
 class Collective final : public Operation {
  public:
-  Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-             std::chrono::nanoseconds timeout, Ref<RefCounted> owner, Schedule schedule, int size,
-             const void* input, void* output);
+  Collective(Ref<Engine> engine, Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout,
+             Schedule schedule, int size);
 
   std::string_view algorithm() const noexcept override { return name_of(schedule_.algorithm); }
 
@@ -128,8 +127,7 @@ class Collective final : public Operation {
 // One send or recv.
 class Message final : public Operation {
  public:
-  Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-          std::chrono::nanoseconds timeout, Ref<RefCounted> owner, int peer, std::byte* buffer);
+  Message(Ref<Engine> engine, Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
 
   // kAnySource until a matching message arrives; written by the driver until the operation is over.
   int peer;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
+#include "collectives/call/call.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::testing {
@@ -46,7 +47,7 @@ class ScriptedWork final : public Work {
 
 class ScriptedGroup final : public ProcessGroup {
  public:
-  explicit ScriptedGroup(int size = 2) : size_(size) {}
+  explicit ScriptedGroup(int size = 2) : ProcessGroup(0, size, "scripted", "scripted") {}
 
   struct AllReduce {
     std::size_t count;
@@ -61,40 +62,27 @@ class ScriptedGroup final : public ProcessGroup {
   std::function<void()> at_wait;  // runs in every wait() for an all_reduce
   Ref<FirstError> behind = make_ref<FirstError>();
 
-  int rank() const noexcept override { return 0; }
-  int size() const noexcept override { return size_; }
-  std::string_view name() const noexcept override { return "scripted"; }
-  std::string_view backend() const noexcept override { return "scripted"; }
-
-  Ref<Work> all_reduce(const AllReduceOptions& o) override {
-    auto work = make_ref<ScriptedWork>(at_wait);
-    all_reduces.push_back({o.count, o.dtype, o.op, o.call.stream, work});
-    return work;
-  }
-  Ref<Work> broadcast(const BroadcastOptions&) override { return done(); }
-  Ref<Work> all_gather(const AllGatherOptions& o) override {
-    const std::size_t bytes = o.count * size_of(o.dtype);
-    for (int i = 0; i < size_; ++i) {
-      std::memcpy(static_cast<char*>(o.output) + static_cast<std::size_t>(i) * bytes, o.input,
-                  bytes);
+  Ref<Work> start(const Call& call) override {
+    const Descriptor& what = call.what;
+    if (what.op == OpKind::kAllReduce) {
+      auto work = make_ref<ScriptedWork>(at_wait);
+      all_reduces.push_back({what.count, what.dtype, what.reduce, call.options->stream, work});
+      return work;
     }
-    return done();
-  }
-  Ref<Work> reduce_scatter(const ReduceScatterOptions&) override { return done(); }
-  Ref<Work> barrier(const BarrierOptions&) override { return done(); }
-  Ref<Work> send(const SendOptions&) override { return done(); }
-  Ref<Work> recv(const RecvOptions&) override { return done(); }
-  void abort(std::string_view reason) noexcept override { aborts.emplace_back(reason); }
-  std::exception_ptr error() const noexcept override { return failed; }
-  Ref<FirstError> background_error() const noexcept override { return behind; }
-
- private:
-  static Ref<Work> done() {
+    if (what.op == OpKind::kAllGather) {
+      const std::size_t bytes = what.count * size_of(what.dtype);
+      for (int i = 0; i < size(); ++i) {
+        std::memcpy(static_cast<char*>(call.output) + static_cast<std::size_t>(i) * bytes,
+                    call.input, bytes);
+      }
+    }
     auto work = make_ref<ScriptedWork>(nullptr);
     work->complete();
     return work;
   }
-  int size_;
+  void abort(std::string_view reason) noexcept override { aborts.emplace_back(reason); }
+  std::exception_ptr error() const noexcept override { return failed; }
+  Ref<FirstError> background_error() const noexcept override { return behind; }
 };
 
 }  // namespace dl::collectives::testing
