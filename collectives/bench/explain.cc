@@ -42,7 +42,7 @@ std::string nanoseconds(double seconds) {
 }  // namespace
 
 void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to) {
-  const std::optional<OpKind> op = kind_of(*o.operation);
+  const std::optional<OpKind> op = o.operation->kind;
   DL_CHECK(op.has_value(), kInvalidArgument, "{} is not a collective and has no plan",
            o.operation->name);
   DL_CHECK(o.reductions.size() == 1, kInvalidArgument, "--explain takes one reduction at a time");
@@ -85,7 +85,7 @@ void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to
       const Way way = over_shm ? way_over_shm(d, shape.ranks, link)
                                : Way{name_of(algorithm), cost(*op, algorithm, shape.ranks,
                                                               what.count * size_of(dtype), link)};
-      const std::string_view reduction = o.operation->reduces ? name_of(d.reduce) : "none";
+      const std::string_view reduction = o.operation->reduces() ? name_of(d.reduce) : "none";
       if (json) {
         line(fmt::format(
             "{{\"op\": \"{}\", \"backend\": \"{}\", \"algorithm\": \"{}\", \"plan\": \"{}\", "

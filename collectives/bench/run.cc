@@ -9,10 +9,8 @@
 #include "collectives/bench/operation/bare_nccl.h"
 #include "collectives/bench/operation/bare_ring.h"
 #include "collectives/call/checks.h"
-
 #include "collectives/nccl/choice.h"
 #include "collectives/nccl/nccl_group.h"
-#include "collectives/reduce/reduce.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/text/number.h"
@@ -64,7 +62,7 @@ bool has_meaning(DType dtype, ReduceOp op) {
 std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks,
                            bool over_nccl) {
   std::vector<int> roots;
-  if (!operation.rooted) {
+  if (!operation.is_rooted()) {
     roots = {-1};
   } else if (o.root) {
     roots = {*o.root};
@@ -74,10 +72,10 @@ std::vector<Case> cases_of(const Options& o, const Operation& operation, int ran
   std::vector<Case> cases;
   for (const DType dtype : o.dtypes) {
     for (const ReduceOp reduce : o.reductions) {
-      if (operation.reduces ? !has_meaning(dtype, reduce) : reduce != o.reductions.front())
+      if (operation.reduces() ? !has_meaning(dtype, reduce) : reduce != o.reductions.front())
         continue;
       const bool is_only_case = o.dtypes.size() * o.reductions.size() == 1;
-      if (operation.reduces && over_nccl && !nccl::can_reduce(dtype, reduce) && !is_only_case) {
+      if (operation.reduces() && over_nccl && !nccl::can_reduce(dtype, reduce) && !is_only_case) {
         continue;
       }
       for (const int root : roots)
@@ -91,7 +89,7 @@ std::vector<Case> cases_of(const Options& o, const Operation& operation, int ran
 // An all_reduce by NCCL without dlrun.
 Operation bare_all_reduce(const Operation& all_reduce) {
   Operation bare = all_reduce;
-  bare.start = [](ProcessGroup&, const Call& c) { return c.nccl->all_reduce(c); };
+  bare.start_own = [](ProcessGroup&, const TimedCall& c) { return c.nccl->all_reduce(c); };
   return bare;
 }
 
@@ -116,7 +114,7 @@ class Run {
         inputs_(make_arena()),
         outputs_(make_arena()) {
     if (o_.cold) evictor_.emplace();
-    if (operation_.bare) ring_.emplace(group, o_.timeout);
+    if (!operation_.kind) ring_.emplace(group, o_.timeout);
     if (on_.gpu != nullptr) room_.emplace(*on_.gpu, arena_bytes() / o_.aggregate, o_.check > 0);
     if (o_.bare) nccl_.emplace(group, *on_.gpu, *on_.nccl);
   }
@@ -161,14 +159,14 @@ class Run {
     Row row{.bytes = shape.bytes,
             .count = shape.count,
             .dtype = what.dtype,
-            .reduction = operation_.reduces ? name_of(what.reduce) : "none",
+            .reduction = operation_.reduces() ? name_of(what.reduce) : "none",
             .root = what.root,
             .bus_factor = operation_.bus_factor(group_.size())};
     if (operation_.place != Place::kInOnly) {
       what.in_place = false;
       row.out_of_place = half(what, shape, row);
     }
-    const std::optional<OpKind> kind = kind_of(operation_);
+    const std::optional<OpKind> kind = operation_.kind;
     const bool is_possible = !over_nccl_ || !kind || nccl::can_run_in_place(*kind);
     if (operation_.place != Place::kOutOnly && is_possible) {
       what.in_place = true;

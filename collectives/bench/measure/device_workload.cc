@@ -35,7 +35,7 @@ DeviceWorkload::DeviceWorkload(ProcessGroup& group, const Options& options,
       dtype_(what.dtype),
       input_bytes_(shape.input * size_of(what.dtype)),
       calls_(calls_of(group, options, operation, what, shape, inputs, outputs)) {
-  for (Call& call : calls_) {
+  for (TimedCall& call : calls_) {
     call.options.stream = room_.gpu.stream();
     call.nccl = nccl;
   }
@@ -61,7 +61,7 @@ void DeviceWorkload::to_device(Gpu::Memory& to, const std::vector<std::byte>& fr
 }
 
 void DeviceWorkload::rewrite() {
-  for (const Call& call : calls_) {
+  for (const TimedCall& call : calls_) {
     room_.gpu.copy(call.output, room_.spoiled.get(), wanted_count_ * size_of(dtype_));
     room_.gpu.copy(const_cast<std::byte*>(call.input), room_.original.get(), input_bytes_);
   }
@@ -91,7 +91,7 @@ std::optional<double> DeviceWorkload::device_us(std::span<const Ref<Work>> works
 std::size_t DeviceWorkload::wrong() {
   const std::size_t most = kPiece / size_of(dtype_);
   std::size_t all = 0;
-  for (const Call& call : calls_) {
+  for (const TimedCall& call : calls_) {
     for (std::size_t first = 0; first < wanted_count_; first += most) {
       const std::size_t count = std::min(most, wanted_count_ - first);
       const std::size_t at = first * size_of(dtype_);

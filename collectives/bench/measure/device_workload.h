@@ -51,7 +51,7 @@ class DeviceWorkload final : public Workload {
   DeviceRoom& room_;
   DType dtype_;
   std::size_t input_bytes_;
-  std::vector<Call> calls_;
+  std::vector<TimedCall> calls_;
   std::vector<std::byte> wanted_;
   std::size_t wanted_count_ = 0;
 };

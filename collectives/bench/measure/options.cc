@@ -10,8 +10,6 @@
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/call/checks.h"
-
-#include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"
 #include "core/base/text/number.h"
@@ -252,7 +250,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
 
 // Refuses an algorithm that the operation, or the sum of its dtype, does not have.
 void take_algorithm(Options& o, const std::string& name) {
-  const std::optional<OpKind> kind = kind_of(*o.operation);
+  const std::optional<OpKind> kind = o.operation->kind;
   DL_CHECK(kind && algorithms_of(*kind, false).size() > 1, kInvalidArgument,
            "{} has one algorithm only; --algorithm is for all_reduce, broadcast, all_gather, "
            "reduce_scatter and reduce",
@@ -316,7 +314,7 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
     o.root = root;
   }
   const bool one_pair = o.dtypes.size() == 1 && o.reductions.size() == 1;
-  if (one_pair && o.operation->reduces) {
+  if (one_pair && o.operation->reduces()) {
     check_reduction(o.dtypes[0], o.reductions[0], o.operation->name);
   }
   const std::size_t fewest = iterations_for(o, o.max_bytes);
@@ -373,7 +371,7 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
 
 void check_for_ranks(const Options& o, int ranks, int nodes) {
   if (o.tune) return;
-  DL_CHECK(!o.operation->rooted || !o.root || *o.root < ranks, kInvalidArgument,
+  DL_CHECK(!o.operation->is_rooted() || !o.root || *o.root < ranks, kInvalidArgument,
            "-r {}: there are only {} ranks", *o.root, ranks);
   DL_CHECK(o.explain || o.operation->name != "sendrecv" || ranks > 1, kInvalidArgument,
            "sendrecv needs a neighbour; start it with dlrun --nproc-per-node 2 or more");

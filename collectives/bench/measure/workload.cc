@@ -31,23 +31,23 @@ Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int r
   if (operation.expect == nullptr) return {};
   Shape shape;
   std::size_t whole = std::max<std::size_t>(bytes / element, 1);
-  if (operation.share != Share::kWhole) {
+  if (operation.share() != Share::kWhole) {
     const auto size = static_cast<std::size_t>(ranks);
     shape.count = std::max<std::size_t>(whole / size, 1);
     whole = shape.count * size;
   } else {
     shape.count = whole;
   }
-  shape.input = operation.share == Share::kGathers ? shape.count : whole;
-  shape.output = operation.share == Share::kScatters ? shape.count : whole;
+  shape.input = operation.share() == Share::kGathers ? shape.count : whole;
+  shape.output = operation.share() == Share::kScatters ? shape.count : whole;
   shape.bytes = whole * element;
   return shape;
 }
 
-std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
-                           const Operation& operation, const Case& what, const Shape& shape,
-                           Arena& inputs, Arena& outputs) {
-  std::vector<Call> calls;
+std::vector<TimedCall> calls_of(const ProcessGroup& group, const Options& options,
+                                const Operation& operation, const Case& what, const Shape& shape,
+                                Arena& inputs, Arena& outputs) {
+  std::vector<TimedCall> calls;
   const std::size_t element = size_of(what.dtype);
   const std::size_t share = static_cast<std::size_t>(group.rank()) * shape.count * element;
   const std::size_t slot = inputs.size() / options.aggregate / kPage * kPage;
@@ -55,9 +55,9 @@ std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
     std::byte* input = inputs.data() + i * slot + options.unalign * element;
     std::byte* output = outputs.data() + i * slot + options.unalign * element;
     if (what.in_place) {
-      if (operation.share == Share::kGathers) {
+      if (operation.share() == Share::kGathers) {
         input = output + share;
-      } else if (operation.share == Share::kScatters) {
+      } else if (operation.share() == Share::kScatters) {
         output = input + share;
       } else {
         input = output;
@@ -85,7 +85,7 @@ CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& optio
       dtype_(what.dtype),
       input_count_(shape.input),
       calls_(calls_of(group, options, operation, what, shape, inputs, outputs)) {
-  for (Call& call : calls_) call.ring = ring;
+  for (TimedCall& call : calls_) call.ring = ring;
   if (operation.expect != nullptr && options.check > 0) {
     wanted_.resize(std::max(shape.input, shape.output) * size_of(dtype_));
     wanted_count_ = operation.expect(group, calls_.front(), wanted_.data());
@@ -101,7 +101,7 @@ void CollectiveWorkload::spoil(std::byte* output) const {
 }
 
 void CollectiveWorkload::rewrite() {
-  for (const Call& call : calls_) {
+  for (const TimedCall& call : calls_) {
     spoil(call.output);
     fill(dtype_, group_.rank(), const_cast<std::byte*>(call.input), input_count_, 0);
   }
@@ -113,7 +113,7 @@ Ref<Work> CollectiveWorkload::start(std::size_t index) {
 
 std::size_t CollectiveWorkload::wrong() {
   std::size_t all = 0;
-  for (const Call& call : calls_) {
+  for (const TimedCall& call : calls_) {
     all += count_different(dtype_, call.output, wanted_.data(), wanted_count_);
   }
   return all;

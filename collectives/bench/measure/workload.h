@@ -75,9 +75,9 @@ struct Case {
 };
 
 // The call of each of the options' slots. The arenas hold as many slots of the largest size.
-std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
-                           const Operation& operation, const Case& what, const Shape& shape,
-                           Arena& inputs, Arena& outputs);
+std::vector<TimedCall> calls_of(const ProcessGroup& group, const Options& options,
+                                const Operation& operation, const Case& what, const Shape& shape,
+                                Arena& inputs, Arena& outputs);
 
 class CollectiveWorkload final : public Workload {
  public:
@@ -97,7 +97,7 @@ class CollectiveWorkload final : public Workload {
   const Operation& operation_;
   DType dtype_;
   std::size_t input_count_;
-  std::vector<Call> calls_;
+  std::vector<TimedCall> calls_;
   std::vector<std::byte> wanted_;
   std::size_t wanted_count_ = 0;
 };

@@ -23,7 +23,7 @@ void BareNccl::check(int code, const char* call) const {
   DL_CHECK(code == nccl::kSuccess, kConnection, "--bare: {}: {}", call, nccl_.error_text(code));
 }
 
-Ref<Work> BareNccl::all_reduce(const Call& c) {
+Ref<Work> BareNccl::all_reduce(const TimedCall& c) {
   check(nccl_.all_reduce(c.input, c.output, c.count, c.dtype, c.reduce, comm_, stream_),
         "ncclAllReduce");
   return make_ref<DoneWork>("bare nccl");

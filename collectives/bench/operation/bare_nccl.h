@@ -22,7 +22,7 @@ class BareNccl {
   BareNccl& operator=(const BareNccl&) = delete;
 
   // The Work is over when the stream's work is.
-  Ref<Work> all_reduce(const Call& call);
+  Ref<Work> all_reduce(const TimedCall& call);
 
  private:
   void check(int code, const char* call) const;

@@ -114,7 +114,7 @@ BareRing::BareRing(ProcessGroup& group, std::chrono::nanoseconds timeout)
   left_ = let_in(listener, mine, (rank_ + size_ - 1) % size_, deadline);
 }
 
-Ref<Work> BareRing::exchange(const Call& call) {
+Ref<Work> BareRing::exchange(const TimedCall& call) {
   const std::size_t bytes = call.count * size_of(call.dtype);
   const auto ranks = static_cast<std::size_t>(size_);
   const std::size_t total = 2 * (ranks - 1) * bytes / ranks;

@@ -24,7 +24,7 @@ class BareRing {
   // Sends and receives at once; the Work is over on return. If the buffers are shorter than the
   // bytes to be sent, it starts again at their beginning. Throws kTimeout and kConnection with the
   // neighbour's rank.
-  Ref<Work> exchange(const Call& call);
+  Ref<Work> exchange(const TimedCall& call);
 
  private:
   int rank_;

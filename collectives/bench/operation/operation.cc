@@ -2,6 +2,7 @@
 
 #include "collectives/bench/operation/bare_ring.h"
 #include "collectives/bench/operation/values.h"
+#include "collectives/call/checks.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -27,13 +28,13 @@ int left_of(const ProcessGroup& g) {
 }
 
 // The offset of this rank's part.
-std::size_t own_part(const ProcessGroup& g, const Call& c) {
+std::size_t own_part(const ProcessGroup& g, const TimedCall& c) {
   return static_cast<std::size_t>(g.rank()) * c.count;
 }
 
 // Fills one part for every rank with its values, beginning with place `from`. Returns the total
 // number of elements.
-std::size_t fill_parts(const ProcessGroup& g, const Call& c, std::byte* to, std::size_t from) {
+std::size_t fill_parts(const ProcessGroup& g, const TimedCall& c, std::byte* to, std::size_t from) {
   for (int rank = 0; rank < g.size(); ++rank) {
     fill(c.dtype, rank, to, c.count, from);
     to += c.count * size_of(c.dtype);
@@ -41,261 +42,135 @@ std::size_t fill_parts(const ProcessGroup& g, const Call& c, std::byte* to, std:
   return c.count * static_cast<std::size_t>(g.size());
 }
 
-std::size_t expect_all_parts(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_all_parts(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   return fill_parts(g, c, wanted, 0);
 }
 
-std::size_t expect_parts_on_root(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_parts_on_root(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   return g.rank() == c.root ? fill_parts(g, c, wanted, 0) : 0;
 }
 
-std::size_t expect_own_sum(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_own_sum(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, own_part(g, c));
   return c.count;
 }
 
-std::size_t expect_own_part_of_root(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_own_part_of_root(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   fill(c.dtype, c.root, wanted, c.count, own_part(g, c));
   return c.count;
 }
 
-std::size_t expect_own_parts_of_all(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_own_parts_of_all(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   return fill_parts(g, c, wanted, own_part(g, c));
 }
 
-std::size_t expect_of_left(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+std::size_t expect_of_left(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
   fill(c.dtype, left_of(g), wanted, c.count, 0);
+  return c.count;
+}
+
+std::size_t expect_sum(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
+  fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, 0);
+  return c.count;
+}
+
+std::size_t expect_sum_on_root(const ProcessGroup& g, const TimedCall& c, std::byte* wanted) {
+  return g.rank() == c.root ? expect_sum(g, c, wanted) : 0;
+}
+
+std::size_t expect_of_root(const ProcessGroup&, const TimedCall& c, std::byte* wanted) {
+  fill(c.dtype, c.root, wanted, c.count, 0);
   return c.count;
 }
 
 constexpr Operation kOperations[] = {
     {.name = "all_reduce",
      .perf_name = "all_reduce_perf",
-     .share = Share::kWhole,
+     .kind = OpKind::kAllReduce,
      .place = Place::kEither,
-     .reduces = true,
-     .rooted = false,
      .bus_factor = twice_share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.all_reduce({.input = c.input,
-                            .output = c.output,
-                            .count = c.count,
-                            .dtype = c.dtype,
-                            .op = c.reduce,
-                            .call = c.options});
-     },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, 0);
-       return c.count;
-     }},
+     .expect = expect_sum},
     {.name = "broadcast",
      .perf_name = "broadcast_perf",
-     .share = Share::kWhole,
+     .kind = OpKind::kBroadcast,
      .place = Place::kInOnly,
-     .reduces = false,
-     .rooted = true,
      .bus_factor = one,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.broadcast({.buffer = c.output,
-                           .count = c.count,
-                           .dtype = c.dtype,
-                           .root = c.root,
-                           .call = c.options});
-     },
-     .expect = [](const ProcessGroup&, const Call& c, std::byte* wanted) -> std::size_t {
-       fill(c.dtype, c.root, wanted, c.count, 0);
-       return c.count;
-     }},
+     .expect = expect_of_root},
     {.name = "all_gather",
      .perf_name = "all_gather_perf",
-     .share = Share::kGathers,
+     .kind = OpKind::kAllGather,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.all_gather({.input = c.input,
-                            .output = c.output,
-                            .count = c.count,
-                            .dtype = c.dtype,
-                            .call = c.options});
-     },
      .expect = expect_all_parts},
     {.name = "reduce_scatter",
      .perf_name = "reduce_scatter_perf",
-     .share = Share::kScatters,
+     .kind = OpKind::kReduceScatter,
      .place = Place::kEither,
-     .reduces = true,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.reduce_scatter({.input = c.input,
-                                .output = c.output,
-                                .count = c.count,
-                                .dtype = c.dtype,
-                                .op = c.reduce,
-                                .call = c.options});
-     },
      .expect = expect_own_sum},
     {.name = "reduce",
      .perf_name = "reduce_perf",
-     .share = Share::kWhole,
+     .kind = OpKind::kReduce,
      .place = Place::kEither,
-     .reduces = true,
-     .rooted = true,
      .bus_factor = one,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.reduce({.input = c.input,
-                        .output = c.output,
-                        .count = c.count,
-                        .dtype = c.dtype,
-                        .op = c.reduce,
-                        .root = c.root,
-                        .call = c.options});
-     },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       if (g.rank() != c.root) return 0;
-       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, 0);
-       return c.count;
-     }},
+     .expect = expect_sum_on_root},
     {.name = "gather",
      .perf_name = "gather_perf",
-     .share = Share::kGathers,
+     .kind = OpKind::kGather,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = true,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.gather({.input = c.input,
-                        .output = c.output,
-                        .count = c.count,
-                        .dtype = c.dtype,
-                        .root = c.root,
-                        .call = c.options});
-     },
      .expect = expect_parts_on_root},
     {.name = "scatter",
      .perf_name = "scatter_perf",
-     .share = Share::kScatters,
+     .kind = OpKind::kScatter,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = true,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.scatter({.input = c.input,
-                         .output = c.output,
-                         .count = c.count,
-                         .dtype = c.dtype,
-                         .root = c.root,
-                         .call = c.options});
-     },
      .expect = expect_own_part_of_root},
     {.name = "all_to_all",
      .perf_name = "alltoall_perf",
-     .share = Share::kExchanges,
+     .kind = OpKind::kAllToAll,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.all_to_all({.input = c.input,
-                            .output = c.output,
-                            .count = c.count,
-                            .dtype = c.dtype,
-                            .call = c.options});
-     },
      .expect = expect_own_parts_of_all},
     // The v-variants with equal parts, to compare their cost with the fixed-count forms.
     {.name = "all_gatherv",
      .perf_name = "",
-     .share = Share::kGathers,
+     .kind = OpKind::kAllGatherv,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.all_gatherv({.input = c.input,
-                             .output = c.output,
-                             .counts = c.counts,
-                             .dtype = c.dtype,
-                             .call = c.options});
-     },
      .expect = expect_all_parts},
     {.name = "reduce_scatterv",
      .perf_name = "",
-     .share = Share::kScatters,
+     .kind = OpKind::kReduceScatterv,
      .place = Place::kEither,
-     .reduces = true,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.reduce_scatterv({.input = c.input,
-                                 .output = c.output,
-                                 .counts = c.counts,
-                                 .dtype = c.dtype,
-                                 .op = c.reduce,
-                                 .call = c.options});
-     },
      .expect = expect_own_sum},
     {.name = "gatherv",
      .perf_name = "",
-     .share = Share::kGathers,
+     .kind = OpKind::kGatherv,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = true,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.gatherv({.input = c.input,
-                         .count = c.count,
-                         .output = c.output,
-                         .counts = c.counts,
-                         .dtype = c.dtype,
-                         .root = c.root,
-                         .call = c.options});
-     },
      .expect = expect_parts_on_root},
     {.name = "scatterv",
      .perf_name = "",
-     .share = Share::kScatters,
+     .kind = OpKind::kScatterv,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = true,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.scatterv({.input = c.input,
-                          .counts = c.counts,
-                          .output = c.output,
-                          .count = c.count,
-                          .dtype = c.dtype,
-                          .root = c.root,
-                          .call = c.options});
-     },
      .expect = expect_own_part_of_root},
     {.name = "all_to_allv",
      .perf_name = "",
-     .share = Share::kExchanges,
+     .kind = OpKind::kAllToAllv,
      .place = Place::kEither,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = share_of_others,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.all_to_allv({.input = c.input,
-                             .send_counts = c.counts,
-                             .output = c.output,
-                             .receive_counts = c.counts,
-                             .dtype = c.dtype,
-                             .call = c.options});
-     },
      .expect = expect_own_parts_of_all},
     // Sends to the right neighbour and receives from the left one at once, as nccl-tests' sendrecv.
     {.name = "sendrecv",
      .perf_name = "sendrecv_perf",
-     .share = Share::kWhole,
+     .kind = OpKind::kSend,
      .place = Place::kOutOnly,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = one,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+     .expect = expect_of_left,
+     .start_own = [](ProcessGroup& g, const TimedCall& c) -> Ref<Work> {
        return g.sendrecv({.buffer = c.input,
                           .count = c.count,
                           .dtype = c.dtype,
@@ -306,29 +181,22 @@ constexpr Operation kOperations[] = {
                           .dtype = c.dtype,
                           .peer = left_of(g),
                           .call = c.options});
-     },
-     .expect = expect_of_left},
+     }},
     // The bytes that an all_reduce of this size must at least move, over plain sockets.
     {.name = "floor",
      .perf_name = "",
-     .share = Share::kWhole,
+     .kind = std::nullopt,
      .place = Place::kOutOnly,
-     .reduces = false,
-     .rooted = false,
-     .bare = true,
      .bus_factor = twice_share_of_others,
-     .start = [](ProcessGroup&, const Call& c) -> Ref<Work> { return c.ring->exchange(c); },
-     .expect = expect_of_left},
+     .expect = expect_of_left,
+     .start_own = [](ProcessGroup&, const TimedCall& c) -> Ref<Work> {
+       return c.ring->exchange(c);
+     }},
     {.name = "barrier",
      .perf_name = "",
-     .share = Share::kWhole,
+     .kind = OpKind::kBarrier,
      .place = Place::kInOnly,
-     .reduces = false,
-     .rooted = false,
      .bus_factor = none,
-     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.barrier({.call = c.options});
-     },
      .expect = nullptr},
 };
 
@@ -345,12 +213,32 @@ const Operation* find_operation(std::string_view name) noexcept {
   return nullptr;
 }
 
-std::optional<OpKind> kind_of(const Operation& operation) noexcept {
-  for (std::size_t i = 0; i < kOpKindCount; ++i) {
-    if (name_of(static_cast<OpKind>(i)) == operation.name) return static_cast<OpKind>(i);
+Ref<Work> Operation::start(ProcessGroup& group, const TimedCall& c) const {
+  if (start_own != nullptr) return start_own(group, c);
+  const OpRow& row = row_of(*kind);
+  const bool has_parts = row.root == Root::kNone || group.rank() == c.root;
+  const std::span<const std::size_t> counts =
+      has_parts ? std::span<const std::size_t>(c.counts) : std::span<const std::size_t>();
+  Call call = make_call(*kind, {.input = row.op == OpKind::kBroadcast ? c.output : c.input,
+                                .output = c.output,
+                                .count = c.count,
+                                .input_counts = counts,
+                                .output_counts = counts,
+                                .dtype = c.dtype,
+                                .reduce = c.reduce,
+                                .root = c.root,
+                                .options = &c.options});
+  check(call, group.rank(), group.size());
+  return group.start(call);
+}
+
+Share Operation::share() const noexcept {
+  if (!kind || row_of(*kind).is_message) return Share::kWhole;
+  const OpRow& row = row_of(*kind);
+  if (row.input == Side::kEach) {
+    return row.output == Side::kEach ? Share::kExchanges : Share::kScatters;
   }
-  // sendrecv is a send and a receive.
-  return operation.bare ? std::nullopt : std::optional(OpKind::kSend);
+  return row.output == Side::kEach ? Share::kGathers : Share::kWhole;
 }
 
 }  // namespace dl::collectives::bench

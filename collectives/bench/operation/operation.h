@@ -30,7 +30,7 @@ class BareRing;
 class BareNccl;
 
 // One call, made as a user makes it.
-struct Call {
+struct TimedCall {
   const std::byte* input;
   std::byte* output;
   std::size_t count;                // as in the operation's options
@@ -46,24 +46,26 @@ struct Call {
 struct Operation {
   std::string_view name;       // "all_reduce"
   std::string_view perf_name;  // nccl-tests' program, "all_reduce_perf"; empty: it has none
-  Share share;
+  // The group's operation, whose row says what its buffers hold; that of a sendrecv is kSend.
+  // nullopt: it runs on a BareRing instead of the group.
+  std::optional<OpKind> kind;
   Place place;
-  bool reduces;
-  bool rooted;
-  bool bare = false;  // runs on a BareRing instead of the group
   // busbw / algbw for p ranks (nccl-tests, doc/PERFORMANCE.md): bytes on the busiest link.
   double (*bus_factor)(double p);
-  Ref<Work> (*start)(ProcessGroup& group, const Call& call);
-  // Writes this rank's expected output, `count` as in Call; null if there is no result. Returns the
-  // number of elements: 0 on a rank that gets none.
-  std::size_t (*expect)(const ProcessGroup& group, const Call& call, std::byte* wanted);
+  // Writes this rank's expected output, `count` as in TimedCall; null if there is no result.
+  // Returns the number of elements: 0 on a rank that gets none.
+  std::size_t (*expect)(const ProcessGroup& group, const TimedCall& call, std::byte* wanted);
+  // Null: as the kind says.
+  Ref<Work> (*start_own)(ProcessGroup& group, const TimedCall& call) = nullptr;
+
+  Ref<Work> start(ProcessGroup& group, const TimedCall& call) const;
+  bool reduces() const noexcept { return kind && row_of(*kind).reduces; }
+  bool is_rooted() const noexcept { return kind && row_of(*kind).root != Root::kNone; }
+  Share share() const noexcept;
 };
 
 std::span<const Operation> operations() noexcept;
 // By name or by nccl-tests' name; null if there is none.
 const Operation* find_operation(std::string_view name) noexcept;
-
-// The group's operation that a row calls; nullopt for the bare exchange.
-std::optional<OpKind> kind_of(const Operation& operation) noexcept;
 
 }  // namespace dl::collectives::bench

@@ -8,7 +8,6 @@
 #include "collectives/bench/operation/values.h"
 #include "collectives/bench/run.h"
 #include "collectives/call/checks.h"
-
 #include "collectives/device/device_group.h"
 #include "collectives/device/staged_group.h"
 #include "collectives/nccl/nccl_group.h"
@@ -72,7 +71,7 @@ TEST(BenchValues, ASliceInTheWrongPlaceOrOfTheWrongRankShows) {
 // An all_reduce that spoils one element.
 Operation spoiled_all_reduce() {
   Operation operation = *find_operation("all_reduce");
-  operation.start = [](ProcessGroup& group, const Call& c) -> Ref<Work> {
+  operation.start_own = [](ProcessGroup& group, const TimedCall& c) -> Ref<Work> {
     Ref<Work> work = find_operation("all_reduce")->start(group, c);
     work->wait();
     c.output[5 * size_of(c.dtype)] ^= std::byte{1};
@@ -121,7 +120,7 @@ TEST(BenchRun, AWrongElementMeansNoBandwidthAndExitCodeOne) {
 TEST(BenchRun, AnOldResultIsNotTakenForANewOne) {
   static int calls;
   Operation lazy = *find_operation("all_gather");
-  lazy.start = [](ProcessGroup& group, const Call& c) -> Ref<Work> {
+  lazy.start_own = [](ProcessGroup& group, const TimedCall& c) -> Ref<Work> {
     return calls++ == 0 ? find_operation("all_gather")->start(group, c) : group.barrier();
   };
   calls = 0;
@@ -183,13 +182,13 @@ TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
 
 TEST(BenchOnGpu, EveryOperationIsRightThroughTheHost) {
   for (const Operation& each : operations()) {
-    if (each.bare || each.name == "sendrecv") continue;  // with whom?
+    if (!each.kind || each.name == "sendrecv") continue;  // with whom?
     const Ending objects = run_on_gpu(each, false, make_json_lines);
     EXPECT_EQ(objects.code, 0) << each.name << ": " << objects.text;
     EXPECT_NE(objects.text.find("\"backend\": \"staged\""), std::string::npos) << objects.text;
   }
   Operation idle = *find_operation("all_reduce");
-  idle.start = [](ProcessGroup& group, const Call&) { return group.barrier(); };
+  idle.start_own = [](ProcessGroup& group, const TimedCall&) { return group.barrier(); };
   const Ending objects = run_on_gpu(idle, false, make_json_lines);
   EXPECT_EQ(objects.code, 1);
   // Out of place all 256 elements of both slots in each of five iterations.
