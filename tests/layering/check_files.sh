@@ -1,10 +1,10 @@
 #!/bin/sh
-# check_files.sh ROOT: the sizes of folders and files in core/, nn/, rendezvous/ and launcher/. A folder has at most 12 loose source
+# check_files.sh ROOT: the sizes of folders and files. A folder has at most 12 loose source
 # files, lists (*.def) aside; a file has at most 500 lines; and at most MOST_SMALL files have under 20.
 set -eu
 cd "$1"
 MOST_SMALL=25
-find core nn rendezvous launcher -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' -o -name '*.proto' \) |
+find core nn rendezvous collectives launcher -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' -o -name '*.proto' \) |
   sort | xargs wc -l |
   awk -v most_small="$MOST_SMALL" '
     $2 == "total" { next }

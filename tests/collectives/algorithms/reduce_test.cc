@@ -12,7 +12,6 @@
 #include <span>
 
 #include "collectives/call/checks.h"
-
 #include "core/base/error.h"
 #include "tests/collectives/values.h"
 
