@@ -177,9 +177,10 @@ ROOMS = {
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),
            ("module", "trees, state"), ("optim", "SGD, schedulers"), ("parallel", "DDP"), ("data", "loaders, images"),
            ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("utils", "clipping")],
-    "collectives": [("record", "flight recorder"), ("init", "how ranks meet"), ("algorithms", "schedules, plans"), ("shm", "one node"),
-                    ("tcp", "any nodes"), ("hybrid", "shm and tcp"), ("nccl", "GPUs"), ("mpi", "over an MPI"),
-                    ("staged", "GPU by CPU"), ("solo", "one rank"), ("c", "interface for C"), ("bench", "dlbench")],
+    "collectives": [("init", "ranks meet"), ("bench", "dlbench"), ("c", "interface for C"), ("tensor", "for Tensors"), ("device", "CPU or GPU"),
+                    ("hybrid", "shm and tcp"), ("shm", "one node"), ("tcp", "any nodes"), ("nccl", "GPUs"), ("mpi", "over an MPI"),
+                    ("join", "new groups"), ("solo", "one rank"), ("compose", "from others"), ("api", "ProcessGroup"), ("algorithms", "schedules"),
+                    ("waiting", "Work, causes"), ("process", "peers, exit"), ("reduce", "arithmetic"), ("call", "one call"), ("record", "recorder")],
     "rendezvous": [("first_cause", "who is to blame"), ("net", "sockets, keys"), ("membership", "who takes part"), ("stores", "keys, files"),
                    ("service", "what nodes join"), ("grpc", "a rank's side"), ("program", "its program")],
     "core": [("ops", "checks, gradients"), ("autograd", "backward"), ("kernels", "cpu, cuda"), ("autocast", "mixed precision"),
@@ -212,18 +213,18 @@ def rooms():
     d.heading(380, 78, "examples/", "train_cnn, benchmarks, programs of books", 15, "core-ink", False, 12, True)
     room("launcher", 36, 56, 262, 380, 2, "dlrun itself")
     room("nn", 366, 124, 482, 170, 4, "the training library")
-    room("collectives", 366, 338, 482, 170, 4, "all_reduce and its family")
+    room("collectives", 366, 338, 482, 212, 5, "all_reduce and its family")
     room("rendezvous", 36, 486, 262, 212, 2, "where nodes meet")
     room("core", 36, 752, 812, 170, 5, "tensors, autograd, and what all others use")
 
     # One family of operations on three floors.
-    d.rect(478, 558, 370, 140, "node", 9)
-    d.text(490, 579, "in core: a family of operations has a folder on each floor", "soft", 12)
-    d.box(568, 590, 190, 38, "core", "ops/softmax", ["checks, dispatch, gradient"])
-    d.box(488, 648, 168, 38, "core", "kernels/cpu/softmax", [])
-    d.box(668, 648, 170, 38, "core", "kernels/cuda/softmax", [])
-    d.line([(640, 628), (600, 646)], "core")
-    d.line([(686, 628), (726, 646)], "core")
+    d.rect(478, 566, 370, 140, "node", 9)
+    d.text(490, 587, "in core: a family of operations has a folder on each floor", "soft", 12)
+    d.box(568, 598, 190, 38, "core", "ops/softmax", ["checks, dispatch, gradient"])
+    d.box(488, 656, 168, 38, "core", "kernels/cpu/softmax", [])
+    d.box(668, 656, 170, 38, "core", "kernels/cuda/softmax", [])
+    d.line([(640, 636), (600, 654)], "core")
+    d.line([(686, 636), (726, 654)], "core")
 
     d.line([(607, 90), (607, 122)], "core")
     d.line([(848, 73), (886, 73), (886, 806), (850, 806)], "core")
@@ -239,11 +240,11 @@ def rooms():
     d.text(23, 732, "base", "launcher-ink", 12)
     d.line([(167, 698), (167, 750)], "rendezvous")
     d.text(176, 729, "base", "rendezvous-ink", 12)
-    d.line([(400, 508), (400, 600), (300, 600)], "collectives")
+    d.line([(400, 550), (400, 600), (300, 600)], "collectives")
     d.text(308, 618, "net, store.h;", "collectives-ink", 12)
     d.text(308, 634, "init, c: all", "collectives-ink", 12)
-    d.line([(440, 508), (440, 750)], "collectives")
-    d.text(449, 718, "base, device, profiler, dtypes; tensor_api: all", "collectives-ink", 12)
+    d.line([(440, 550), (440, 750)], "collectives")
+    d.text(449, 730, "base, device, profiler, dtypes; tensor: all", "collectives-ink", 12)
     d.text(28, 948, "Within a room there are arrows of the same kind: tests/layering/rooms.txt has them all, and a test holds every #include"
            " against it.", "soft", 12)
     return d
