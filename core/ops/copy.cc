@@ -136,8 +136,8 @@ void detail::copy_elements(const Tensor& source, const Tensor& destination) {
 }
 
 Tensor detail::laid_out_anew(const Tensor& tensor, MemoryFormat format) {
-  const AsItLies lying(tensor);
-  if (lying->is_contiguous(format)) return *lying;
+  const StoredOrder stored(tensor);
+  if (stored->is_contiguous(format)) return *stored;
   const NoGradGuard not_recorded;
   return tensor.contiguous(format);
 }

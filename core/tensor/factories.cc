@@ -54,11 +54,11 @@ bool is_plain(const Tensor* tensor) {
 // empty_for() of operands that are not all row-major.
 Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, DType dtype,
                   Device device) {
-  const Strides shown = strides_for(shape, operands);
+  const Strides visible = strides_for(shape, operands);
   const auto is_settled = [](const Tensor* each) { return each->impl()->is_settled(); };
-  if (std::ranges::all_of(operands, is_settled)) return make(shape, shown, dtype, device);
-  std::array<std::optional<AsItLies>, kMostOperands> lying;
-  for (std::size_t i = 0; i < operands.size(); ++i) lying[i].emplace(*operands[i]);
+  if (std::ranges::all_of(operands, is_settled)) return make(shape, visible, dtype, device);
+  std::array<std::optional<StoredOrder>, kMostOperands> stored;
+  for (std::size_t i = 0; i < operands.size(); ++i) stored[i].emplace(*operands[i]);
   // Deferred operands come first: they determine the order of the result, so that it can be
   // deferred as well.
   std::array<const Tensor*, kMostOperands> ordered{};
@@ -66,13 +66,14 @@ Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, D
   bool is_deferred = false;
   for (const bool decides : {true, false}) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      const bool follows = lying[i]->is_deferred() && operands[i]->sizes() == shape;
-      if (follows == decides) ordered[count++] = &**lying[i];
+      const bool follows = stored[i]->is_deferred() && operands[i]->sizes() == shape;
+      if (follows == decides) ordered[count++] = &**stored[i];
       is_deferred |= follows;
     }
   }
-  if (!is_deferred) return make(shape, shown, dtype, device);
-  return shown_with(make(shape, strides_for(shape, {ordered.data(), count}), dtype, device), shown);
+  if (!is_deferred) return make(shape, visible, dtype, device);
+  return with_visible_strides(
+      make(shape, strides_for(shape, {ordered.data(), count}), dtype, device), visible);
 }
 
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
@@ -180,9 +181,9 @@ Tensor detail::empty_copy(const Tensor& like, DType dtype) {
   const auto kept = [&](const Strides& strides) {
     return is_dense(shape, strides) ? strides : dense_strides(shape, {&strides, 1});
   };
-  const AsItLies lying(like);
-  Tensor result = make(shape, kept(lying->strides()), dtype, like.device());
-  return lying.is_deferred() ? shown_with(result, kept(like.strides())) : result;
+  const StoredOrder stored(like);
+  Tensor result = make(shape, kept(stored->strides()), dtype, like.device());
+  return stored.is_deferred() ? with_visible_strides(result, kept(like.strides())) : result;
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {

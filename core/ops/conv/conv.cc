@@ -108,7 +108,7 @@ struct Conv2dBackward final : Node {
     if (context.needs(0)) {
       const Tensor dinput = empty_like(input);
       call<Op::kConv2dBackwardData>(grad.device(), grad, weight, args, dinput);
-      context.give(0, shown_in(dinput, in_torch));
+      context.give(0, with_visible_format(dinput, in_torch));
     }
   }
 
@@ -147,7 +147,7 @@ struct MaxPool2dBackward final : Node {
     const Tensor dinput =
         empty(input_shape, kLast, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kMaxPool2dBackward>(grad.device(), grad, saved(0), args, dinput);
-    context.give(0, shown_in(dinput, in_torch));
+    context.give(0, with_visible_format(dinput, in_torch));
   }
 
   MaxPool2dArgs args;
@@ -194,7 +194,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                               {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, memory);
   const MemoryFormat in_torch = convolved_format(input, weight);
-  Tensor output = shown_in(memory, in_torch);
+  Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
     node->show_as(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
     node->args = args;
@@ -236,7 +236,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
   const Tensor winner = empty(shape, kLast, {.dtype = DType::kU16, .device = input.device()});
   call<Op::kMaxPool2d>(input.device(), x, args, memory, winner);
   const MemoryFormat in_torch = torch_format(input);
-  Tensor output = shown_in(memory, in_torch);
+  Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<MaxPool2dBackward>(output, input)) {
     node->show_as("MaxPool2DWithIndicesBackward0");
     node->args = args;

@@ -29,7 +29,7 @@ struct ConvTranspose2dBackward final : Node {
     if (!context.needs(0)) return;
     const Tensor d = empty_like(input);
     call<Op::kConv2d>(grad.device(), grad, weight, Tensor(), args, d);
-    context.give(0, shown_in(d, in_torch));
+    context.give(0, with_visible_format(d, in_torch));
   }
   Conv2dArgs args;
   MemoryFormat in_torch = kFiltered;  // of the result and of the input's gradient
@@ -124,7 +124,7 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   const Tensor memory = empty({input.size(0), weight.size(1) * args.groups, along(0), along(1)},
                               kFiltered, {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2dBackwardData>(input.device(), x, w, of_convolution, memory);
-  Tensor output = shown_in(memory, in_torch);
+  Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<ConvTranspose2dBackward>(output, input, weight)) {
     node->args = of_convolution;
     node->in_torch = in_torch;

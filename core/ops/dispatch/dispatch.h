@@ -196,7 +196,7 @@ bool may_be_deferred(const T& arg) noexcept {
   return tensor != nullptr && tensor->defined() && !tensor->impl()->is_settled();
 }
 template <typename T>
-decltype(auto) or_tensor(T& arg, const Tensor& tensor) noexcept {
+decltype(auto) replace_if_tensor(T& arg, const Tensor& tensor) noexcept {
   if constexpr (std::is_same_v<std::remove_const_t<T>, Tensor>) {
     return tensor;
   } else {
@@ -204,18 +204,18 @@ decltype(auto) or_tensor(T& arg, const Tensor& tensor) noexcept {
   }
 }
 template <typename R, typename... Params, std::size_t... i>
-[[gnu::noinline, gnu::cold]] R call_as_they_lie(std::index_sequence<i...>, Op op,
-                                                R (*kernel)(Params...),
-                                                std::type_identity_t<Params>... args) {
+[[gnu::noinline, gnu::cold]] R call_in_stored_order(std::index_sequence<i...>, Op op,
+                                                    R (*kernel)(Params...),
+                                                    std::type_identity_t<Params>... args) {
   const Tensor* const tensors[] = {as_tensor(args)...};
   const Tensor none;
-  // A braced list is evaluated in order. Results are the last arguments, so their AsItLies are made
-  // last, as deferred.h requires.
-  const AsItLies lying[] = {AsItLies(tensors[i] != nullptr ? *tensors[i] : none)...};
+  // A braced list is evaluated in order. Results are the last arguments, so their StoredOrder are
+  // made last, as deferred.h requires.
+  const StoredOrder stored[] = {StoredOrder(tensors[i] != nullptr ? *tensors[i] : none)...};
   if (profiler::is_recording()) {
-    return call_recorded(op, kernel, or_tensor(args, *lying[i])...);
+    return call_recorded(op, kernel, replace_if_tensor(args, *stored[i])...);
   }
-  return kernel(or_tensor(args, *lying[i])...);
+  return kernel(replace_if_tensor(args, *stored[i])...);
 }
 }  // namespace detail
 
@@ -225,8 +225,8 @@ decltype(auto) call(Device device, Args&&... args) {
       reinterpret_cast<typename KernelOf<op>::Type>(kernel_table().get(op, device.type));
   if constexpr (takes_any_strides(op)) {
     if ((detail::may_be_deferred(args) || ...)) [[unlikely]] {
-      return detail::call_as_they_lie(std::index_sequence_for<Args...>{}, op, kernel,
-                                      std::forward<Args>(args)...);
+      return detail::call_in_stored_order(std::index_sequence_for<Args...>{}, op, kernel,
+                                          std::forward<Args>(args)...);
     }
   }
   if (profiler::is_recording()) [[unlikely]]

@@ -103,8 +103,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   const bool last_in_torch =
       all([](const Tensor& each) { return torch_format(each) == MemoryFormat::kChannelsLast; });
   const bool last = last_in_torch || all([](const Tensor& each) {
-                      const AsItLies lying(each);
-                      return lying->is_channels_last() && !lying->is_contiguous();
+                      const StoredOrder stored(each);
+                      return stored->is_channels_last() && !stored->is_contiguous();
                     });
   const Tensor memory =
       empty(shape, last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous, like);
@@ -118,7 +118,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
                     as_strided(memory, part, memory.strides(), start * memory.strides()[d]));
     start += length;
   }
-  Tensor result = last && !last_in_torch ? shown_in(memory, MemoryFormat::kContiguous) : memory;
+  Tensor result =
+      last && !last_in_torch ? with_visible_format(memory, MemoryFormat::kContiguous) : memory;
   if (!is_floating(dtype)) return result;
   if (auto* node = record_list<CatBackward>(result, tensors)) {
     node->dim = static_cast<std::int64_t>(d);

@@ -146,7 +146,7 @@ Tensor room_to_keep(Activation activation, const Tensor& rows) {
 Tensor as_matrices(const Tensor& tensor) {
   const std::int64_t rows = tensor.size(-2);
   const std::int64_t columns = tensor.size(-1);
-  const AsItLies x(tensor);
+  const StoredOrder x(tensor);
   const bool by_rows = (x->stride(-1) == 1 || columns == 1) && x->stride(-2) >= columns;
   const bool by_columns = (x->stride(-2) == 1 || rows == 1) && x->stride(-1) >= rows;
   return by_rows || by_columns ? *x : laid_out(tensor);

@@ -18,7 +18,7 @@ struct BatchNormPlan {
   }
   // Wraps that memory, once filled, as a result with PyTorch's strides.
   Tensor shown(const Tensor& memory) const {
-    return format == MemoryFormat::kChannelsLast ? shown_in(memory, in_torch) : memory;
+    return format == MemoryFormat::kChannelsLast ? with_visible_format(memory, in_torch) : memory;
   }
 };
 

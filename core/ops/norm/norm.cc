@@ -39,7 +39,8 @@ struct NormBackward : Node {
     if (context.needs(1)) context.give(1, dweight);
     if (context.needs(2)) context.give(2, dbias);
     if (context.needs(0)) {
-      context.give(0, format == MemoryFormat::kChannelsLast ? shown_in(dx, in_torch) : dx);
+      context.give(0,
+                   format == MemoryFormat::kChannelsLast ? with_visible_format(dx, in_torch) : dx);
     }
   }
   // Saves tensors in a node that was just made.
@@ -239,9 +240,9 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
     return whole ? MemoryFormat::kChannelsLast : suggested_format(input.sizes(), strides);
   };
   plan.in_torch = format_of(input.strides());
-  const AsItLies lying(input);
+  const StoredOrder stored(input);
   const bool image = plan.in_torch == MemoryFormat::kChannelsLast ||
-                     (lying->is_channels_last() && !lying->is_contiguous());
+                     (stored->is_channels_last() && !stored->is_contiguous());
   plan.args.channels_last = image || plan.args.places == 1;
   if (image) plan.format = MemoryFormat::kChannelsLast;
   return plan;

@@ -20,7 +20,7 @@ struct TapsBackward final : Node {
     const Tensor d =
         empty(input_shape, kImagesLast, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kTaps2d>(grad.device(), gradient, grad, d);
-    context.give(0, shown_in(d, in_torch));
+    context.give(0, with_visible_format(d, in_torch));
   }
   Shape input_shape;
   MemoryFormat in_torch = kImagesLast;  // of the result and of the input's gradient
@@ -41,7 +41,7 @@ Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
                               kImagesLast, {.dtype = x.dtype(), .device = x.device()});
   call<Op::kTaps2d>(x.device(), taps, x, memory);
   const MemoryFormat in_torch = torch_format(input);
-  Tensor y = shown_in(memory, in_torch);
+  Tensor y = with_visible_format(memory, in_torch);
   if (auto* node = record<TapsBackward>(y, input)) {
     node->show_as(grad_fn);
     node->in_torch = in_torch;

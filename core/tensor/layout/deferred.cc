@@ -19,55 +19,55 @@ namespace {
 // outermost first.
 struct Block {
   std::int64_t size;
-  std::int64_t shown;  // strides
-  std::int64_t lies;
+  std::int64_t visible;  // strides
+  std::int64_t stored;
 };
 
-std::vector<Block> blocks_of(const Shape& shape, const Strides& shown, const Strides& lies) {
+std::vector<Block> blocks_of(const Shape& shape, const Strides& visible, const Strides& stored) {
   Dims order(shape.size(), 0);
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {
-    return shown[static_cast<std::size_t>(a)] > shown[static_cast<std::size_t>(b)];
+    return visible[static_cast<std::size_t>(a)] > visible[static_cast<std::size_t>(b)];
   });
   std::vector<Block> blocks;
   for (const std::int64_t dim : order) {
     const auto d = static_cast<std::size_t>(dim);
     if (shape[d] == 1) continue;
-    if (!blocks.empty() && blocks.back().lies == shape[d] * lies[d]) {
-      blocks.back() = {blocks.back().size * shape[d], shown[d], lies[d]};
+    if (!blocks.empty() && blocks.back().stored == shape[d] * stored[d]) {
+      blocks.back() = {blocks.back().size * shape[d], visible[d], stored[d]};
     } else {
-      blocks.push_back({shape[d], shown[d], lies[d]});
+      blocks.push_back({shape[d], visible[d], stored[d]});
     }
   }
   return blocks;
 }
 
 // Strides and offset that address the elements of `view` in the source.
-struct Place {
+struct Address {
   Strides strides;
   std::int64_t offset = 0;
 };
 
-std::optional<Place> place_in(const std::vector<Block>& blocks, const TensorImpl& view) {
-  Place place{.strides = view.strides};
+std::optional<Address> address_in_source(const std::vector<Block>& blocks, const TensorImpl& view) {
+  Address address{.strides = view.strides};
   Dims last(blocks.size(), 0);  // of each block, the last index that the view reaches
   for (std::size_t k = 0; k < blocks.size(); ++k) {
-    last[k] = view.offset / blocks[k].shown % blocks[k].size;
-    place.offset += last[k] * blocks[k].lies;
+    last[k] = view.offset / blocks[k].visible % blocks[k].size;
+    address.offset += last[k] * blocks[k].stored;
   }
   for (std::size_t d = 0; d < view.shape.size(); ++d) {
     if (view.shape[d] < 2 || view.strides[d] == 0) continue;
     std::size_t k = 0;
-    while (blocks[k].shown > view.strides[d]) ++k;  // the innermost block is dense
-    if (view.strides[d] % blocks[k].shown != 0) return std::nullopt;
-    const std::int64_t step = view.strides[d] / blocks[k].shown;
-    place.strides[d] = step * blocks[k].lies;
+    while (blocks[k].visible > view.strides[d]) ++k;  // the innermost block is dense
+    if (view.strides[d] % blocks[k].visible != 0) return std::nullopt;
+    const std::int64_t step = view.strides[d] / blocks[k].visible;
+    address.strides[d] = step * blocks[k].stored;
     last[k] += (view.shape[d] - 1) * step;
   }
   for (std::size_t k = 0; k < blocks.size(); ++k) {
     if (last[k] >= blocks[k].size) return std::nullopt;
   }
-  return place;
+  return address;
 }
 
 class DeferredLayout;
@@ -79,8 +79,8 @@ thread_local const char this_thread = 0;  // its address names the thread
 
 class DeferredLayout final : public DeferredBytes {
  public:
-  DeferredLayout(Ref<TensorImpl> source, const Strides& shown)
-      : source_(std::move(source)), shown_(shown), device_(source_->storage->device()) {
+  DeferredLayout(Ref<TensorImpl> source, const Strides& visible)
+      : source_(std::move(source)), visible_strides_(visible), device_(source_->storage->device()) {
     if (device_.type != DeviceType::kCUDA) return;
     stream_ = cuda::current_stream(device_.index);
     if (cuda::capturing()) captured_by_ = &this_thread;
@@ -92,21 +92,21 @@ class DeferredLayout final : public DeferredBytes {
   Tensor over_source(const TensorImpl& view) const {
     const Ref<TensorImpl> source = this->source();
     if (!source) return {};
-    if (view.offset == 0 && view.strides == shown_ && view.shape == source->shape) {
+    if (view.offset == 0 && view.strides == visible_strides_ && view.shape == source->shape) {
       return Tensor(source);
     }
-    const std::optional<Place> place =
-        place_in(blocks_of(source->shape, shown_, source->strides), view);
-    if (!place) return {};
-    return Tensor(make_ref<TensorImpl>(source->storage, view.shape, place->strides,
-                                       source->offset + place->offset, view.dtype));
+    const std::optional<Address> address =
+        address_in_source(blocks_of(source->shape, visible_strides_, source->strides), view);
+    if (!address) return {};
+    return Tensor(make_ref<TensorImpl>(source->storage, view.shape, address->strides,
+                                       source->offset + address->offset, view.dtype));
   }
 
   void* settle() override {
     const Lock lock(mutex_);
-    if (source_) bring_home();
+    if (source_) copy_from_source();
     if (device_.type == DeviceType::kCUDA) order_after_copy();
-    return rows_->data();
+    return own_memory_->data();
   }
 
   void bump_version() noexcept override {
@@ -119,7 +119,7 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   // Called at the begin and the end of a capture by this thread.
-  static void at_capture_bound() {
+  static void on_capture_begin_or_end() {
     const Lock lock(on_devices_mutex);
     const void* const captured_by = cuda::capturing() ? &this_thread : nullptr;
     for (DeferredLayout* each = first_on_devices; each != nullptr; each = each->next_) {
@@ -147,30 +147,31 @@ class DeferredLayout final : public DeferredBytes {
     return source_;
   }
 
-  void bring_home() DL_REQUIRES(mutex_) {
+  void copy_from_source() DL_REQUIRES(mutex_) {
     const TensorImpl& from = *source_;
     const std::size_t bytes = static_cast<std::size_t>(from.numel) * size_of(from.dtype);
     std::optional<cuda::StreamGuard> on_stream;
     if (stream_.handle != nullptr) on_stream.emplace(stream_);
-    Ref<Storage> rows = Storage::make(bytes, device_);
-    detail::copy_elements(Tensor(source_),
-                          Tensor(make_ref<TensorImpl>(rows, from.shape, shown_, 0, from.dtype)));
-    rows_ = std::move(rows);
+    Ref<Storage> memory = Storage::make(bytes, device_);
+    detail::copy_elements(
+        Tensor(source_),
+        Tensor(make_ref<TensorImpl>(memory, from.shape, visible_strides_, 0, from.dtype)));
+    own_memory_ = std::move(memory);
     source_ = nullptr;
   }
 
-  // A captured stream is not ordered after a stream outside of the
-  // capture, but the elements of such a stream were copied home before the capture began.
+  // A captured stream is not ordered after a stream outside of the capture, but the elements of
+  // such a stream were copied to their storages before the capture began.
   void order_after_copy() const DL_REQUIRES(mutex_) {
     const Stream current = cuda::current_stream(device_.index);
     if (stream_.handle == nullptr || current.handle == stream_.handle) return;
     if (cuda::capturing() != (captured_by_ != nullptr)) return;
     cuda::join(current, stream_);
-    cuda::record_stream(device_.index, rows_->data(), current);
+    cuda::record_stream(device_.index, own_memory_->data(), current);
   }
 
   void enlist() {
-    cuda::set_capture_bound(&at_capture_bound);
+    cuda::set_capture_bound(&on_capture_begin_or_end);
     const Lock lock(on_devices_mutex);
     next_ = first_on_devices;
     if (next_ != nullptr) next_->before_ = this;
@@ -183,9 +184,9 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   mutable Mutex mutex_;
-  Ref<TensorImpl> source_ DL_GUARDED_BY(mutex_);  // null: the elements are in rows_
-  Ref<Storage> rows_ DL_GUARDED_BY(mutex_);
-  const Strides shown_;  // of the whole storage
+  Ref<TensorImpl> source_ DL_GUARDED_BY(mutex_);  // null: the elements are in own_memory_
+  Ref<Storage> own_memory_ DL_GUARDED_BY(mutex_);
+  const Strides visible_strides_;  // of the whole storage
   const Device device_;
   // For a device: the stream that makes and copies the elements, its capture (the address of the
   // capturing thread's this_thread), and the position in the list.
@@ -197,7 +198,7 @@ class DeferredLayout final : public DeferredBytes {
 
 }  // namespace
 
-Tensor shown_with(const Tensor& memory, const Strides& strides) {
+Tensor with_visible_strides(const Tensor& memory, const Strides& strides) {
   const TensorImpl& impl = *memory.impl();
   if (strides == impl.strides) return memory;
   if (impl.numel == 0 || are_same_places(impl.shape, strides, impl.strides)) {
@@ -209,19 +210,19 @@ Tensor shown_with(const Tensor& memory, const Strides& strides) {
   return Tensor(make_ref<TensorImpl>(std::move(storage), impl.shape, strides, 0, impl.dtype));
 }
 
-Tensor shown_in(const Tensor& memory, MemoryFormat in_torch) {
+Tensor with_visible_format(const Tensor& memory, MemoryFormat in_torch) {
   return in_torch == MemoryFormat::kChannelsLast
              ? memory
-             : shown_with(memory, contiguous_strides(memory.sizes()));
+             : with_visible_strides(memory, contiguous_strides(memory.sizes()));
 }
 
-void AsItLies::look() {
-  const TensorImpl& impl = *lying_->impl();
+void StoredOrder::resolve() {
+  const TensorImpl& impl = *stored_->impl();
   const auto* const deferred = static_cast<DeferredLayout*>(impl.storage->deferred());
   if (deferred == nullptr) return;
   source_ = deferred->over_source(impl);
   if (source_.defined()) {
-    lying_ = &source_;
+    stored_ = &source_;
   } else {
     impl.data();
   }

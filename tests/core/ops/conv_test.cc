@@ -103,7 +103,7 @@ TEST(Conv2dOpLayout, IsThatOfTheImageAndItsElementsLieChannelsLast) {
   const Tensor w = random_tensor({4, 3, 3, 3});
   const Tensor y = conv2d(x, w);
   EXPECT_TRUE(y.is_contiguous());
-  EXPECT_TRUE(AsItLies(y)->is_channels_last());
+  EXPECT_TRUE(StoredOrder(y)->is_channels_last());
   EXPECT_TRUE(conv2d(x.contiguous(MemoryFormat::kChannelsLast), w).is_channels_last());
 }
 

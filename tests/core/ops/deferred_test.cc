@@ -30,14 +30,14 @@ namespace {
 constexpr auto kLast = MemoryFormat::kChannelsLast;
 
 bool is_deferred(const Tensor& tensor) {
-  return AsItLies(tensor).is_deferred();
+  return StoredOrder(tensor).is_deferred();
 }
 
 // [2, 3, 4, 5], row-major to see and channels-last underneath; the elements are 0, 1, 2, ... row by
 // row.
 Tensor numbered(DType dtype = DType::kF32) {
   const Tensor rows = arange(120).to(dtype).view({2, 3, 4, 5});
-  const Tensor result = shown_in(rows.contiguous(kLast), MemoryFormat::kContiguous);
+  const Tensor result = with_visible_format(rows.contiguous(kLast), MemoryFormat::kContiguous);
   EXPECT_TRUE(is_deferred(result));
   return result;
 }
