@@ -135,7 +135,7 @@ void detail::copy_elements(const Tensor& source, const Tensor& destination) {
   call<Op::kCopy>(source.device(), source, destination);
 }
 
-Tensor detail::laid_out_anew(const Tensor& tensor, MemoryFormat format) {
+Tensor detail::in_stored_format(const Tensor& tensor, MemoryFormat format) {
   const StoredOrder stored(tensor);
   if (stored->is_contiguous(format)) return *stored;
   const NoGradGuard not_recorded;

@@ -11,14 +11,14 @@ namespace dl {
 
 namespace detail {
 // core/ops/copy.cc: laid_out() of a tensor that is deferred or in another order.
-Tensor laid_out_anew(const Tensor& tensor, MemoryFormat format);
+Tensor in_stored_format(const Tensor& tensor, MemoryFormat format);
 }  // namespace detail
 
 // A tensor with the elements in the order that the kernel needs, without history and read-only. It
 // is the tensor or the source of a deferred tensor if that has this order, else a copy.
 inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat::kContiguous) {
   if (tensor.is_contiguous(format) && tensor.impl()->is_settled()) return tensor;
-  return detail::laid_out_anew(tensor, format);
+  return detail::in_stored_format(tensor, format);
 }
 
 // The memory format in which PyTorch computes this image.

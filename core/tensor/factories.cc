@@ -52,8 +52,8 @@ bool is_plain(const Tensor* tensor) {
 }
 
 // empty_for() of operands that are not all row-major.
-Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, DType dtype,
-                  Device device) {
+Tensor empty_for_mixed_orders(const Shape& shape, std::span<const Tensor* const> operands,
+                              DType dtype, Device device) {
   const Strides visible = strides_for(shape, operands);
   const auto is_settled = [](const Tensor* each) { return each->impl()->is_settled(); };
   if (std::ranges::all_of(operands, is_settled)) return make(shape, visible, dtype, device);
@@ -200,7 +200,7 @@ Tensor empty_for(const Shape& shape, std::initializer_list<const Tensor*> operan
   if (std::ranges::all_of(operands, &is_plain)) {
     return make(shape, contiguous_strides(shape), dtype, device);
   }
-  return laid_among(shape, operands, dtype, device);
+  return empty_for_mixed_orders(shape, operands, dtype, device);
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner) {

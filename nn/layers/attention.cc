@@ -90,8 +90,8 @@ void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std:
 }
 
 // True if PyTorch uses its fused CPU kernel, whose result has the query's memory order.
-bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
-                   const AttentionOptions& options) {
+bool keeps_order_of_query(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) {
   const auto fits = [&](const Tensor& x) {
     return x.dim() == 4 && x.numel() > 0 && x.size(3) == query.size(3) && x.strides().back() == 1;
   };
@@ -100,7 +100,7 @@ bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
 }
 
 // The result in the query's memory order; it has the query's shape.
-Tensor laid_as(const Tensor& result, const Tensor& query) {
+Tensor in_order_of(const Tensor& result, const Tensor& query) {
   Tensor placed = empty_as_torch(query, result.sizes(), result.dtype());
   return are_same_places(result.sizes(), placed.strides(), result.strides())
              ? result
@@ -141,7 +141,7 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
   const bool may_hide_rows = !query.is_cuda() || options.attn_mask.defined();
   const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
   const Tensor result = matmul(dropout(shares, options.dropout_p), value);
-  return lies_as_query(query, key, value, options) ? laid_as(result, query) : result;
+  return keeps_order_of_query(query, key, value, options) ? in_order_of(result, query) : result;
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t heads,

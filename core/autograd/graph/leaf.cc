@@ -55,7 +55,7 @@ void LeafNode::check(const Tensor& grad, std::string_view what) const {
            what, name_of(grad.dtype()), name_of(dtype_));
 }
 
-bool LeafNode::lies_as_leaf(const Tensor& gradient) const {
+bool LeafNode::has_leaf_strides(const Tensor& gradient) const {
   for (std::size_t d = 0; d < shape_.size(); ++d) {
     if (shape_[d] != 1 && gradient.strides()[d] != strides_[d]) return false;
   }
@@ -87,7 +87,7 @@ void LeafNode::accumulate(Tensor gradient) {
     grad_.add_(gradient);
   } else if (fixed_) {
     grad_.copy_(gradient);
-  } else if (is_exclusive(gradient) && lies_as_leaf(gradient)) {
+  } else if (is_exclusive(gradient) && has_leaf_strides(gradient)) {
     grad_ = std::move(gradient);
   } else {
     grad_ = as_strided(empty(shape_, {.dtype = dtype_, .device = gradient.device()}), shape_,

@@ -73,7 +73,7 @@ class LeafNode final : public Node {
 
  private:
   void check(const Tensor& grad, std::string_view what) const;
-  bool lies_as_leaf(const Tensor& gradient) const;
+  bool has_leaf_strides(const Tensor& gradient) const;
   void accumulate(Tensor gradient);
   template <typename Call>
   void call_listeners(const Call& call) const;

@@ -324,13 +324,13 @@ void expect_close(const Tensor& got, const Numbers& wanted, double share, const 
   }
 }
 
-void check_with(const ComposedCase& c, const parity::Arrays& arrays, DType dtype, bool lies_alike) {
+void check_with(const ComposedCase& c, const parity::Arrays& arrays, DType dtype, bool dense) {
   const std::string name = c.name;
   const std::string what =
-      name + " in " + std::string(name_of(dtype)) + (lies_alike ? "" : ", scattered");
+      name + " in " + std::string(name_of(dtype)) + (dense ? "" : ", scattered");
   const double share = dtype == DType::kF64 ? 1e-12 : 2e-6;
   Inputs inputs = inputs_of(arrays, name, dtype);
-  for (Tensor& x : inputs) x = (lies_alike ? x : scattered(x)).requires_grad_();
+  for (Tensor& x : inputs) x = (dense ? x : scattered(x)).requires_grad_();
   const Tensor y = c.f(inputs);
   const bool shows_input =
       std::ranges::any_of(inputs, [&](const Tensor& x) { return x.storage() == y.storage(); });

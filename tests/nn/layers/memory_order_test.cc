@@ -62,7 +62,7 @@ Strides torch_strides_of(const std::string& name) {
 }
 
 // A tensor of PyTorch's strides; elements differ unless they share an address.
-Tensor lying_as(const std::string& layout) {
+Tensor tensor_in(const std::string& layout) {
   const Strides strides = torch_strides_of("input." + layout);
   const std::int64_t extent = strided_extent(kInputShape, strides, "test");
   return as_strided(arange(extent).to(DType::kF32) / static_cast<double>(extent), kInputShape,
@@ -79,7 +79,7 @@ void expect_order(const Tensor& got, const std::string& name) {
 using OneTensor = std::function<Tensor(const Tensor&)>;
 
 std::map<std::string, OneTensor> operations_on_layouts() {
-  const Tensor dense = lying_as("contiguous");
+  const Tensor dense = tensor_in("contiguous");
   const Tensor row = dense[0][0][0];
   const Tensor weight = full({5, 3, 2, 2}, 0.5);
   const auto half = Scalar(0.5);
@@ -146,7 +146,7 @@ TEST(MemoryOrder, OfResultsIsPyTorchs) {
   const auto operations = operations_on_layouts();
   std::set<std::string> seen;
   for (const char* const layout : kInputLayouts) {
-    const Tensor x = lying_as(layout);
+    const Tensor x = tensor_in(layout);
     for (const auto& [name, f] : operations) {
       const std::string both = name + "." + layout;
       if (!torch_orders().has(both)) continue;
@@ -163,8 +163,8 @@ TEST(MemoryOrder, OfResultsIsPyTorchs) {
 TEST(MemoryOrder, OfTwoOperandsIsPyTorchs) {
   for (const std::string first : kInputLayouts) {
     for (const std::string second : kInputLayouts) {
-      const Tensor x = lying_as(first);
-      const Tensor y = lying_as(second);
+      const Tensor x = tensor_in(first);
+      const Tensor y = tensor_in(second);
       expect_order(x + y, "pair." + first + "." + second);
       expect_order(gt(x, y), "pair." + first + "." + second);
     }
@@ -192,12 +192,12 @@ void expect_drawn(const std::string& name, const std::function<Tensor()>& draw) 
 
 TEST(MemoryOrder, OfRandomNumbersIsPyTorchs) {
   for (const std::string layout : kInputLayouts) {
-    const Tensor x = lying_as(layout);
+    const Tensor x = tensor_in(layout);
     expect_drawn("rand_like." + layout, [&] { return rand_like(x); });
     expect_drawn("randn_like." + layout, [&] { return randn_like(x); });
     expect_drawn("dropout." + layout, [&] { return F::dropout(ones_like(x), 0.3); });
     if (layout.starts_with("expanded")) continue;
-    Tensor y = lying_as(layout);
+    Tensor y = tensor_in(layout);
     expect_drawn("uniform_." + layout, [&] { return init::uniform_(y, -1, 2); });
     expect_drawn("normal_." + layout, [&] { return init::normal_(y, 0.5, 2); });
     expect_drawn("trunc_normal_." + layout, [&] { return init::trunc_normal_(y); });

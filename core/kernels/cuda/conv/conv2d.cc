@@ -57,7 +57,7 @@ bool is_for_cudnn(const Tensor& x) {
 }
 
 // With one tap or one channel, both layouts of weights are the same.
-bool lies_as_cudnn_wants(const Tensor& weight) {
+bool has_cudnn_layout(const Tensor& weight) {
   const Shape& s = weight.sizes();
   return (s[1] == 1 || (s[2] == 1 && s[3] == 1)) && is_aligned(weight.data_ptr());
 }
@@ -85,7 +85,7 @@ void reorder(Towards towards, const Tensor& weight, void* cudnns, const Launch& 
 class CudnnWeight {
  public:
   CudnnWeight(const Tensor& weight, const Launch& launch)
-      : copy_(lies_as_cudnn_wants(weight) ? 0 : weight.nbytes(), launch.stream()),
+      : copy_(has_cudnn_layout(weight) ? 0 : weight.nbytes(), launch.stream()),
         data_(copy_.bytes() == 0 ? weight.data_ptr() : copy_.data()) {
     if (copy_.bytes() != 0) reorder(Towards::kCudnn, weight, copy_.data(), launch);
   }
@@ -168,7 +168,7 @@ void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs&
   const auto by_cudnn = [&] {
     const CudnnImages images(x, launch);
     const CudnnImages gradient(dy, launch);
-    const bool direct = lies_as_cudnn_wants(dweight);
+    const bool direct = has_cudnn_layout(dweight);
     const Workspace theirs(direct ? 0 : dweight.nbytes(), launch.stream());
     const bool done =
         cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), images.data(),
