@@ -110,9 +110,9 @@ const Tensor* FunctionNode::argument_in(const Ref<Storage>& memory) const noexce
 // that a recorded write into one of them is refused, or seen by the others. Does so also if
 // forward() returned the argument itself or its detach().
 void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
-  const auto show = [](Tensor& output, const Tensor& shown) {
+  const auto make_view = [](Tensor& output, const Tensor& base) {
     Tensor view = output.detach();
-    detail::set_base(view, shown);
+    detail::set_base(view, base);
     output = std::move(view);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -122,7 +122,7 @@ void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
     if (kinds[i] == Kind::kConstant) {
       if (is_argument(output) || output.requires_grad()) output = output.detach();
     } else if (argument != nullptr) {
-      show(output, *argument);
+      make_view(output, *argument);
     } else if (output.requires_grad()) {
       // The output has a history: it was made elsewhere, or under an EnableGradGuard. The history
       // must not change.
@@ -138,7 +138,7 @@ void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
       return each.defined() && each.storage() == output.storage() && !each.impl()->base;
     });
     if (whole == outputs.end() || &*whole == &output) continue;
-    if (output.impl()->base.get() != whole->impl()) show(output, *whole);
+    if (output.impl()->base.get() != whole->impl()) make_view(output, *whole);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (kinds[i] == Kind::kLeft || kinds[i] == Kind::kChanged) continue;

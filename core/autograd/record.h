@@ -34,10 +34,10 @@ void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr
 // For composed operations: sets the name that `result`'s node has in PyTorch, unless `result` is
 // `input` itself. The string `grad_fn` must be valid until the program ends. Also clears the base
 // of a result that does not share the input's storage.
-Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
-// Makes `shown` the base of `view`; both must share memory. If `shown` is itself a view, and not a
-// leaf that requires gradients, the base of `shown` becomes the base of `view`.
-void set_base(const Tensor& view, const Tensor& shown);
+Tensor finish_composed(Tensor result, const Tensor& input, const char* grad_fn);
+// Makes `viewed` the base of `view`; both must share memory. If `viewed` is itself a view, and not
+// a leaf that requires gradients, the base of `viewed` becomes the base of `view`.
+void set_base(const Tensor& view, const Tensor& viewed);
 // For an operation that returns a view of its own temporary. Clears the base: for the user the
 // result is not a view.
 Tensor drop_base(Tensor result);

@@ -159,7 +159,7 @@ Tensor Tensor::to(DType wanted) const {
   get("to");
   if (wanted == dtype()) return *this;
   const Tensor result = copied(*this, detail::empty_copy(*this, wanted));
-  return is_floating(wanted) ? detail::shown_as(result, *this, "ToCopyBackward0") : result;
+  return is_floating(wanted) ? detail::finish_composed(result, *this, "ToCopyBackward0") : result;
 }
 
 Tensor Tensor::to(Device wanted, ToOptions options) const {

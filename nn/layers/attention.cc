@@ -104,8 +104,8 @@ Tensor in_order_of(const Tensor& result, const Tensor& query) {
   Tensor placed = empty_as_torch(query, result.sizes(), result.dtype());
   return are_same_places(result.sizes(), placed.strides(), result.strides())
              ? result
-             : dl::detail::shown_as(placed.copy_(result), query,
-                                    "ScaledDotProductFlashAttentionForCpuBackward0");
+             : dl::detail::finish_composed(placed.copy_(result), query,
+                                           "ScaledDotProductFlashAttentionForCpuBackward0");
 }
 
 // PyTorch's name of the output projection.

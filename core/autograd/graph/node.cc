@@ -52,7 +52,7 @@ bool Node::Extras::sees_gradients() const noexcept {
 }
 
 std::string Node::grad_fn_name() const {
-  if (shown_ != nullptr) return shown_;
+  if (grad_fn_name_ != nullptr) return grad_fn_name_;
   std::string text;
   bool upper = true;
   for (const char c : name()) {
@@ -233,22 +233,22 @@ void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t o
   impl.recorded_version = impl.storage->version();
 }
 
-Tensor detail::shown_as(Tensor result, const Tensor& input, const char* grad_fn) {
+Tensor detail::finish_composed(Tensor result, const Tensor& input, const char* grad_fn) {
   if (result.is_same(input)) return result;
   if (!input.defined() || result.storage() != input.storage()) drop_base(result);
-  if (result.impl()->node) static_cast<Node&>(*result.impl()->node).show_as(grad_fn);
+  if (result.impl()->node) static_cast<Node&>(*result.impl()->node).set_grad_fn_name(grad_fn);
   return result;
 }
 
-void detail::set_base(const Tensor& view, const Tensor& shown) {
+void detail::set_base(const Tensor& view, const Tensor& viewed) {
   TensorImpl& impl = *view.impl();
-  const TensorImpl& from = *shown.impl();
+  const TensorImpl& from = *viewed.impl();
   // A view that is a leaf has its own gradient, so the chain of bases ends there.
-  const bool is_bottom = !from.base || (from.requires_grad && shown.is_leaf());
-  impl.base = is_bottom ? Ref<TensorImpl>(shown.impl()) : from.base;
+  const bool is_bottom = !from.base || (from.requires_grad && viewed.is_leaf());
+  impl.base = is_bottom ? Ref<TensorImpl>(viewed.impl()) : from.base;
   impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
   impl.is_function_view = !is_bottom && from.is_function_view;
-  impl.view_version = shown.version();
+  impl.view_version = viewed.version();
 }
 
 Tensor detail::drop_base(Tensor result) {

@@ -80,10 +80,10 @@ class Node : public RefCounted {
   // The operation's name in error texts.
   virtual std::string_view name() const noexcept = 0;
   // PyTorch's name of the node, which a printed tensor shows: "LogSoftmaxBackward0" if name() is
-  // "log_softmax", or the name that show_as() set.
+  // "log_softmax", or the name that set_grad_fn_name() set.
   virtual std::string grad_fn_name() const;
   // `name` has to live as long as the program.
-  void show_as(const char* name) noexcept { shown_ = name; }
+  void set_grad_fn_name(const char* name) noexcept { grad_fn_name_ = name; }
   // Gives the gradient of each input that context.needs(). Runs without recording.
   virtual void backward(BackwardContext& context) = 0;
 
@@ -172,7 +172,7 @@ class Node : public RefCounted {
   std::unique_ptr<Edge[]> many_edges_;
   std::array<Saved, kMaxSaved> saved_;
   std::unique_ptr<Extras> extras_;
-  const char* shown_ = nullptr;
+  const char* grad_fn_name_ = nullptr;
   Node* next_dead_ = nullptr;
 };
 

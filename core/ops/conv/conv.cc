@@ -196,7 +196,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const MemoryFormat in_torch = convolved_format(input, weight);
   Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
-    node->show_as(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
+    node->set_grad_fn_name(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
     node->args = args;
     node->in_torch = in_torch;
     node->save(x);
@@ -238,7 +238,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
   const MemoryFormat in_torch = torch_format(input);
   Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<MaxPool2dBackward>(output, input)) {
-    node->show_as("MaxPool2DWithIndicesBackward0");
+    node->set_grad_fn_name("MaxPool2DWithIndicesBackward0");
     node->args = args;
     node->in_torch = in_torch;
     node->input_shape = input.sizes();

@@ -18,7 +18,7 @@ inline bool is_unbatched(const Tensor& input, std::int64_t dims) {
 // PyTorch's name.
 template <typename Batched>
 Tensor without_batch(const Tensor& input, const char* grad_fn, const Batched& batched) {
-  return detail::shown_as(batched(input.unsqueeze(0)).squeeze(0), input, grad_fn);
+  return detail::finish_composed(batched(input.unsqueeze(0)).squeeze(0), input, grad_fn);
 }
 
 }  // namespace dl

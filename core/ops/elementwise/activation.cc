@@ -65,7 +65,7 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
   // The weight's gradient must not multiply 0 by an infinite input.
   const Tensor positive = gt(input, 0.0);
   const Tensor rest = mul(weight.reshape(shape), where(positive, 0.0, input));
-  return detail::shown_as(where(positive, input, rest), input, "PreluKernelBackward0");
+  return detail::finish_composed(where(positive, input, rest), input, "PreluKernelBackward0");
 }
 
 Tensor glu(const Tensor& input, std::int64_t dim) {

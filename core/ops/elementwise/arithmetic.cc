@@ -215,14 +215,14 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor operator-(Scalar a, const Tensor& b) {
   const DType dtype = computed_in(BinaryFn::kSub, dtype_with(b, a, "sub"));
-  return detail::shown_as(sub_as(as_residue(a, dtype), b, dtype), b, "RsubBackward1");
+  return detail::finish_composed(sub_as(as_residue(a, dtype), b, dtype), b, "RsubBackward1");
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
   // A reciprocal: autocast treats it like pow.
   if (const auto cast = autocast_of(UnaryFn::kPow, b)) return a / cast(b);
   const DType dtype = computed_in(BinaryFn::kDiv, dtype_with(b, a, "div"));
-  return detail::shown_as(div_as(as_number(a, dtype, "div"), b, dtype), b, "MulBackward0");
+  return detail::finish_composed(div_as(as_number(a, dtype, "div"), b, dtype), b, "MulBackward0");
 }
 
 // In place.

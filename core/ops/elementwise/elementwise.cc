@@ -10,7 +10,7 @@ namespace dl {
 namespace {
 
 // PyTorch's name of the node; null if it follows from the operation's name.
-const char* shown_unary(UnaryFn fn) noexcept {
+const char* grad_fn_of_unary(UnaryFn fn) noexcept {
   switch (fn) {
     case UnaryFn::kGeluTanh:
       return "GeluBackward0";
@@ -57,7 +57,7 @@ void fill(UnaryNode& node, UnaryFn fn, const Parameters& parameters, const Tenso
           const Tensor& output) {
   node.fn = fn;
   node.parameters = parameters;
-  node.show_as(shown_unary(fn));
+  node.set_grad_fn_name(grad_fn_of_unary(fn));
   if (facts(fn).saves == Saves::kInput) node.save(input);
   if (facts(fn).saves == Saves::kOutput) node.save(output);
 }

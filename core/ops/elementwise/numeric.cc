@@ -119,7 +119,7 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b,
   const Tensor out = run_binary(rule.fn, operands);
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
-    node->show_as(rule.grad_fn);
+    node->set_grad_fn_name(rule.grad_fn);
     const bool to_a = rule.to_a_reads && asks_gradient(a);
     const bool to_b = rule.to_b_reads && asks_gradient(b);
     const bool both = !rule.from_result;
@@ -179,8 +179,8 @@ Tensor pow(Scalar base, const Tensor& exponent) {
   // PyTorch's result is row-major as well.
   if (!out.is_contiguous())
     out = empty(out.sizes(), {.dtype = out.dtype(), .device = out.device()});
-  return detail::shown_as(by_rule(kPowerRule, number, exponent, operands), exponent,
-                          "PowBackward2");
+  return detail::finish_composed(by_rule(kPowerRule, number, exponent, operands), exponent,
+                                 "PowBackward2");
 }
 
 Tensor atan2(const Tensor& a, const Tensor& b) {
@@ -202,8 +202,8 @@ Tensor copysign(const Tensor& a, const Tensor& b) {
 }
 Tensor copysign(const Tensor& a, Scalar b) {
   const Tensor number = number_like(a, b, BinaryFn::kCopysign);
-  return detail::shown_as(by_rule(kCopysignRule, a, number, dtype_with(a, b, "copysign")), a,
-                          "CopysignBackward1");
+  return detail::finish_composed(by_rule(kCopysignRule, a, number, dtype_with(a, b, "copysign")), a,
+                                 "CopysignBackward1");
 }
 
 Tensor heaviside(const Tensor& a, const Tensor& b) {
@@ -222,8 +222,8 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
 Tensor fmod(const Tensor& a, Scalar b) {
   const Tensor number = number_like(a, b, BinaryFn::kFmod);
   check_divisor(number, number.dtype(), "fmod");
-  return detail::shown_as(by_rule(kFmodRule, a, number, dtype_with(a, b, "fmod")), a,
-                          "FmodBackward0");
+  return detail::finish_composed(by_rule(kFmodRule, a, number, dtype_with(a, b, "fmod")), a,
+                                 "FmodBackward0");
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
@@ -234,8 +234,8 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 Tensor remainder(const Tensor& a, Scalar b) {
   const Tensor number = number_like(a, b, BinaryFn::kRemainder);
   check_divisor(number, number.dtype(), "remainder");
-  return detail::shown_as(by_rule(kRemainderRule, a, number, dtype_with(a, b, "remainder")), a,
-                          "RemainderBackward0");
+  return detail::finish_composed(by_rule(kRemainderRule, a, number, dtype_with(a, b, "remainder")),
+                                 a, "RemainderBackward0");
 }
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {

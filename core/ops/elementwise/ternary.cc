@@ -229,7 +229,7 @@ Tensor lerp_by(const Tensor& a, const Tensor& b, const Tensor& weight,
   if (node == nullptr) return out;
   node->number = number;
   if (number) return out;
-  node->show_as("LerpBackward1");
+  node->set_grad_fn_name("LerpBackward1");
   const bool to_weight = asks_gradient(weight);
   node->save(to_weight ? a : Tensor());
   node->save(to_weight ? b : Tensor());
@@ -262,7 +262,7 @@ Tensor& fill_where(Tensor& input, const Tensor& mask, const Tensor& value, std::
                      input, Parameters{}, input);
   input.bump_version();
   if (node) {
-    if (asks_gradient(value)) node->show_as("MaskedFillBackward1");
+    if (asks_gradient(value)) node->set_grad_fn_name("MaskedFillBackward1");
     node->value = GradientShare(value);
     node->save(kept);
     detail::attach_written(input, node);
@@ -310,7 +310,7 @@ Tensor nan_to_num(const Tensor& input, double nan, std::optional<double> posinf,
   const double largest = largest_finite(input.dtype());
   const Tensor above = where(eq(input, kInfinity), posinf.value_or(largest), input);
   const Tensor below = where(eq(input, -kInfinity), neginf.value_or(-largest), above);
-  return detail::shown_as(where(ne(input, input), nan, below), input, "NanToNumBackward0");
+  return detail::finish_composed(where(ne(input, input), nan, below), input, "NanToNumBackward0");
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {

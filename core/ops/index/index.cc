@@ -151,8 +151,8 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
              tensors[0].sizes().str());
     rows.push_back(tensors[i].unsqueeze(dim));
   }
-  return detail::shown_as(cat(rows, dim < 0 ? dim + tensors[0].dim() + 1 : dim), tensors[0],
-                          "StackBackward0");
+  return detail::finish_composed(cat(rows, dim < 0 ? dim + tensors[0].dim() + 1 : dim), tensors[0],
+                                 "StackBackward0");
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {

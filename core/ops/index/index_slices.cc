@@ -130,7 +130,7 @@ Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index,
   Tensor result = input.clone(MemoryFormat::kContiguous);
   detail::write_scatter(result, static_cast<std::int64_t>(d), places, source, PlaceWrite::kSet,
                         kName);
-  return detail::shown_as(result, input, "IndexCopyBackward0");
+  return detail::finish_composed(result, input, "IndexCopyBackward0");
 }
 
 Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& value) {
@@ -146,8 +146,8 @@ Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, co
   Tensor result = input.clone();
   detail::write_scatter(result, static_cast<std::int64_t>(d), places,
                         value.to(input.dtype()).expand(places.sizes()), PlaceWrite::kSet, kName);
-  return detail::shown_as(result, input,
-                          asks_gradient(value) ? "IndexFillBackward1" : "IndexFillBackward0");
+  return detail::finish_composed(
+      result, input, asks_gradient(value) ? "IndexFillBackward1" : "IndexFillBackward0");
 }
 
 Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {

@@ -341,8 +341,8 @@ Tensor take(const Tensor& input, const Tensor& index) {
   DL_CHECK(index.dtype() == DType::kI64, kDType, "take: the index is {}, wanted int64",
            name_of(index.dtype()));
   const TensorIndex places[] = {index.reshape({-1})};
-  return detail::shown_as(dl::index(input.reshape({-1}), places).view(index.sizes()), input,
-                          "TakeBackward0");
+  return detail::finish_composed(dl::index(input.reshape({-1}), places).view(index.sizes()), input,
+                                 "TakeBackward0");
 }
 
 Tensor take_along_dim(const Tensor& input, const Tensor& index, std::int64_t dim) {
@@ -371,8 +371,8 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
            name_of(mask.dtype()));
   const Shape shape = broadcast_shapes(input.sizes(), mask.sizes(), kName);
   const TensorIndex places[] = {mask.expand(shape).reshape({-1})};
-  return detail::shown_as(dl::index(input.expand(shape).reshape({-1}), places), input,
-                          "MaskedSelectBackward0");
+  return detail::finish_composed(dl::index(input.expand(shape).reshape({-1}), places), input,
+                                 "MaskedSelectBackward0");
 }
 
 Tensor nonzero(const Tensor& input) {

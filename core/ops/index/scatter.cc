@@ -211,12 +211,12 @@ Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& sou
   const Tensor elements = source.reshape({-1}).narrow(0, 0, count);
   if (shape.empty()) {  // a 0-d mask consumes no dimension
     if (count == 0) return result;
-    return detail::shown_as(where(wanted, elements.view({}), result), input,
-                            "MaskedScatterBackward0");
+    return detail::finish_composed(where(wanted, elements.view({}), result), input,
+                                   "MaskedScatterBackward0");
   }
   const TensorIndex places[] = {wanted};
   index_put_(result, places, elements);
-  return detail::shown_as(result, input, "MaskedScatterBackward0");
+  return detail::finish_composed(result, input, "MaskedScatterBackward0");
 }
 
 Tensor bincount(const Tensor& input, const Tensor& weights, std::int64_t minlength) {

@@ -125,7 +125,7 @@ struct LinearBackward final : Node {
 };
 
 // PyTorch's name of the node: the last operation of which it composes linear().
-const char* shown_linear(const Tensor& input, const Tensor& bias, Activation activation) {
+const char* grad_fn_of_linear(const Tensor& input, const Tensor& bias, Activation activation) {
   if (activation == Activation::kRelu) return "ReluBackward0";
   if (activation == Activation::kGeluTanh) return "GeluBackward0";
   if (input.dim() == 2) return bias.defined() ? "AddmmBackward0" : "MmBackward0";
@@ -251,7 +251,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         args.activation, kept, output_rows);
   if (auto* node = record<LinearBackward>(output, input, weight, bias)) {
     node->activation = args.activation;
-    node->show_as(shown_linear(input, bias, args.activation));
+    node->set_grad_fn_name(grad_fn_of_linear(input, bias, args.activation));
     node->input_shape = input.sizes();
     node->weight_shape = weight.sizes();
     node->save(asks_gradient(weight) || asks_gradient(bias) ? rows : Tensor());
@@ -280,19 +280,19 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
            "matmul: the operands have shapes {} and {}, wanted at least one dimension each",
            a.sizes().str(), b.sizes().str());
   if (a.dim() == 1) {
-    return detail::shown_as(matmul(a.unsqueeze(0), b).squeeze(b.dim() == 1 ? 0 : -2), a,
-                            b.dim() == 1 ? "DotBackward0" : "SqueezeBackward4");
+    return detail::finish_composed(matmul(a.unsqueeze(0), b).squeeze(b.dim() == 1 ? 0 : -2), a,
+                                   b.dim() == 1 ? "DotBackward0" : "SqueezeBackward4");
   }
   if (b.dim() == 1) {
-    return detail::shown_as(matmul(a, b.unsqueeze(1)).squeeze(-1), a,
-                            a.dim() == 2 ? "MvBackward0" : "UnsafeViewBackward0");
+    return detail::finish_composed(matmul(a, b.unsqueeze(1)).squeeze(-1), a,
+                                   a.dim() == 2 ? "MvBackward0" : "UnsafeViewBackward0");
   }
   DL_CHECK(a.size(-1) == b.size(-2), kShape,
            "matmul: shapes {} and {} do not fit: {} columns, but {} rows", a.sizes().str(),
            b.sizes().str(), a.size(-1), b.size(-2));
   Tensor output = product(a, b);
   if (auto* node = record<MatmulBackward>(output, a, b)) {
-    node->show_as(a.dim() == 2 && b.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0");
+    node->set_grad_fn_name(a.dim() == 2 && b.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0");
     node->a_shape = a.sizes();
     node->b_shape = b.sizes();
     node->save(asks_gradient(b) ? a : Tensor());

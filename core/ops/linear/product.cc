@@ -26,7 +26,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
   check_dims(a, 3, b, 3, "bmm");
   DL_CHECK(a.size(0) == b.size(0), kShape, "bmm: {} matrices times {}; matmul broadcasts",
            a.size(0), b.size(0));
-  return detail::shown_as(matmul(a, b), a, "BmmBackward0");
+  return detail::finish_composed(matmul(a, b), a, "BmmBackward0");
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
@@ -51,12 +51,12 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, AddmmOptions
   DL_CHECK(broadcast_shapes(input.sizes(), shape, "addmm") == shape, kShape,
            "addmm: an input of shape {} does not fit to a product of shape {}", input.sizes().str(),
            shape.str());
-  constexpr const char* kShown = "AddmmBackward0";
+  constexpr const char* kGradFn = "AddmmBackward0";
   const Tensor product = matmul(a, b);
   const Tensor scaled = options.alpha == 1 ? product : mul(product, options.alpha);
-  if (options.beta == 0) return detail::shown_as(scaled, input, kShown);
-  return detail::shown_as(add(scaled, options.beta == 1 ? input : mul(input, options.beta)), input,
-                          kShown);
+  if (options.beta == 0) return detail::finish_composed(scaled, input, kGradFn);
+  return detail::finish_composed(add(scaled, options.beta == 1 ? input : mul(input, options.beta)),
+                                 input, kGradFn);
 }
 
 }  // namespace dl

@@ -130,7 +130,7 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
   check_defined(input, "mode", "the input");
   const std::size_t d = wrap_dim(dim, input.sizes().size(), "mode");
   if (input.dim() == 0) {
-    return {detail::shown_as(input.clone(), input, "ModeBackward0"),
+    return {detail::finish_composed(input.clone(), input, "ModeBackward0"),
             zeros({}, {.dtype = DType::kI64, .device = input.device()})};
   }
   const auto at = static_cast<std::int64_t>(d);
@@ -151,8 +151,8 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
     place = gather(places, at, end);
   }
   const Tensor value = gather(input, at, place);
-  if (options.keepdim) return {detail::shown_as(value, input, "ModeBackward0"), place};
-  return {detail::shown_as(value.squeeze(at), input, "ModeBackward0"),
+  if (options.keepdim) return {detail::finish_composed(value, input, "ModeBackward0"), place};
+  return {detail::finish_composed(value.squeeze(at), input, "ModeBackward0"),
           detail::drop_base(place.squeeze(at))};
 }
 

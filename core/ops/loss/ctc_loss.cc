@@ -129,7 +129,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     losses = div(losses, tensor(divisors, {.dtype = x.dtype()}));
   }
   if (!batched && options.reduction == Reduction::kNone) {
-    return detail::shown_as(losses.view({}), log_probs, "SqueezeBackward1");
+    return detail::finish_composed(losses.view({}), log_probs, "SqueezeBackward1");
   }
   return reduced(losses, options.reduction);
 }

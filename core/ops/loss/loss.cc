@@ -177,7 +177,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target
   if (options.reduction == Reduction::kNone) return neg(sum(products, {d}));
   Tensor total = neg(sum(products));
   if (options.reduction == Reduction::kSum) return total;
-  return detail::shown_as(
+  return detail::finish_composed(
       div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes)), logits,
       "DivBackward1");
 }

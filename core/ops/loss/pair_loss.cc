@@ -50,7 +50,7 @@ struct PairLossBackward final : Node {
 
 // PyTorch's name of the node, for losses that it composes of several operations: that of the last
 // operation. Null for the other losses.
-const char* shown_loss(PairLoss fn, Reduction reduction) noexcept {
+const char* grad_fn_of_loss(PairLoss fn, Reduction reduction) noexcept {
   const bool is_l1 = fn == PairLoss::kL1;
   if (!is_l1 && fn != PairLoss::kKlDiv && fn != PairLoss::kKlDivLog) return nullptr;
   switch (reduction) {
@@ -176,7 +176,7 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
            op, bad % x.numel(), bad < x.numel() ? "input" : "target");
   if (auto* node = record<PairLossBackward>(loss, input, target)) {
     node->fn = fn;
-    node->show_as(shown_loss(fn, given.reduction));
+    node->set_grad_fn_name(grad_fn_of_loss(fn, given.reduction));
     node->args = args;
     node->save(x);
     node->save(t);

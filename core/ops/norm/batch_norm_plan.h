@@ -17,7 +17,7 @@ struct BatchNormPlan {
     return empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
   }
   // Wraps that memory, once filled, as a result with PyTorch's strides.
-  Tensor shown(const Tensor& memory) const {
+  Tensor result_over(const Tensor& memory) const {
     return format == MemoryFormat::kChannelsLast ? with_visible_format(memory, in_torch) : memory;
   }
 };

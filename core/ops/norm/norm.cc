@@ -270,7 +270,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
                        given ? running_mean : Tensor(), given ? running_var : Tensor(), memory,
                        stats);
-  Tensor y = plan.shown(memory);
+  Tensor y = plan.result_over(memory);
   if (moves) {
     running_mean.bump_version();
     running_var.bump_version();

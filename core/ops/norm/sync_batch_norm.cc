@@ -37,7 +37,7 @@ struct SyncBatchNormBackward final : Node {
     const Tensor dx = plan.empty_result(x);
     call<Op::kBatchNormBackward>(x.device(), args, grad, x, weight, saved(1), dx, Tensor(),
                                  Tensor());
-    context.give(0, plan.shown(dx));
+    context.give(0, plan.result_over(dx));
   }
   BatchNormPlan plan;
   Ref<BatchRanks> ranks;
@@ -116,7 +116,7 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
   by_given.batch_statistics = false;
   call<Op::kBatchNorm>(x.device(), by_given, x, w, bias.defined() ? laid_out(bias) : bias,
                        whole.mean, whole.variance, memory, stats);
-  Tensor y = plan.shown(memory);
+  Tensor y = plan.result_over(memory);
   if (auto* node = record<SyncBatchNormBackward>(y, input, weight, bias)) {
     node->plan = plan;
     node->ranks = ranks;

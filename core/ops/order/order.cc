@@ -113,7 +113,7 @@ std::pair<Tensor, Tensor> median_along(const Tensor& input, std::int64_t dim, bo
   if (is_floating(values.dtype())) {
     if (auto* node = record<OrderBackward>(result, input)) {
       node->operation = op;
-      node->show_as(ignore_nan ? "NanmedianBackward1" : "MedianBackward1");
+      node->set_grad_fn_name(ignore_nan ? "NanmedianBackward1" : "MedianBackward1");
       node->input_shape = input.sizes();
       node->dim = static_cast<std::int64_t>(d);
       node->save(indices);
@@ -141,7 +141,7 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
   if (is_floating(result.dtype())) {
     if (auto* node = record<MedianOfAllBackward>(result, input)) {
       node->operation = op;
-      node->show_as(ignore_nan ? "NanmedianBackward0" : "MedianBackward0");
+      node->set_grad_fn_name(ignore_nan ? "NanmedianBackward0" : "MedianBackward0");
       node->save(input);
       node->save(result);
     }
@@ -243,9 +243,9 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
   const auto last = [&](const Tensor& from) {
     return options.keepdim ? from.narrow(at, k - 1, 1) : from.select(at, k - 1);
   };
-  return {
-      detail::shown_as(last(values).clone(MemoryFormat::kContiguous), input, "KthvalueBackward0"),
-      last(indices).clone(MemoryFormat::kContiguous)};
+  return {detail::finish_composed(last(values).clone(MemoryFormat::kContiguous), input,
+                                  "KthvalueBackward0"),
+          last(indices).clone(MemoryFormat::kContiguous)};
 }
 
 UniqueResult unique(const Tensor& input, UniqueOptions options) {

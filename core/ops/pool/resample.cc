@@ -43,7 +43,7 @@ Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
   const MemoryFormat in_torch = torch_format(input);
   Tensor y = with_visible_format(memory, in_torch);
   if (auto* node = record<TapsBackward>(y, input)) {
-    node->show_as(grad_fn);
+    node->set_grad_fn_name(grad_fn);
     node->in_torch = in_torch;
     node->input_shape = x.sizes();
     node->gradient = {taps.op, taps.rows.transposed(), taps.columns.transposed()};

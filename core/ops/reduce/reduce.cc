@@ -11,7 +11,7 @@ namespace {
 
 // PyTorch's name of the node; null if it follows from the operation's name. PyTorch has one node
 // for sums over all dimensions and another for sums over some.
-const char* shown_reduction(ReduceFn fn, bool of_all) noexcept {
+const char* grad_fn_of_reduction(ReduceFn fn, bool of_all) noexcept {
   switch (fn) {
     case ReduceFn::kSum:
       return of_all ? "SumBackward0" : "SumBackward1";
@@ -171,7 +171,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
   if (row.gradient == Gradient::kNoGradient || !is_floating(result.dtype())) return result;
   if (auto* node = record<ReduceNode>(result, operand)) {
     node->fn = fn;
-    node->show_as(shown_reduction(fn, dims.dims().empty()));
+    node->set_grad_fn_name(grad_fn_of_reduction(fn, dims.dims().empty()));
     node->input_shape = operand.sizes();
     node->kept_shape = shapes.kept;
     node->dims = shapes.dims;

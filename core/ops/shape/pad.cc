@@ -27,7 +27,7 @@ std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, 
 }
 
 // PyTorch's name of the node of padding that is not constant.
-const char* shown_pad(PadMode mode, std::size_t dims) {
+const char* grad_fn_of_pad(PadMode mode, std::size_t dims) {
   if (mode == PadMode::kCircular) return "CopySlices";
   const bool reflects = mode == PadMode::kReflect;
   if (dims == 1) return reflects ? "ReflectionPad1DBackward0" : "ReplicationPad1DBackward0";
@@ -64,7 +64,8 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     // PyTorch composes the circular mode of operations with row-major results.
     const auto format =
         mode == PadMode::kCircular ? MemoryFormat::kContiguous : torch_format(input);
-    return detail::shown_as(result.contiguous(format), input, shown_pad(mode, pads.size() / 2));
+    return detail::finish_composed(result.contiguous(format), input,
+                                   grad_fn_of_pad(mode, pads.size() / 2));
   }
   Tensor inner = input;
   Shape shape = input.sizes();
@@ -86,12 +87,13 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
   check_storable(value, input.dtype(), "pad");
   // A tensor that is only cropped keeps the order of its dimensions, as in PyTorch.
   if (std::ranges::all_of(pads, [](std::int64_t each) { return each <= 0; })) {
-    return detail::shown_as(inner.clone(), input, "ConstantPadNdBackward0");
+    return detail::finish_composed(inner.clone(), input, "ConstantPadNdBackward0");
   }
   Tensor result =
       empty(shape, torch_format(input), {.dtype = input.dtype(), .device = input.device()});
   result.fill_(value);
-  return detail::shown_as(index_put_(result, places, inner), input, "ConstantPadNdBackward0");
+  return detail::finish_composed(index_put_(result, places, inner), input,
+                                 "ConstantPadNdBackward0");
 }
 
 }  // namespace dl

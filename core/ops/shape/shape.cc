@@ -103,10 +103,10 @@ Tensor as_copy(const Tensor& result, const Tensor& input,
 
 // Views the input in the shape `apart`, permutes its dimensions, and reshapes it to `shape`.
 Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, const Shape& shape,
-                  const char* shown) {
+                  const char* grad_fn) {
   const MemoryFormat format = torch_format(input);
   const Tensor result = input.reshape(apart).permute(order).reshape(shape).contiguous(format);
-  return detail::shown_as(as_copy(result, input, format), input, shown);
+  return detail::finish_composed(as_copy(result, input, format), input, grad_fn);
 }
 
 }  // namespace
@@ -120,7 +120,8 @@ std::vector<Tensor> detail::split_evenly(const Tensor& input, std::int64_t size,
   std::int64_t start = 0;
   do {
     const std::int64_t length = std::min(size, total - start);
-    parts.push_back(detail::shown_as(input.narrow(dim, start, length), input, "SplitBackward0"));
+    parts.push_back(
+        detail::finish_composed(input.narrow(dim, start, length), input, "SplitBackward0"));
     start += length;
   } while (start < total);
   return parts;
@@ -140,7 +141,7 @@ std::vector<Tensor> split(const Tensor& input, const Dims& sizes, std::int64_t d
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
     parts.push_back(
-        detail::shown_as(input.narrow(dim, start, size), input, "SplitWithSizesBackward0"));
+        detail::finish_composed(input.narrow(dim, start, size), input, "SplitWithSizesBackward0"));
     start += size;
   }
   return parts;
@@ -158,7 +159,7 @@ std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim) {
   check_has_dims(input, "unbind");
   std::vector<Tensor> slices;
   for (std::int64_t i = 0; i < input.size(dim); ++i) {
-    slices.push_back(detail::shown_as(input.select(dim, i), input, "UnbindBackward0"));
+    slices.push_back(detail::finish_composed(input.select(dim, i), input, "UnbindBackward0"));
   }
   return slices;
 }
@@ -255,8 +256,8 @@ Tensor repeat(const Tensor& input, const Dims& repeats) {
     wide.push_back(size);
     joined.push_back(repeats[d] * size);
   }
-  return detail::shown_as(as_copy(input.reshape(apart).expand(wide).reshape(joined), input), input,
-                          "RepeatBackward0");
+  return detail::finish_composed(as_copy(input.reshape(apart).expand(wide).reshape(joined), input),
+                                 input, "RepeatBackward0");
 }
 
 Tensor tile(const Tensor& input, const Dims& repeats) {
@@ -327,15 +328,15 @@ Tensor flip(const Tensor& input, const Dims& dims) {
 }
 
 Tensor roll(const Tensor& input, const DimList& shift_list, const DimList& dim_list) {
-  constexpr const char* kShown = "RollBackward0";
+  constexpr const char* kGradFn = "RollBackward0";
   const Dims& shifts = shift_list.dims();
   const Dims& dims = dim_list.dims();
   const std::size_t rank = rank_of(input, "roll");
   if (dims.empty()) {
     DL_CHECK(shifts.size() == 1, kInvalidArgument,
              "roll: {} shifts for the flattened input, wanted one", shifts.size());
-    return detail::shown_as(roll(input.reshape({-1}), shifts, {0}).view(input.sizes()), input,
-                            kShown);
+    return detail::finish_composed(roll(input.reshape({-1}), shifts, {0}).view(input.sizes()),
+                                   input, kGradFn);
   }
   DL_CHECK(shifts.size() == dims.size(), kInvalidArgument, "roll: {} shifts for {} dimensions",
            shifts.size(), dims.size());
@@ -349,7 +350,7 @@ Tensor roll(const Tensor& input, const DimList& shift_list, const DimList& dim_l
     result =
         cat({result.narrow(dim, size - shift, shift), result.narrow(dim, 0, size - shift)}, dim);
   }
-  return detail::shown_as(result.is_same(input) ? input.clone() : result, input, kShown);
+  return detail::finish_composed(result.is_same(input) ? input.clone() : result, input, kGradFn);
 }
 
 Tensor tril(const Tensor& input, std::int64_t diagonal) {
@@ -361,9 +362,9 @@ Tensor triu(const Tensor& input, std::int64_t diagonal) {
 }
 
 Tensor diag(const Tensor& input, std::int64_t offset) {
-  constexpr const char* kShown = "DiagonalBackward0";
+  constexpr const char* kGradFn = "DiagonalBackward0";
   const std::size_t rank = rank_of(input, "diag");
-  if (rank == 2) return detail::shown_as(diagonal(input, offset).clone(), input, kShown);
+  if (rank == 2) return detail::finish_composed(diagonal(input, offset).clone(), input, kGradFn);
   DL_CHECK(rank == 1, kShape, "diag: the input has shape {}, wanted one or two dimensions",
            input.sizes().str());
   const std::int64_t length = input.numel();
@@ -374,7 +375,7 @@ Tensor diag(const Tensor& input, std::int64_t offset) {
   const TensorIndex places[] = {arange(row, row + length, 1, place),
                                 arange(column, column + length, 1, place)};
   Tensor result = zeros({size, size}, {.dtype = input.dtype(), .device = input.device()});
-  return detail::shown_as(index_put_(result, places, input), input, "DiagEmbedBackward0");
+  return detail::finish_composed(index_put_(result, places, input), input, "DiagEmbedBackward0");
 }
 
 Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor) {

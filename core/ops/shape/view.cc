@@ -61,7 +61,7 @@ Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
   Tensor view = make_view(base, shape, strides, base.storage_offset());
   if (auto* node = record<ReshapeBackward>(view, base)) {
     node->shape = base.sizes();
-    node->show_as(grad_fn);
+    node->set_grad_fn_name(grad_fn);
   }
   return view;
 }
@@ -106,7 +106,7 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
     node->part_strides[dim] *= step;
     if (drop) {
       node->part_strides.erase(dim);
-      node->show_as("SelectBackward0");
+      node->set_grad_fn_name("SelectBackward0");
     }
   }
   return view;
@@ -135,7 +135,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
   if (steps) return reshaped(*this, target, *steps);
   const Tensor copy = clone(MemoryFormat::kContiguous).view(target);
-  return detail::shown_as(copy, *this, "UnsafeViewBackward0");
+  return detail::finish_composed(copy, *this, "UnsafeViewBackward0");
 }
 
 Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
@@ -166,14 +166,15 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   Dims order(rank(), 0);
   for (std::size_t d = 0; d < rank(); ++d) order[d] = static_cast<std::int64_t>(d);
   if (rank() > 0) std::swap(order[a], order[b]);
-  return detail::shown_as(permuted(*this, order), *this, "TransposeBackward0");
+  return detail::finish_composed(permuted(*this, order), *this, "TransposeBackward0");
 }
 
 Tensor Tensor::t() const {
   get("t");
   DL_CHECK(rank() <= 2, kShape, "t: at most 2 dimensions were wanted, the shape is {}",
            sizes().str());
-  return detail::shown_as(rank() < 2 ? transpose(0, 0) : transpose(0, 1), *this, "TBackward0");
+  return detail::finish_composed(rank() < 2 ? transpose(0, 0) : transpose(0, 1), *this,
+                                 "TBackward0");
 }
 
 Tensor Tensor::permute(const Dims& dims) const {
@@ -272,7 +273,7 @@ Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std
     node->part_shape = shape;
     node->part_strides = strides_of_view(whole);
     node->part_offset = first_in(whole);
-    node->show_as("DiagonalBackward0");
+    node->set_grad_fn_name("DiagonalBackward0");
   }
   return view;
 }

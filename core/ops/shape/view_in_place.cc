@@ -30,7 +30,7 @@ Tensor& become(Tensor& tensor, std::string_view op, const char* grad_fn, const V
   impl.take_shape_of(*seen.impl());
   if (leaf != nullptr) leaf->set_shape(impl.shape, impl.strides);
   if (const Ref<Node> node{static_cast<Node*>(seen.impl()->node.get())}) {
-    node->show_as(grad_fn);
+    node->set_grad_fn_name(grad_fn);
     detail::attach(tensor, node, seen.impl()->output_nr);
   }
   return tensor;

@@ -63,7 +63,7 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                    .groups = options.groups});
   // PyTorch's result is row-major for every input layout.
   const Tensor rows = image.is_contiguous() ? image : image.contiguous();
-  return dl::detail::shown_as(rows.squeeze(2), input, "ConvolutionBackward0");
+  return dl::detail::finish_composed(rows.squeeze(2), input, "ConvolutionBackward0");
 }
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
