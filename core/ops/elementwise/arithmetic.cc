@@ -10,10 +10,10 @@ namespace {
 struct AddBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "add"; }
   void backward(BackwardContext& context) override {
-    if (context.needs(0)) context.give(0, shares[0].of(context.grad_output()));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(context.grad_output()));
     if (context.needs(1)) {
       const Tensor& grad = context.grad_output();
-      context.give(1, shares[1].of(factor == 1.0 ? grad : mul(grad, factor)));
+      context.give(1, inputs[1].reduce_grad(factor == 1.0 ? grad : mul(grad, factor)));
     }
   }
   double factor = 1.0;  // multiplies the second operand
@@ -22,8 +22,8 @@ struct AddBackward final : BinaryNode {
 struct SubBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "sub"; }
   void backward(BackwardContext& context) override {
-    if (context.needs(0)) context.give(0, shares[0].of(context.grad_output()));
-    if (context.needs(1)) context.give(1, shares[1].of(neg(context.grad_output())));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(context.grad_output()));
+    if (context.needs(1)) context.give(1, inputs[1].reduce_grad(neg(context.grad_output())));
   }
 };
 
@@ -31,8 +31,8 @@ struct MulBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "mul"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
-    if (context.needs(0)) context.give(0, shares[0].of(mul(grad, saved(1))));
-    if (context.needs(1)) context.give(1, shares[1].of(mul(grad, saved(0))));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(mul(grad, saved(1))));
+    if (context.needs(1)) context.give(1, inputs[1].reduce_grad(mul(grad, saved(0))));
   }
 };
 
@@ -40,9 +40,10 @@ struct DivBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "div"; }
   void backward(BackwardContext& context) override {
     const Tensor over = div(context.grad_output(), saved(1));
-    if (context.needs(0)) context.give(0, shares[0].of(over));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(over));
     // d(a/b)/db = -(a/b)/b
-    if (context.needs(1)) context.give(1, shares[1].of(neg(mul(over, div(saved(0), saved(1))))));
+    if (context.needs(1))
+      context.give(1, inputs[1].reduce_grad(neg(mul(over, div(saved(0), saved(1))))));
   }
 };
 
@@ -56,7 +57,7 @@ struct ExtremeBackward final : BinaryNode {
     const Tensor share = mul(grad, 1.0 - mul(eq(a, b).to(grad.dtype()), 0.5));
     const auto give = [&](std::size_t input, const Tensor& lost) {
       if (context.needs(input)) {
-        context.give(input, shares[input].of(masked(share, eq(lost, false))));
+        context.give(input, inputs[input].reduce_grad(masked(share, eq(lost, false))));
       }
     };
     give(0, fn == BinaryFn::kMinimum ? lt(b, a) : lt(a, b));

@@ -95,7 +95,7 @@ Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b) {
   return run_binary(fn, {std::move(left), std::move(right), std::move(out)});
 }
 
-Tensor GradientShare::of(const Tensor& gradient) const {
+Tensor InputMetadata::reduce_grad(const Tensor& gradient) const {
   return promoted_to(sum_to(gradient, shape), dtype).to(device);
 }
 

@@ -54,28 +54,28 @@ Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common
 // Promotes the operands, and runs a `fn` whose result is bool.
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b);
 
-// Converts a gradient to the shape, dtype and device of an input: undoes broadcasting and
-// promotion.
-struct GradientShare {
+// The shape, dtype and device of an input (PyTorch's InputMetadata). reduce_grad() converts a
+// gradient to them: it undoes broadcasting and promotion.
+struct InputMetadata {
   Shape shape;
   DType dtype = DType::kF32;
   Device device{};
-  explicit GradientShare(const Tensor& input)
+  explicit InputMetadata(const Tensor& input)
       : shape(input.sizes()), dtype(input.dtype()), device(input.device()) {}
-  GradientShare() = default;
-  Tensor of(const Tensor& gradient) const;
+  InputMetadata() = default;
+  Tensor reduce_grad(const Tensor& gradient) const;
 };
 
 struct BinaryNode : Node {
-  GradientShare shares[2];
+  InputMetadata inputs[2];
 };
 
 template <typename N>
 Ref<N> make_node_of(const Tensor& a, const Tensor& b) {
   Ref<N> node = make_node<N>(a, b);
   if (node) {
-    node->shares[0] = GradientShare(a);
-    node->shares[1] = GradientShare(b);
+    node->inputs[0] = InputMetadata(a);
+    node->inputs[1] = InputMetadata(b);
   }
   return node;
 }

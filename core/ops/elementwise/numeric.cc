@@ -104,11 +104,11 @@ struct RuleBackward final : BinaryNode {
     const Tensor& g = context.grad_output();
     const bool from_out = rule->from_result;
     if (context.needs(0)) {
-      context.give(0, shares[0].of(rule->to_a(g, saved(0), saved(from_out ? 2 : 1))));
+      context.give(0, inputs[0].reduce_grad(rule->to_a(g, saved(0), saved(from_out ? 2 : 1))));
     }
     if (context.needs(1)) {
       const Tensor& first = saved(from_out ? 1 : 0);
-      context.give(1, shares[1].of(rule->to_b(g, first, saved(from_out ? 2 : 1))));
+      context.give(1, inputs[1].reduce_grad(rule->to_b(g, first, saved(from_out ? 2 : 1))));
     }
   }
   const BinaryRule* rule = nullptr;

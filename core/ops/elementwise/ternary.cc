@@ -17,8 +17,8 @@ struct WhereBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "where"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
-    if (context.needs(0)) context.give(0, shares[0].of(where(saved(0), g, 0.0)));
-    if (context.needs(1)) context.give(1, shares[1].of(where(saved(0), 0.0, g)));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(where(saved(0), g, 0.0)));
+    if (context.needs(1)) context.give(1, inputs[1].reduce_grad(where(saved(0), 0.0, g)));
   }
 };
 
@@ -27,16 +27,16 @@ struct LerpBackward final : Node {
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
     if (number) {
-      if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - *number)));
-      if (context.needs(1)) context.give(1, shares[1].of(mul(g, *number)));
+      if (context.needs(0)) context.give(0, inputs[0].reduce_grad(mul(g, 1.0 - *number)));
+      if (context.needs(1)) context.give(1, inputs[1].reduce_grad(mul(g, *number)));
       return;
     }
-    if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - saved(2))));
-    if (context.needs(1)) context.give(1, shares[1].of(mul(g, saved(2))));
-    if (context.needs(2)) context.give(2, shares[2].of(mul(g, sub(saved(1), saved(0)))));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(mul(g, 1.0 - saved(2))));
+    if (context.needs(1)) context.give(1, inputs[1].reduce_grad(mul(g, saved(2))));
+    if (context.needs(2)) context.give(2, inputs[2].reduce_grad(mul(g, sub(saved(1), saved(0)))));
   }
   std::optional<double> number{};  // the weight, if it is a number
-  GradientShare shares[3];
+  InputMetadata inputs[3];
 };
 
 // The node of x + value a b and of x + value a / b. It saves a and b if a wanted gradient reads
@@ -45,25 +45,26 @@ struct AddcBackward final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
-    if (context.needs(0)) context.give(0, shares[0].of(g));
+    if (context.needs(0)) context.give(0, inputs[0].reduce_grad(g));
     if (!context.needs(1) && !context.needs(2)) return;
     const Tensor scaled = mul(g, factor);
     const bool divides = fn == TernaryFn::kAddcdiv;
     if (context.needs(1)) {
-      context.give(1, shares[1].of(divides ? div(scaled, saved(1)) : mul(scaled, saved(1))));
+      context.give(1,
+                   inputs[1].reduce_grad(divides ? div(scaled, saved(1)) : mul(scaled, saved(1))));
     }
     if (!context.needs(2)) return;
     const Tensor& a = saved(0);
     if (divides) {
       const Tensor& b = saved(1);
-      context.give(2, shares[2].of(neg(mul(scaled, div(a, mul(b, b))))));
+      context.give(2, inputs[2].reduce_grad(neg(mul(scaled, div(a, mul(b, b))))));
     } else {
-      context.give(2, shares[2].of(mul(scaled, a)));
+      context.give(2, inputs[2].reduce_grad(mul(scaled, a)));
     }
   }
   TernaryFn fn{};
   double factor = 1;
-  GradientShare shares[3];
+  InputMetadata inputs[3];
 };
 
 struct ClampBackward final : Node {
@@ -82,16 +83,16 @@ struct ClampBackward final : Node {
     const Tensor above = logical_and(known, logical_or(lt(high, x), lt(high, low)));
     if (context.needs(0)) {
       const Tensor inside = where(logical_or(tie(low), tie(high)), half, g);
-      context.give(0, shares[0].of(where(logical_or(below, above), 0.0, inside)));
+      context.give(0, inputs[0].reduce_grad(where(logical_or(below, above), 0.0, inside)));
     }
     if (context.needs(1)) {
-      context.give(1, shares[1].of(where(tie(low), half, where(below, g, 0.0))));
+      context.give(1, inputs[1].reduce_grad(where(tie(low), half, where(below, g, 0.0))));
     }
     if (context.needs(2)) {
-      context.give(2, shares[2].of(where(tie(high), half, where(above, g, 0.0))));
+      context.give(2, inputs[2].reduce_grad(where(tie(high), half, where(above, g, 0.0))));
     }
   }
-  GradientShare shares[3];
+  InputMetadata inputs[3];
 };
 
 // masked_fill_: input 0 is the filled tensor, input 1 the value.
@@ -100,9 +101,9 @@ struct MaskedFillBackward final : Node {
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
     if (context.needs(0)) context.give(0, where(saved(0), 0.0, g));
-    if (context.needs(1)) context.give(1, value.of(where(saved(0), g, 0.0)));
+    if (context.needs(1)) context.give(1, value.reduce_grad(where(saved(0), g, 0.0)));
   }
-  GradientShare value;
+  InputMetadata value;
 };
 
 void check_condition(const Tensor& condition, std::string_view op, std::string_view what) {
@@ -139,7 +140,7 @@ N* record_three(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
   auto* const node = record<N>(out, a, b, c);
   if (node == nullptr) return nullptr;
   std::size_t i = 0;
-  for (const Tensor* each : {&a, &b, &c}) node->shares[i++] = GradientShare(*each);
+  for (const Tensor* each : {&a, &b, &c}) node->inputs[i++] = InputMetadata(*each);
   return node;
 }
 
@@ -263,7 +264,7 @@ Tensor& fill_where(Tensor& input, const Tensor& mask, const Tensor& value, std::
   input.bump_version();
   if (node) {
     if (asks_gradient(value)) node->set_grad_fn_name("MaskedFillBackward1");
-    node->value = GradientShare(value);
+    node->value = InputMetadata(value);
     node->save(kept);
     detail::attach_written(input, node);
   }

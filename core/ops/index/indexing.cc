@@ -219,11 +219,11 @@ struct IndexPutBackward final : Node {
       }
       context.give(0, kept);
     }
-    if (context.needs(1)) context.give(1, value.of(index(g, indices)));
+    if (context.needs(1)) context.give(1, value.reduce_grad(index(g, indices)));
   }
   std::vector<TensorIndex> indices;  // copies
   bool accumulate = false;
-  GradientShare value;
+  InputMetadata value;
 };
 
 // Copies the index tensors, because the user may write into them later.
@@ -297,7 +297,7 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
   if (node) {
     node->indices = frozen(indices);
     node->accumulate = options.accumulate;
-    node->value = GradientShare(value);
+    node->value = InputMetadata(value);
     detail::attach_written(input, node);
   }
   return input;
