@@ -103,7 +103,7 @@ class autograd::Engine {
     try {
       for (const Edge& root : roots_) discover(root.node.get(), Released::kTaken);
       for (const Tensor& root : roots.subspan(roots_.size())) {
-        if (!asks_gradient(root)) continue;
+        if (!needs_grad(root)) continue;
         // A view may not have taken its base's history yet.
         for (const TensorImpl* each = root.impl(); each != nullptr; each = each->base.get()) {
           auto* const node = static_cast<Node*>(each->node ? each->node.get() : each->leaf.get());

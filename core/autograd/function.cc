@@ -23,7 +23,7 @@ bool AutogradContext::needs_input_grad(std::size_t argument) const {
            "{}: needs_input_grad: argument {} was asked for, forward() has {}", node_->name(),
            argument, node_->inputs_.size());
   if (running_ != nullptr) return running_->needs(argument);
-  return node_->recorded_ && asks_gradient(node_->inputs_[argument].tensor);
+  return node_->recorded_ && needs_grad(node_->inputs_[argument].tensor);
 }
 
 FunctionNode::FunctionNode(const std::type_info& function, Backward gradient)
@@ -37,7 +37,7 @@ FunctionNode::Form FunctionNode::form_of(const Tensor& tensor) {
 }
 
 void FunctionNode::begin() {
-  for (const Input& input : inputs_) recorded_ = recorded_ || asks_gradient(input.tensor);
+  for (const Input& input : inputs_) recorded_ = recorded_ || needs_grad(input.tensor);
   recorded_ = recorded_ && is_grad_enabled();
   reserve_edges(inputs_.size());
   for (Input& input : inputs_) {
@@ -87,7 +87,7 @@ void FunctionNode::check_dirty(const TensorList& outputs) const {
              "function to a tensor of its own memory (x.clone())",
              name_);
     DL_CHECK(
-        !recorded_ || !asks_gradient(changed) || !is_listed(context_.constants_, changed),
+        !recorded_ || !needs_grad(changed) || !is_listed(context_.constants_, changed),
         kInvalidArgument,
         "{}: mark_dirty and mark_non_differentiable were given the same argument, which would keep "
         "the gradient of its old values; return a clone() of it as the constant",
@@ -100,7 +100,7 @@ const Tensor* FunctionNode::argument_in(const Ref<Storage>& memory) const noexce
   const Tensor* found = nullptr;
   for (const Input& input : inputs_) {
     if (!input.tensor.defined() || input.tensor.storage() != memory) continue;
-    if (asks_gradient(input.tensor)) return &input.tensor;
+    if (needs_grad(input.tensor)) return &input.tensor;
     if (found == nullptr) found = &input.tensor;
   }
   return found;

@@ -18,14 +18,14 @@ using autograd::is_exclusive;
 using autograd::LeafNode;
 using autograd::Node;
 
-inline bool asks_gradient(const Tensor& tensor) noexcept {
+inline bool needs_grad(const Tensor& tensor) noexcept {
   return tensor.defined() && tensor.requires_grad();
 }
 
 // True if an operation on these inputs has to be recorded. Undefined inputs are allowed.
 template <typename... Inputs>
 bool is_recorded(const Inputs&... inputs) noexcept {
-  return (asks_gradient(inputs) || ...) && is_grad_enabled();
+  return (needs_grad(inputs) || ...) && is_grad_enabled();
 }
 
 namespace detail {
@@ -88,9 +88,9 @@ N* record(const Tensor& output, const Inputs&... inputs) {
 // record() for a list of inputs.
 template <typename N>
 N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
-  bool asked = false;
-  for (const Tensor& input : inputs) asked = asked || asks_gradient(input);
-  if (!asked || !is_grad_enabled()) return nullptr;
+  bool needed = false;
+  for (const Tensor& input : inputs) needed = needed || needs_grad(input);
+  if (!needed || !is_grad_enabled()) return nullptr;
   Ref<N> node = make_ref<N>();
   node->reserve_edges(inputs.size());
   for (const Tensor& input : inputs) node->add_edge(gradient_edge(input));

@@ -207,7 +207,7 @@ void Node::operator delete(Node* node, std::destroying_delete_t) noexcept {
 }
 
 Edge autograd::gradient_edge(const Tensor& tensor) {
-  if (!asks_gradient(tensor)) return {};
+  if (!needs_grad(tensor)) return {};
   const TensorImpl& impl = *tensor.impl();
   if (impl.is_older_than_storage()) [[unlikely]]
     detail::follow_base(tensor);

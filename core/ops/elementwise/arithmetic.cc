@@ -138,9 +138,9 @@ template <typename N, bool reads_other>
 void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
                   std::string_view name) {
   const bool recorded = check_operands(self, other, name);
-  const bool keeps_self = recorded && asks_gradient(other);
+  const bool keeps_self = recorded && needs_grad(other);
   const Tensor before = keeps_self ? self.detach().clone() : Tensor();
-  const bool keeps_other = recorded && (reads_other || asks_gradient(self));
+  const bool keeps_other = recorded && (reads_other || needs_grad(self));
   const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
   const Ref<N> node = make_node_of<N>(detail::before_write(self), other);
   write(fn, self, operand, dtype, name);
@@ -159,7 +159,7 @@ Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
 Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor out = run_binary_as(BinaryFn::kDiv, a, b, dtype);
   if (Node* node = record_binary<DivBackward>(out, a, b)) {
-    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(needs_grad(b) ? a : Tensor());
     node->save(b);
   }
   return out;
@@ -180,8 +180,8 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 Tensor mul(const Tensor& a, const Tensor& b) {
   const Tensor out = run_binary_as(BinaryFn::kMul, a, b, common_dtype(a, b, "mul"));
   if (Node* node = record_binary<MulBackward>(out, a, b)) {
-    node->save(asks_gradient(b) ? a : Tensor());
-    node->save(asks_gradient(a) ? b : Tensor());
+    node->save(needs_grad(b) ? a : Tensor());
+    node->save(needs_grad(a) ? b : Tensor());
   }
   return out;
 }

@@ -120,8 +120,8 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b,
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
     node->set_grad_fn_name(rule.grad_fn);
-    const bool to_a = rule.to_a_reads && asks_gradient(a);
-    const bool to_b = rule.to_b_reads && asks_gradient(b);
+    const bool to_a = rule.to_a_reads && needs_grad(a);
+    const bool to_b = rule.to_b_reads && needs_grad(b);
     const bool both = !rule.from_result;
     node->save(to_a || (both && to_b) ? operands.a : Tensor());
     node->save(to_b || (both && to_a) ? operands.b : Tensor());

@@ -162,9 +162,9 @@ Tensor addc(TernaryFn fn, const Tensor& input, const Tensor& a, const Tensor& b,
   if (auto* node = record_three<AddcBackward>(out, input, a, b)) {
     node->fn = fn;
     node->factor = value.as_double();
-    const bool reads_both = fn == TernaryFn::kAddcdiv && asks_gradient(b);
-    node->save(asks_gradient(b) ? a : Tensor());
-    node->save(asks_gradient(a) || reads_both ? b : Tensor());
+    const bool reads_both = fn == TernaryFn::kAddcdiv && needs_grad(b);
+    node->save(needs_grad(b) ? a : Tensor());
+    node->save(needs_grad(a) || reads_both ? b : Tensor());
   }
   return out;
 }
@@ -231,10 +231,10 @@ Tensor lerp_by(const Tensor& a, const Tensor& b, const Tensor& weight,
   node->number = number;
   if (number) return out;
   node->set_grad_fn_name("LerpBackward1");
-  const bool to_weight = asks_gradient(weight);
+  const bool to_weight = needs_grad(weight);
   node->save(to_weight ? a : Tensor());
   node->save(to_weight ? b : Tensor());
-  node->save(asks_gradient(a) || asks_gradient(b) ? weight : Tensor());
+  node->save(needs_grad(a) || needs_grad(b) ? weight : Tensor());
   return out;
 }
 
@@ -263,7 +263,7 @@ Tensor& fill_where(Tensor& input, const Tensor& mask, const Tensor& value, std::
                      input, Parameters{}, input);
   input.bump_version();
   if (node) {
-    if (asks_gradient(value)) node->set_grad_fn_name("MaskedFillBackward1");
+    if (needs_grad(value)) node->set_grad_fn_name("MaskedFillBackward1");
     node->value = InputMetadata(value);
     node->save(kept);
     detail::attach_written(input, node);

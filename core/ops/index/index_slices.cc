@@ -141,13 +141,13 @@ Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, co
            value.sizes().str());
   const Tensor from_front = where(lt(index, 0), index + input.sizes()[d], index);
   // The gradient of the value counts a slice once, even if the index names it repeatedly.
-  const Tensor once = asks_gradient(value) ? unique(from_front).values : from_front;
+  const Tensor once = needs_grad(value) ? unique(from_front).values : from_front;
   const Tensor places = index_of_elements(input, d, once);
   Tensor result = input.clone();
   detail::write_scatter(result, static_cast<std::int64_t>(d), places,
                         value.to(input.dtype()).expand(places.sizes()), PlaceWrite::kSet, kName);
-  return detail::finish_composed(
-      result, input, asks_gradient(value) ? "IndexFillBackward1" : "IndexFillBackward0");
+  return detail::finish_composed(result, input,
+                                 needs_grad(value) ? "IndexFillBackward1" : "IndexFillBackward0");
 }
 
 Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {

@@ -254,8 +254,8 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->set_grad_fn_name(grad_fn_of_linear(input, bias, args.activation));
     node->input_shape = input.sizes();
     node->weight_shape = weight.sizes();
-    node->save(asks_gradient(weight) || asks_gradient(bias) ? rows : Tensor());
-    node->save(asks_gradient(input) ? w : Tensor());
+    node->save(needs_grad(weight) || needs_grad(bias) ? rows : Tensor());
+    node->save(needs_grad(input) ? w : Tensor());
     if (args.activation == Activation::kRelu) {
       node->save(output);
       node->save(was_kept ? kept : Tensor());
@@ -295,8 +295,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     node->set_grad_fn_name(a.dim() == 2 && b.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0");
     node->a_shape = a.sizes();
     node->b_shape = b.sizes();
-    node->save(asks_gradient(b) ? a : Tensor());
-    node->save(asks_gradient(a) ? b : Tensor());
+    node->save(needs_grad(b) ? a : Tensor());
+    node->save(needs_grad(a) ? b : Tensor());
   }
   return output;
 }

@@ -129,7 +129,7 @@ void detail::check_view_in_place(const Tensor& view, std::string_view op) {
 
 Tensor detail::before_write(const Tensor& written) {
   const TensorImpl& impl = *written.impl();
-  if (!impl.base || !asks_gradient(written) || !is_grad_enabled()) return written;
+  if (!impl.base || !needs_grad(written) || !is_grad_enabled()) return written;
   Tensor result = written.detach();
   attach(result, history_of_view(impl, whole_of(impl)), 0);
   return result;
