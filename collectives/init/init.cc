@@ -237,7 +237,7 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
            "agree: a job of the mpi backend has no store to agree in");
   if (store == nullptr) return {.flag = flag};  // this rank is alone
   const std::chrono::nanoseconds timeout = default_timeout();
-  const Deadline last = Deadline::after(detail::add_spans(patience, timeout));
+  const Deadline last = Deadline::after(detail::saturating_add(patience, timeout));
   return collectives::agree(
       *store, {.name = name, .rank = group->rank(), .size = group->size(), .flag = flag},
       Deadline::after(patience), last);

@@ -23,7 +23,7 @@ constexpr Activation activation_of(UnaryFn fn) noexcept {
 
 // Bytes of one row of the mask that a fused ReLU saves: one bit per column, rounded up to 128 bits,
 // as cuBLASLt requires.
-constexpr std::int64_t relu_mask_bytes(std::int64_t columns) noexcept {
+constexpr std::int64_t relu_mask_row_bytes(std::int64_t columns) noexcept {
   return (columns + 127) / 128 * 16;
 }
 

@@ -12,8 +12,8 @@
 namespace dl::detail {
 
 // A sum that saturates: max() plus anything stays max().
-constexpr std::chrono::nanoseconds add_spans(std::chrono::nanoseconds a,
-                                             std::chrono::nanoseconds b) noexcept {
+constexpr std::chrono::nanoseconds saturating_add(std::chrono::nanoseconds a,
+                                                  std::chrono::nanoseconds b) noexcept {
   constexpr auto kMost = std::chrono::nanoseconds::max();
   constexpr auto kLeast = std::chrono::nanoseconds::min();
   if (b.count() > 0 && a > kMost - b) return kMost;

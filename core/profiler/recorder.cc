@@ -33,11 +33,11 @@ struct OpenSpan {
 // A thread's log. The thread appends to it; the thread that stops the recording takes its content.
 struct Log {
   Mutex mutex;
-  std::uint64_t session DL_GUARDED_BY(mutex) = 0;  // the recording that the events belong to
+  std::uint64_t recording_id DL_GUARDED_BY(mutex) = 0;  // the recording of the events
   ThreadLog content DL_GUARDED_BY(mutex);
   std::vector<OpenSpan> open DL_GUARDED_BY(mutex);  // the innermost last
   std::int64_t bytes DL_GUARDED_BY(mutex) =
-      0;  // allocated minus freed on this thread in this session
+      0;  // allocated minus freed on this thread in this recording
   std::string joined_name DL_GUARDED_BY(mutex);  // a member, so that its memory is used again
   bool is_over = false;                          // its thread has ended; under the registry's mutex
 
@@ -52,7 +52,7 @@ struct Registry {
   Mutex mutex;
   std::vector<std::unique_ptr<Log>> logs DL_GUARDED_BY(mutex);
   // The number of the current recording, from 1. Atomic: threads read it without the mutex.
-  std::atomic<std::uint64_t> session{0};
+  std::atomic<std::uint64_t> recording_id{0};
   std::uint32_t what DL_GUARDED_BY(mutex) = 0;
   std::int64_t begin_ns DL_GUARDED_BY(mutex) = 0;
   std::int64_t main_tid DL_GUARDED_BY(mutex) = 0;
@@ -103,17 +103,18 @@ Log* log_of_thread() {
   return own.log;
 }
 
-// Makes room for this session's events. Only the log's own thread calls it.
-void enter_session(Log& log) DL_REQUIRES(log.mutex) {
-  const std::uint64_t session = registry().session.load(std::memory_order_acquire);
-  if (log.session == session) return;
+// Empties the log at the thread's first event in this recording. Only the log's own thread calls
+// it.
+void begin_log(Log& log) DL_REQUIRES(log.mutex) {
+  const std::uint64_t recording_id = registry().recording_id.load(std::memory_order_acquire);
+  if (log.recording_id == recording_id) return;
   log.content = {};
   log.content.tid = ::gettid();
   log.content.name = thread_name();
   log.content.events.reserve(1024);
   log.open.clear();
   log.bytes = 0;
-  log.session = session;
+  log.recording_id = recording_id;
 }
 
 Event& add_event(Log& log, std::string_view name, Category category) DL_REQUIRES(log.mutex) {
@@ -131,13 +132,13 @@ void Span::begin(std::initializer_list<std::string_view> name, Category category
     Log* const log = log_of_thread();
     if (log == nullptr) return;
     const Lock lock(log->mutex);
-    enter_session(*log);
+    begin_log(*log);
     if (log->open.size() == log->open.capacity()) log->open.reserve(2 * log->open.size() + 16);
     Event& event = add_event(*log, name.size() == 1 ? *name.begin() : log->joined(name), category);
     if (!log->open.empty()) event.parent = static_cast<std::int64_t>(log->open.back().event);
     event_ = log->content.events.size() - 1;
     log->open.push_back({event_, log->bytes});
-    session_ = log->session;
+    recording_id_ = log->recording_id;
     event.begin_ns = now_ns();
   } catch (...) {  // no memory for it
   }
@@ -148,7 +149,7 @@ void Span::end() noexcept {
   if (own.log == nullptr) return;
   Log& log = *own.log;
   const Lock lock(log.mutex);
-  if (log.session != session_) return;  // stop_recording() has ended this span already
+  if (log.recording_id != recording_id_) return;  // stop_recording() has ended this span already
   // Spans usually end innermost first. A span inside this one that is still open stays open.
   const auto at = std::ranges::find(log.open.rbegin(), log.open.rend(), event_, &OpenSpan::event);
   if (at == log.open.rend()) return;
@@ -159,15 +160,15 @@ void Span::end() noexcept {
 }
 
 void Span::add_flops(std::int64_t flops) noexcept {
-  if (session_ == 0 || own.log == nullptr) return;
+  if (recording_id_ == 0 || own.log == nullptr) return;
   const Lock lock(own.log->mutex);
-  if (own.log->session == session_) own.log->content.events[event_].flops += flops;
+  if (own.log->recording_id == recording_id_) own.log->content.events[event_].flops += flops;
 }
 
 void Span::add_shape(std::span<const std::int64_t> sizes) noexcept {
-  if (session_ == 0 || own.log == nullptr) return;
+  if (recording_id_ == 0 || own.log == nullptr) return;
   const Lock lock(own.log->mutex);
-  if (own.log->session != session_) return;
+  if (own.log->recording_id != recording_id_) return;
   std::vector<std::int64_t>& shapes = own.log->content.shapes;
   Event& event = own.log->content.events[event_];
   const std::size_t begin = shapes.size();
@@ -188,7 +189,7 @@ void record_async(std::string_view name, Category category, Clock::time_point be
     Log* const log = log_of_thread();
     if (log == nullptr) return;
     const Lock lock(log->mutex);
-    enter_session(*log);
+    begin_log(*log);
     Event& event = add_event(*log, name, category);
     event.is_async = true;
     event.begin_ns = ns_of(begin);
@@ -203,7 +204,7 @@ void detail::count_memory(std::int64_t bytes) noexcept {
     Log* const log = log_of_thread();
     if (log == nullptr) return;
     const Lock lock(log->mutex);
-    enter_session(*log);
+    begin_log(*log);
     log->bytes += bytes;
     if (!log->open.empty()) return;
     Event& event = add_event(*log, "[memory]", Category::kMemory);
@@ -219,7 +220,7 @@ void start_recording(std::uint32_t what) noexcept {
   r.what = what | kRecordSpans;
   r.main_tid = ::gettid();
   r.begin_ns = now_ns();
-  r.session.fetch_add(1, std::memory_order_release);
+  r.recording_id.fetch_add(1, std::memory_order_release);
   detail::recorded.store(r.what, std::memory_order_relaxed);
 }
 
@@ -228,7 +229,7 @@ Recording stop_recording() {
   const Lock lock(r.mutex);
   detail::recorded.store(0, std::memory_order_relaxed);
   Recording result;
-  const std::uint64_t session = r.session.load(std::memory_order_relaxed);
+  const std::uint64_t recording_id = r.recording_id.load(std::memory_order_relaxed);
   result.begin_ns = r.begin_ns;
   result.end_ns = now_ns();
   result.epoch_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -241,13 +242,13 @@ Recording stop_recording() {
   result.has_flops = (r.what & kRecordFlops) != 0;
   for (const std::unique_ptr<Log>& log : r.logs) {
     const Lock log_lock(log->mutex);
-    if (log->session != session) continue;
+    if (log->recording_id != recording_id) continue;
     for (const OpenSpan& span : log->open) {
       Event& event = log->content.events[span.event];
       event.end_ns = std::max(event.begin_ns, result.end_ns);  // it may have begun after end_ns
       event.bytes = log->bytes - span.bytes_before;
     }
-    log->session = 0;
+    log->recording_id = 0;
     log->open.clear();
     result.threads.push_back(std::exchange(log->content, {}));
   }

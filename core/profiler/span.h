@@ -58,7 +58,7 @@ class Span {
       begin(name, category);
   }
   ~Span() {
-    if (session_ != 0) [[unlikely]]
+    if (recording_id_ != 0) [[unlikely]]
       end();
   }
   Span(const Span&) = delete;
@@ -72,8 +72,8 @@ class Span {
   void begin(std::initializer_list<std::string_view> name, Category category) noexcept;
   void end() noexcept;
 
-  std::uint64_t session_ = 0;  // the recording's number; 0: not recorded
-  std::size_t event_ = 0;      // index in the thread's log
+  std::uint64_t recording_id_ = 0;  // the recording's number; 0: not recorded
+  std::size_t event_ = 0;           // index in the thread's log
 };
 
 // A span of the user's program, like torch.profiler.record_function.

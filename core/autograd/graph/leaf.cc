@@ -144,50 +144,50 @@ void LeafNode::mark_written() {
   defined_ = true;
 }
 
-std::uint64_t LeafNode::add_listener(GradReady ready, GradFailed failed) {
-  listeners_.push_back({next_id_, std::move(ready), std::move(failed)});
+std::uint64_t LeafNode::add_callbacks(GradReady ready, GradFailed failed) {
+  callbacks_.push_back({next_id_, std::move(ready), std::move(failed)});
   return next_id_++;
 }
 
-void LeafNode::remove_listener(std::uint64_t id) noexcept {
-  std::erase_if(listeners_, [id](const Listener& listener) { return listener.id == id; });
+void LeafNode::remove_callbacks(std::uint64_t id) noexcept {
+  std::erase_if(callbacks_, [id](const Callbacks& callbacks) { return callbacks.id == id; });
 }
 
 template <typename Call>
-void LeafNode::call_listeners(const Call& call) const {
+void LeafNode::call_each(const Call& call) const {
   // Iterate by number: a callback may add callbacks, which run from the next pass on, and remove
   // any, itself included.
   const std::uint64_t end = next_id_;
   for (std::uint64_t next = 0;;) {
-    const auto listener = std::ranges::lower_bound(listeners_, next, {}, &Listener::id);
-    if (listener == listeners_.end() || listener->id >= end) return;
-    next = listener->id + 1;
-    call(*listener);
+    const auto callbacks = std::ranges::lower_bound(callbacks_, next, {}, &Callbacks::id);
+    if (callbacks == callbacks_.end() || callbacks->id >= end) return;
+    next = callbacks->id + 1;
+    call(*callbacks);
   }
 }
 
 void LeafNode::run_ready() const {
-  call_listeners([](const Listener& listener) {
-    const GradReady callback = listener.ready;  // a copy: it may be removed while it runs
+  call_each([](const Callbacks& callbacks) {
+    const GradReady callback = callbacks.ready;  // a copy: it may be removed while it runs
     callback();
   });
 }
 
 void LeafNode::run_failed(const std::exception_ptr& error) const {
-  call_listeners([&error](const Listener& listener) {
-    if (!listener.failed) return;
-    const GradFailed callback = listener.failed;
+  call_each([&error](const Callbacks& callbacks) {
+    if (!callbacks.failed) return;
+    const GradFailed callback = callbacks.failed;
     callback(error);
   });
 }
 
 std::uint64_t on_grad_ready(const Tensor& leaf, GradReady ready, GradFailed failed) {
   DL_CHECK(ready != nullptr, kInvalidArgument, "on_grad_ready: there is no callback");
-  return require_leaf(leaf, "on_grad_ready").add_listener(std::move(ready), std::move(failed));
+  return require_leaf(leaf, "on_grad_ready").add_callbacks(std::move(ready), std::move(failed));
 }
 
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
-  if (LeafNode* const node = leaf_node(leaf)) node->remove_listener(id);
+  if (LeafNode* const node = leaf_node(leaf)) node->remove_callbacks(id);
 }
 
 void set_grad_destination(const Tensor& leaf, const Tensor& destination) {

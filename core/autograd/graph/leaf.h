@@ -61,8 +61,8 @@ class LeafNode final : public Node {
   GradTarget target() const;
   void mark_written();
 
-  std::uint64_t add_listener(GradReady ready, GradFailed failed);
-  void remove_listener(std::uint64_t id) noexcept;
+  std::uint64_t add_callbacks(GradReady ready, GradFailed failed);
+  void remove_callbacks(std::uint64_t id) noexcept;
   void run_ready() const;
   void run_failed(const std::exception_ptr& error) const;
 
@@ -76,7 +76,7 @@ class LeafNode final : public Node {
   bool has_leaf_strides(const Tensor& gradient) const;
   void accumulate(Tensor gradient);
   template <typename Call>
-  void call_listeners(const Call& call) const;
+  void call_each(const Call& call) const;
 
   Shape shape_;
   Strides strides_;  // of the gradient: the leaf's if the leaf has no gaps, else contiguous
@@ -87,12 +87,12 @@ class LeafNode final : public Node {
   bool defined_ = false;  // grad_ holds a gradient
   bool fixed_ = false;    // grad_ is a destination and keeps its address
   std::uint64_t next_id_ = 1;
-  struct Listener {
+  struct Callbacks {
     std::uint64_t id;
     GradReady ready;
     GradFailed failed;
   };
-  std::vector<Listener> listeners_;  // in ascending order of id
+  std::vector<Callbacks> callbacks_;  // in ascending order of id
   std::function<void()> guard_;
   Ref<FirstError> error_;
 };

@@ -11,7 +11,7 @@ namespace dl::cuda {
 namespace {
 
 constinit thread_local Graph* graph_of_thread = nullptr;
-constinit std::atomic<void (*)()> capture_bound = nullptr;
+constinit std::atomic<void (*)()> capture_hook = nullptr;
 
 // All graphs of the process. Never destroyed: a graph may be a static object.
 constinit Mutex registry_mutex;
@@ -29,7 +29,7 @@ Graph::Graph(Runtime& runtime) : runtime_(runtime) {
 }
 
 Graph::~Graph() {
-  if (captures_) {
+  if (is_capturing_) {
     try {
       end();
     } catch (...) {  // the capture is abandoned anyway
@@ -50,26 +50,26 @@ void Graph::begin(const Stream& stream) {
            "graph: the stream is being captured already");
   {
     const Lock lock(mutex_);
-    DL_CHECK(ready_ == nullptr && !lost_, kInvalidArgument,
+    DL_CHECK(executable_ == nullptr && !is_destroyed_, kInvalidArgument,
              "graph: it is captured already; make another one");
   }
-  if (auto* const at_bound = capture_bound.load()) at_bound();
+  if (auto* const hook = capture_hook.load()) hook();
   runtime_.begin_capture(stream.handle);
   stream_ = stream;
-  captures_ = true;
+  is_capturing_ = true;
   graph_of_thread = this;
 }
 
 void Graph::end() {
-  DL_CHECK(captures_ && graph_of_thread == this, kInvalidArgument,
+  DL_CHECK(is_capturing_ && graph_of_thread == this, kInvalidArgument,
            "graph: this thread does not capture it");
   std::exception_ptr failed;
   try {
-    if (auto* const at_bound = capture_bound.load()) at_bound();
+    if (auto* const hook = capture_hook.load()) hook();
   } catch (...) {
     failed = std::current_exception();
   }
-  captures_ = false;
+  is_capturing_ = false;
   graph_of_thread = nullptr;
   void* const made = runtime_.end_capture(stream_.handle);
   if (failed) {
@@ -81,36 +81,39 @@ void Graph::end() {
       "the capture broke: something in it waited for the device, or left work on a stream that "
       "the captured one does not wait for");
   const Lock lock(mutex_);
-  ready_ = made;
-  if (!lost_) return;
+  executable_ = made;
+  if (!is_destroyed_) return;
   destroy();
-  throw_error(ErrorKind::kAborted, "graph: something that it holds has gone while it was captured");
+  throw_error(ErrorKind::kAborted,
+              "graph: a communicator whose work it contains was destroyed during the capture");
 }
 
 void Graph::launch(const Stream& stream) {
   DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
            "graph: the stream is being captured, and a launch within a capture cannot be watched");
   const Lock lock(mutex_);
-  DL_CHECK(!lost_, kAborted, "graph: something that it holds has gone, and it cannot be launched");
-  DL_CHECK(ready_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
-  std::size_t told = 0;
+  DL_CHECK(!is_destroyed_, kAborted,
+           "graph: a communicator whose work it contains was destroyed, so it cannot be launched");
+  DL_CHECK(executable_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
+  std::size_t begun = 0;
   std::exception_ptr failed;
   try {
-    for (; told < holds_.size(); ++told) holds_[told].part->before_launch(stream);
-    runtime_.launch_graph(ready_, stream.handle);
+    for (; begun < parts_.size(); ++begun) parts_[begun].part->before_launch(stream);
+    runtime_.launch_graph(executable_, stream.handle);
   } catch (...) {
     failed = std::current_exception();
   }
-  while (told > 0) holds_[--told].part->after_launch(stream, failed);
+  while (begun > 0) parts_[--begun].part->after_launch(stream, failed);
   if (failed) std::rethrow_exception(failed);
 }
 
 void Graph::destroy() noexcept {
-  if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
+  if (void* const executable = std::exchange(executable_, nullptr))
+    runtime_.destroy_graph(executable);
 }
 
-void set_capture_bound(void (*at_bound)()) noexcept {
-  capture_bound.store(at_bound);
+void set_capture_hook(void (*hook)()) noexcept {
+  capture_hook.store(hook);
 }
 
 bool capturing() noexcept {
@@ -125,19 +128,19 @@ GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()
   Graph* const graph = graph_of_thread;
   if (graph == nullptr) return nullptr;
   const Lock lock(graph->mutex_);
-  const auto known = std::ranges::find(graph->holds_, owner, &Graph::Held::owner);
-  if (known != graph->holds_.end()) return known->part.get();
-  return graph->holds_.emplace_back(Graph::Held{owner, make()}).part.get();
+  const auto known = std::ranges::find(graph->parts_, owner, &Graph::OwnedPart::owner);
+  if (known != graph->parts_.end()) return known->part.get();
+  return graph->parts_.emplace_back(Graph::OwnedPart{owner, make()}).part.get();
 }
 
 void destroy_graphs_of(const void* owner) noexcept {
   const Lock lock(registry_mutex);
   for (Graph* const graph : registry()) {
     const Lock own(graph->mutex_);
-    if (std::ranges::find(graph->holds_, owner, &Graph::Held::owner) == graph->holds_.end()) {
+    if (std::ranges::find(graph->parts_, owner, &Graph::OwnedPart::owner) == graph->parts_.end()) {
       continue;
     }
-    graph->lost_ = true;
+    graph->is_destroyed_ = true;
     graph->destroy();
   }
 }

@@ -60,7 +60,7 @@ class Graph {
  private:
   friend GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make);
   friend void destroy_graphs_of(const void* owner) noexcept;
-  struct Held {
+  struct OwnedPart {
     const void* owner;
     Ref<GraphPart> part;
   };
@@ -68,18 +68,18 @@ class Graph {
 
   Runtime& runtime_;
   Stream stream_;  // while it is captured
-  bool captures_ = false;
+  bool is_capturing_ = false;
   Mutex mutex_;
-  void* ready_ DL_GUARDED_BY(mutex_) = nullptr;  // the runtime's executable graph
-  bool lost_ DL_GUARDED_BY(mutex_) = false;      // destroyed by destroy_graphs_of()
-  std::vector<Held> holds_ DL_GUARDED_BY(mutex_){};
+  void* executable_ DL_GUARDED_BY(mutex_) = nullptr;  // the runtime's executable graph
+  bool is_destroyed_ DL_GUARDED_BY(mutex_) = false;   // destroyed by destroy_graphs_of()
+  std::vector<OwnedPart> parts_ DL_GUARDED_BY(mutex_){};
 };
 
 // Sets the function that every capture calls before it begins and, while capturing() is still true,
 // before it ends. Before the begin, the function submits deferred work that the graph must not
 // contain; before the end, deferred work that the graph must contain. The process has one such
 // function.
-void set_capture_bound(void (*at_bound)()) noexcept;
+void set_capture_hook(void (*hook)()) noexcept;
 
 // True if a Graph captures this thread's work.
 bool capturing() noexcept;

@@ -28,11 +28,11 @@ DL_KERNEL(void, gather_elements,
           (const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out))
 // Combines source[i], as `how` says, with the element of target's storage that is index[i] *
 // by.step elements after target[i]. All three have the same shape, target and source the same
-// dtype. Along dimension `apart`, no two elements write to the same address, so threads may divide
-// it; -1 if there is no such dimension.
+// dtype. Along dimension `disjoint_dim`, no two elements write to the same address, so threads may
+// divide it; -1 if there is no such dimension.
 DL_KERNEL(void, scatter_elements,
           (const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
-           PlaceWrite how, std::int64_t apart))
+           PlaceWrite how, std::int64_t disjoint_dim))
 // The indices of the true elements of a contiguous bool tensor, in row-major order: int64 [count,
 // dims].
 DL_KERNEL(Tensor, nonzero, (const Tensor& mask))

@@ -15,8 +15,8 @@ DL_KERNEL(void, matmul_batch, (const Tensor& a, const Tensor& b, const Tensor& c
 // y[n, out] = activation(x[n, in] weight[out, in]^T + bias). Row-major; bias may be undefined.
 //
 // `kept`, if defined, is for backward: with kGeluTanh the input of GELU, with y's shape and dtype;
-// with kRelu a mask, uint8 [n, relu_mask_bytes(out)], in a device-specific format. Returns true if
-// it was written; kGeluTanh always writes it.
+// with kRelu a mask, uint8 [n, relu_mask_row_bytes(out)], in a device-specific format. Returns true
+// if it was written; kGeluTanh always writes it.
 DL_KERNEL(bool, linear,
           (const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
            const Tensor& kept, const Tensor& y))

@@ -40,7 +40,7 @@ struct Opening<op, R (*)(Args...)> {
 
 }  // namespace
 
-void fill_cuda_kernels(KernelTable& table) noexcept {
+void fill_lazy_cuda_kernels(KernelTable& table) noexcept {
 #define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   table.set<Op::enumerator>(DeviceType::kCUDA,                                      \
                             &Opening<Op::enumerator, KernelOf<Op::enumerator>::Type>::call);

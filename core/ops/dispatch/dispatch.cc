@@ -13,7 +13,7 @@ KernelTable& kernel_table() noexcept {
   static KernelTable table;
   static const bool filled = [] {
     fill_cpu_kernels(table);
-    fill_cuda_kernels(table);
+    fill_lazy_cuda_kernels(table);
     return true;
   }();
   static_cast<void>(filled);

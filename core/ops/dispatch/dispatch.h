@@ -119,7 +119,7 @@ struct KernelTable {
 
 void fill_cpu_kernels(KernelTable& table) noexcept;
 // Fills CUDA's column with functions that open the CUDA module and replace the column.
-void fill_cuda_kernels(KernelTable& table) noexcept;
+void fill_lazy_cuda_kernels(KernelTable& table) noexcept;
 KernelTable& kernel_table() noexcept;
 
 // Identifies the lists for which a module's kernels were built: a hash of the names in op_list.def

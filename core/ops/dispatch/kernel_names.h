@@ -33,7 +33,7 @@ using kernels::Pivot;
 using kernels::Reduced;
 using kernels::ReduceFn;
 using kernels::ReductionFacts;
-using kernels::relu_mask_bytes;
+using kernels::relu_mask_row_bytes;
 using kernels::Saves;
 using kernels::Takes;
 using kernels::TernaryFacts;

@@ -63,7 +63,7 @@ Tensor operand_of(const Tensor& tensor, DType result) {
   return promoted_to(tensor, is_number(tensor) ? dtype_of_number(result) : result);
 }
 
-Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
+Tensor empty_broadcast(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
   const Device device = common_device(a, b, op);
   return empty_for(broadcast_shapes(a.sizes(), b.sizes(), op), {&a, &b}, dtype, device);
 }
@@ -73,7 +73,7 @@ BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype,
   // The layout of the result follows the converted operands, as in PyTorch.
   Tensor left = operand_of(a, dtype);
   Tensor right = operand_of(b, dtype);
-  Tensor out = place_for(left, right, dtype, op);
+  Tensor out = empty_broadcast(left, right, dtype, op);
   return {std::move(left), std::move(right), std::move(out)};
 }
 
@@ -91,7 +91,7 @@ Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const DType dtype = computed_in(fn, common_dtype(a, b, name));
   Tensor left = promoted_to(a, dtype);
   Tensor right = promoted_to(b, dtype);
-  Tensor out = place_for(left, right, DType::kBool, name);
+  Tensor out = empty_broadcast(left, right, DType::kBool, name);
   return run_binary(fn, {std::move(left), std::move(right), std::move(out)});
 }
 

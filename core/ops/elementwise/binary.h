@@ -43,7 +43,7 @@ struct BinaryOperands {
   Tensor out;
 };
 // Allocates the result of two operands, whose shapes are broadcast.
-Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
+Tensor empty_broadcast(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
 // Converts both operands with operand_of(), and allocates their result.
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype, std::string_view op);
 

@@ -129,7 +129,7 @@ struct Places {
   Shape shape;    // of the result
   Tensor tensor;  // the indexed tensor, as a tensor of that shape
   Tensor index;   // offsets in elements, of that shape too
-  std::int64_t apart = -1;
+  std::int64_t disjoint_dim = -1;
 };
 
 Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::string_view op) {
@@ -175,7 +175,7 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
     index_strides.push_back(0);
   }
   element_count(result.shape, op);
-  result.apart = longest_outside(result.shape, place, place + common.size());
+  result.disjoint_dim = longest_outside(result.shape, place, place + common.size());
   if (element_count(result.shape, op) == 0) return result;  // nothing is read or written
   result.tensor = as_strided(tensor, result.shape, strides, tensor.storage_offset());
   result.index = as_strided(moves, result.shape, index_strides, 0);
@@ -191,7 +191,7 @@ void write_to(const Tensor& tensor, const std::vector<Tensor>& at, const Tensor&
   if (!places.tensor.defined()) return;
   const Tensor source = promoted_to(value.detach(), tensor.dtype()).expand(places.shape);
   call<Op::kScatterElements>(tensor.device(), Indexed{.op = op, .is_checked = true}, places.tensor,
-                             places.index, source, how, places.apart);
+                             places.index, source, how, places.disjoint_dim);
 }
 
 struct IndexBackward final : Node {

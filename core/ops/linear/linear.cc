@@ -137,7 +137,7 @@ Tensor room_to_keep(Activation activation, const Tensor& rows) {
   if (activation == Activation::kGeluTanh) return empty_like(rows);
   const bool has_masks = rows.device().type == DeviceType::kCUDA && rows.dtype() != DType::kF64;
   if (activation != Activation::kRelu || !has_masks) return {};
-  return empty({rows.size(0), relu_mask_bytes(rows.size(1))},
+  return empty({rows.size(0), relu_mask_row_bytes(rows.size(1))},
                {.dtype = DType::kU8, .device = rows.device()});
 }
 

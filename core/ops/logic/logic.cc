@@ -34,7 +34,7 @@ Tensor run_mirrored(BinaryFn fn, const Tensor& a, const Tensor& b, std::string_v
   const DType dtype = computed_in(fn, common_dtype(a, b, op));
   const Tensor left = promoted_to(a, dtype);
   const Tensor right = promoted_to(b, dtype);
-  return run_binary(fn, {right, left, place_for(left, right, DType::kBool, op)});
+  return run_binary(fn, {right, left, empty_broadcast(left, right, DType::kBool, op)});
 }
 
 Tensor on_bits(BinaryFn fn, const Tensor& a, const Tensor& b) {

@@ -61,9 +61,9 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
   constexpr std::string_view kOp = "hinge_embedding_loss";
   check_loss_input(input, kOp, options.reduction);
   check_operand(input, target, kOp, "the target");
-  const Tensor apart = where(ne(target, 1), clamp_min(options.margin - input, 0), 0.0);
+  const Tensor unlike = where(ne(target, 1), clamp_min(options.margin - input, 0), 0.0);
   const Tensor alike = where(ne(target, -1), input, 0.0);
-  return reduced(apart + alike, options.reduction);
+  return reduced(unlike + alike, options.reduction);
 }
 
 Tensor soft_margin_loss(const Tensor& input, const Tensor& target,

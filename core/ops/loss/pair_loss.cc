@@ -329,8 +329,8 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   const Tensor cosine = div(dots(a, b, -1), sqrt(mul(squared(a), squared(b))));
   const auto where_target_is = [&](double value) { return eq(target, value).to(cosine.dtype()); };
   const Tensor alike = mul(1.0 - cosine, where_target_is(1));
-  const Tensor apart = mul(relu(sub(cosine, options.margin)), where_target_is(-1));
-  return reduced(add(alike, apart), options.reduction);
+  const Tensor unlike = mul(relu(sub(cosine, options.margin)), where_target_is(-1));
+  return reduced(add(alike, unlike), options.reduction);
 }
 
 }  // namespace dl

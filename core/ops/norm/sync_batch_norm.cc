@@ -72,9 +72,9 @@ WholeBatch whole_batch(const BatchNormArgs& args, const Tensor& x, BatchRanks& r
     if (of_rank[0] == 0) continue;
     const double both = count + of_rank[0];
     for (std::int64_t c = 0; c < channels; ++c) {
-      const double apart = of_rank[1 + c] - mean[c];
-      mean[c] += apart * (of_rank[0] / both);
-      squares[c] += of_rank[1 + channels + c] + apart * apart * (count * of_rank[0] / both);
+      const double delta = of_rank[1 + c] - mean[c];
+      mean[c] += delta * (of_rank[0] / both);
+      squares[c] += of_rank[1 + channels + c] + delta * delta * (count * of_rank[0] / both);
     }
     count = both;
   }

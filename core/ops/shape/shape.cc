@@ -101,11 +101,11 @@ Tensor as_copy(const Tensor& result, const Tensor& input,
   return result.storage() == input.storage() ? result.clone(format) : result;
 }
 
-// Views the input in the shape `apart`, permutes its dimensions, and reshapes it to `shape`.
-Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, const Shape& shape,
+// Views the input in the shape `per_dim`, permutes its dimensions, and reshapes it to `shape`.
+Tensor rearranged(const Tensor& input, const Shape& per_dim, const Dims& order, const Shape& shape,
                   const char* grad_fn) {
   const MemoryFormat format = torch_format(input);
-  const Tensor result = input.reshape(apart).permute(order).reshape(shape).contiguous(format);
+  const Tensor result = input.reshape(per_dim).permute(order).reshape(shape).contiguous(format);
   return detail::finish_composed(as_copy(result, input, format), input, grad_fn);
 }
 
@@ -243,20 +243,20 @@ Tensor repeat(const Tensor& input, const Dims& repeats) {
            "repeat: {} names {} dimensions, the input of shape {} has {}", repeats.str(),
            repeats.size(), input.sizes().str(), rank);
   const std::size_t lead = repeats.size() - rank;
-  Shape apart;  // a dimension of size 1 before each, which is then repeated
+  Shape split;  // a dimension of size 1 before each, which is then repeated
   Shape wide;
   Shape joined;
   for (std::size_t d = 0; d < repeats.size(); ++d) {
     DL_CHECK(repeats[d] >= 0, kInvalidArgument, "repeat: a number of {} is negative",
              repeats.str());
     const std::int64_t size = d < lead ? 1 : input.sizes()[d - lead];
-    apart.push_back(1);
-    apart.push_back(size);
+    split.push_back(1);
+    split.push_back(size);
     wide.push_back(repeats[d]);
     wide.push_back(size);
     joined.push_back(repeats[d] * size);
   }
-  return detail::finish_composed(as_copy(input.reshape(apart).expand(wide).reshape(joined), input),
+  return detail::finish_composed(as_copy(input.reshape(split).expand(wide).reshape(joined), input),
                                  input, "RepeatBackward0");
 }
 

@@ -171,7 +171,7 @@ class DeferredLayout final : public DeferredBytes {
   }
 
   void enlist() {
-    cuda::set_capture_bound(&on_capture_begin_or_end);
+    cuda::set_capture_hook(&on_capture_begin_or_end);
     const Lock lock(on_devices_mutex);
     next_ = first_on_devices;
     if (next_ != nullptr) next_->before_ = this;

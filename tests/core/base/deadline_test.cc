@@ -40,11 +40,11 @@ TEST(Deadline, EarlierPicksTheEarlier) {
 
 TEST(Spans, AddUpWithoutWrappingAround) {
   constexpr auto kMost = std::chrono::nanoseconds::max();
-  EXPECT_EQ(add_spans(1s, 2ms), 1002ms);
-  EXPECT_EQ(add_spans(kMost, 1ns), kMost);
-  EXPECT_EQ(add_spans(kMost - 1ns, 5s), kMost);
-  EXPECT_EQ(add_spans(kMost, -1s), kMost);
-  EXPECT_EQ(add_spans(std::chrono::nanoseconds::min(), -1s), std::chrono::nanoseconds::min());
+  EXPECT_EQ(saturating_add(1s, 2ms), 1002ms);
+  EXPECT_EQ(saturating_add(kMost, 1ns), kMost);
+  EXPECT_EQ(saturating_add(kMost - 1ns, 5s), kMost);
+  EXPECT_EQ(saturating_add(kMost, -1s), kMost);
+  EXPECT_EQ(saturating_add(std::chrono::nanoseconds::min(), -1s), std::chrono::nanoseconds::min());
 }
 
 TEST(Deadline, IsAskedAgainAfterAWaitThatEndsTooEarly) {

@@ -52,7 +52,7 @@ TEST(Epilogue, OfReLUIsItsGradientByAMaskInRowsOf128Bits) {
   EXPECT_EQ(second_stride(Epilogue::kReluGradient, 128), 128);
   EXPECT_EQ(second_stride(Epilogue::kReluGradient, 129), 256);
   EXPECT_EQ(second_stride(Epilogue::kGeluGradient, 72), 72);
-  EXPECT_EQ(relu_mask_bytes(129), 32);
+  EXPECT_EQ(relu_mask_row_bytes(129), 32);
   EXPECT_EQ(input_gradient_epilogue(of(DType::kF32), 10, Activation::kRelu, true),
             Epilogue::kReluGradient);
   EXPECT_EQ(input_gradient_epilogue(of(DType::kF32), 10, Activation::kRelu, false),

@@ -166,7 +166,7 @@ void write_line(const WrittenLine by) {
 // Calls `write` for each line, in an order that does not depend on the number of threads. It
 // is compiled once: a copy for each dtype and way to write was a third of this folder's code.
 void write_each(const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
-                std::int64_t apart, WriteLine write) {
+                std::int64_t disjoint_dim, WriteLine write) {
   const Shape& shape = source.sizes();
   const auto size_of_element = static_cast<std::int64_t>(size_of(target.dtype()));
   const auto run_part = [&](std::int64_t begin, std::int64_t end) {
@@ -174,8 +174,8 @@ void write_each(const Indexed& by, const Tensor& target, const Tensor& index, co
     std::int64_t target_offset = 0;
     std::int64_t index_offset = 0;
     std::int64_t source_offset = 0;
-    if (apart >= 0) {
-      const auto d = static_cast<std::size_t>(apart);
+    if (disjoint_dim >= 0) {
+      const auto d = static_cast<std::size_t>(disjoint_dim);
       part[d] = end - begin;
       target_offset = begin * target.strides()[d];
       index_offset = begin * index.strides()[d];
@@ -202,8 +202,8 @@ void write_each(const Indexed& by, const Tensor& target, const Tensor& index, co
       write(line);
     });
   };
-  if (apart < 0) return run_part(0, 1);
-  const std::int64_t size = shape[static_cast<std::size_t>(apart)];
+  if (disjoint_dim < 0) return run_part(0, 1);
+  const std::int64_t size = shape[static_cast<std::size_t>(disjoint_dim)];
   parallel_for(size, std::max<std::int64_t>(1, kPlacesGrain * size / source.numel()), run_part);
 }
 
@@ -263,11 +263,11 @@ void gather_elements(const Indexed& by, const Tensor& source, const Tensor& inde
 }
 
 void scatter_elements(const Indexed& by, const Tensor& target, const Tensor& index,
-                      const Tensor& source, PlaceWrite how, std::int64_t apart) {
+                      const Tensor& source, PlaceWrite how, std::int64_t disjoint_dim) {
   check_index(by, index);
   if (source.numel() == 0) return;
   const auto write = [&]<typename T, typename Write>(Write) {
-    write_each(by, target, index, source, apart, write_line<T, Write>);
+    write_each(by, target, index, source, disjoint_dim, write_line<T, Write>);
   };
   if (how == PlaceWrite::kSet) {
     return visit_width(size_of(target.dtype()), [&]<typename Bits>() {

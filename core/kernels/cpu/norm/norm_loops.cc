@@ -296,17 +296,17 @@ void column_join(std::int64_t n, double rows, const T* near, const T* distances,
                  double before, double* mean, double* total) {
   const double of_rows = 1 / rows;
   const double share = rows / (before + rows);
-  const double apart_weight = before * share;
+  const double delta_weight = before * share;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     const auto distance = static_cast<double>(distances[i]);
     const auto from = static_cast<double>(near[i]);
-    const double apart = from + distance * of_rows - mean[i];
+    const double delta = from + distance * of_rows - mean[i];
     // As in Moments::join(): for infinite means only the sum is known.
     const bool finite = std::isfinite(from) && std::isfinite(mean[i]);
-    mean[i] += finite ? apart * share : from;
+    mean[i] += finite ? delta * share : from;
     total[i] += static_cast<double>(squares[i]) - distance * distance * of_rows +
-                apart * apart * apart_weight;
+                delta * delta * delta_weight;
   }
 }
 

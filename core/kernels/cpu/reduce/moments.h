@@ -40,9 +40,9 @@ struct Moments {
       *this = {both, mean + other.mean, kNaN};
       return;
     }
-    const double apart = other.mean - mean;
-    mean += apart * (other.count / both);
-    squares += other.squares + apart * apart * (count * other.count / both);
+    const double delta = other.mean - mean;
+    mean += delta * (other.count / both);
+    squares += other.squares + delta * delta * (count * other.count / both);
     count = both;
   }
 };

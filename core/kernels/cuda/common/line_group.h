@@ -3,8 +3,8 @@
 //
 // If a line is contiguous, neighbouring threads are lanes of one line, so that their loads coalesce
 // along it. If neighbouring elements belong to different lines (a reduction over an outer
-// dimension), neighbouring threads work on different lines. Combining is a tree of fixed shape: the
-// same bits on every run.
+// dimension), neighbouring threads work on different lines (`interleaved`). Combining is a tree of
+// fixed shape: the same bits on every run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,17 +18,17 @@ inline constexpr int kGroupThreads = 256;
 // How a block is divided: lanes * lines == kGroupThreads. Plain data, made on the host.
 struct Lines {
   int lanes = kGroupThreads;
-  bool apart = false;  // neighbouring threads work on different lines
+  bool interleaved = false;  // neighbouring threads work on different lines
 
   __host__ __device__ int lines() const { return kGroupThreads / lanes; }
 #if defined(__CUDACC__)
   __device__ int lane() const {
     const int thread = static_cast<int>(threadIdx.x);
-    return apart ? thread / lines() : thread % lanes;
+    return interleaved ? thread / lines() : thread % lanes;
   }
   __device__ int line() const {
     const int thread = static_cast<int>(threadIdx.x);
-    return apart ? thread % lines() : thread / lanes;
+    return interleaved ? thread % lines() : thread / lanes;
   }
 
   // Reduces with combine() over the group. All threads of the block must call it; each gets its
@@ -49,9 +49,9 @@ struct Lines {
 };
 
 // For lines of `size` elements: enough lanes that none has more than a few, no more than a block.
-inline Lines lines_for(std::int64_t size, bool apart) {
-  Lines lines{.lanes = 1, .apart = apart};
-  const int most = apart ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
+inline Lines lines_for(std::int64_t size, bool interleaved) {
+  Lines lines{.lanes = 1, .interleaved = interleaved};
+  const int most = interleaved ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
   while (lines.lanes < most && std::int64_t{lines.lanes} * 4 < size) lines.lanes *= 2;
   return lines;
 }

@@ -114,7 +114,7 @@ constexpr bool has_second_matrix(Epilogue e) noexcept {
 }
 // The row length of the second matrix in elements, or of a mask in bits.
 constexpr std::int64_t second_stride(Epilogue e, std::int64_t columns) noexcept {
-  return e == Epilogue::kReluGradient ? 8 * relu_mask_bytes(columns) : columns;
+  return e == Epilogue::kReluGradient ? 8 * relu_mask_row_bytes(columns) : columns;
 }
 
 }  // namespace dl::kernels::cuda

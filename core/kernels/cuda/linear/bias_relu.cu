@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     place = values;
   }
-  mask[row * relu_mask_bytes(columns) + byte] = static_cast<std::uint8_t>(bits);
+  mask[row * relu_mask_row_bytes(columns) + byte] = static_cast<std::uint8_t>(bits);
 }
 
 template <typename T>

@@ -49,7 +49,8 @@ void sum(const Tensor& input, double divisor, const Tensor& out) {
   const auto [outer, inner] = make_reduction_loops<2>(input.sizes(), input.strides(), out.sizes(),
                                                       {out.strides(), input.strides()});
   const Launch launch;
-  const bool apart = outer.count > 1 && outer.inner_stride(1) == 1 && inner.inner_stride(0) != 1;
+  const bool interleaved =
+      outer.count > 1 && outer.inner_stride(1) == 1 && inner.inner_stride(0) != 1;
   run({.in = input.data_ptr(),
        .dtype = input.dtype(),
        .out = out.data_ptr(),
@@ -57,7 +58,7 @@ void sum(const Tensor& input, double divisor, const Tensor& out) {
        .kept = whole_map(outer, "sum"),
        .reduced = whole_map(inner, "sum"),
        .divisor = divisor,
-       .lines = lines_for(inner.count, apart)},
+       .lines = lines_for(inner.count, interleaved)},
       launch);
 }
 
