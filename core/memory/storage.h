@@ -30,7 +30,7 @@ class DeferredBytes : public RefCounted {
  public:
   // The first call allocates the storage's memory and fills it; later calls return the same. On a
   // device, the current stream may use it. Throws what allocation throws.
-  virtual void* settle() = 0;
+  virtual void* materialize() = 0;
   // The storage's version was raised.
   virtual void bump_version() noexcept = 0;
   // True if others hold references to the memory that has the bytes now.
@@ -55,11 +55,11 @@ class Storage final : public RefCounted {
 
   void* data() const {
     void* const data = data_.load(std::memory_order_acquire);
-    return data != nullptr ? data : settle();
+    return data != nullptr ? data : materialize();
   }
-  // Null if data() would call DeferredBytes::settle(). That is always so for a deferred storage on
-  // a device: each use must be ordered after the stream that filled the memory.
-  void* settled_data() const noexcept { return data_.load(std::memory_order_acquire); }
+  // Null if data() would call DeferredBytes::materialize(). That is always so for a deferred
+  // storage on a device: each use must be ordered after the stream that filled the memory.
+  void* data_or_null() const noexcept { return data_.load(std::memory_order_acquire); }
   // Null if the storage is not deferred.
   DeferredBytes* deferred() const noexcept { return deferred_.get(); }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -80,7 +80,7 @@ class Storage final : public RefCounted {
           Ref<RefCounted> owner) noexcept;
   ~Storage() override = default;
 
-  void* settle() const;
+  void* materialize() const;
 
   Device device_;
   mutable std::atomic<void*> data_;

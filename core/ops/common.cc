@@ -33,36 +33,36 @@ namespace {
 
 // True if the two share no memory because one storage has none yet. Asking a deferred storage for
 // its memory would copy the elements.
-bool is_apart(const Tensor& a, const Tensor& b) noexcept {
+bool is_separate(const Tensor& a, const Tensor& b) noexcept {
   return a.storage() != b.storage() &&
-         (a.storage()->settled_data() == nullptr || b.storage()->settled_data() == nullptr);
+         (a.storage()->data_or_null() == nullptr || b.storage()->data_or_null() == nullptr);
 }
 
 // The address of the first byte; for tensors of one storage, its offset there.
-std::uintptr_t place_of(const Tensor& tensor, const Tensor& other) noexcept {
+std::uintptr_t address_of(const Tensor& tensor, const Tensor& other) noexcept {
   const auto first = tensor.storage() == other.storage()
                          ? std::uintptr_t{0}
-                         : reinterpret_cast<std::uintptr_t>(tensor.storage()->settled_data());
+                         : reinterpret_cast<std::uintptr_t>(tensor.storage()->data_or_null());
   return first + static_cast<std::size_t>(tensor.storage_offset()) * size_of(tensor.dtype());
 }
 
 }  // namespace
 
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept {
-  if (a.numel() == 0 || b.numel() == 0 || is_apart(a, b)) return false;
+  if (a.numel() == 0 || b.numel() == 0 || is_separate(a, b)) return false;
   const auto end = [](const Tensor& tensor, const Tensor& other) {
     std::int64_t last = 0;
     for (std::size_t d = 0; d < tensor.sizes().size(); ++d) {
       last += (tensor.sizes()[d] - 1) * tensor.strides()[d];
     }
-    return place_of(tensor, other) + static_cast<std::size_t>(last + 1) * size_of(tensor.dtype());
+    return address_of(tensor, other) + static_cast<std::size_t>(last + 1) * size_of(tensor.dtype());
   };
-  return place_of(a, b) < end(b, a) && place_of(b, a) < end(a, b);
+  return address_of(a, b) < end(b, a) && address_of(b, a) < end(a, b);
 }
 
 Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
-  const bool alike = !is_apart(operand, written) &&
-                     place_of(operand, written) == place_of(written, operand) &&
+  const bool alike = !is_separate(operand, written) &&
+                     address_of(operand, written) == address_of(written, operand) &&
                      operand.sizes() == written.sizes() && operand.strides() == written.strides();
   // If both have the same elements in the same order, each is read before it is written.
   return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();

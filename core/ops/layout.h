@@ -17,7 +17,7 @@ Tensor in_stored_format(const Tensor& tensor, MemoryFormat format);
 // A tensor with the elements in the order that the kernel needs, without history and read-only. It
 // is the tensor or the source of a deferred tensor if that has this order, else a copy.
 inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat::kContiguous) {
-  if (tensor.is_contiguous(format) && tensor.impl()->is_settled()) return tensor;
+  if (tensor.is_contiguous(format) && tensor.impl()->is_materialized()) return tensor;
   return detail::in_stored_format(tensor, format);
 }
 

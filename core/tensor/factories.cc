@@ -42,7 +42,7 @@ Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands)
 // broadcast or not.
 bool is_plain(const Tensor* tensor) {
   const TensorImpl& impl = *tensor->impl();
-  if (!impl.contiguous || !impl.is_settled()) return false;
+  if (!impl.contiguous || !impl.is_materialized()) return false;
   std::int64_t expected = 1;
   for (std::size_t d = impl.shape.size(); d-- > 0;) {
     if (impl.strides[d] != expected) return false;
@@ -55,8 +55,8 @@ bool is_plain(const Tensor* tensor) {
 Tensor empty_for_mixed_orders(const Shape& shape, std::span<const Tensor* const> operands,
                               DType dtype, Device device) {
   const Strides visible = strides_for(shape, operands);
-  const auto is_settled = [](const Tensor* each) { return each->impl()->is_settled(); };
-  if (std::ranges::all_of(operands, is_settled)) return make(shape, visible, dtype, device);
+  const auto is_materialized = [](const Tensor* each) { return each->impl()->is_materialized(); };
+  if (std::ranges::all_of(operands, is_materialized)) return make(shape, visible, dtype, device);
   std::array<std::optional<StoredOrder>, kMostOperands> stored;
   for (std::size_t i = 0; i < operands.size(); ++i) stored[i].emplace(*operands[i]);
   // Deferred operands come first: they determine the order of the result, so that it can be

@@ -10,8 +10,8 @@ namespace dl {
 namespace {
 
 // The address of an element; null if the storage has no memory yet.
-void* settled_at(const Storage& storage, std::int64_t offset, DType dtype) noexcept {
-  auto* const memory = static_cast<char*>(storage.settled_data());
+void* address_or_null(const Storage& storage, std::int64_t offset, DType dtype) noexcept {
+  auto* const memory = static_cast<char*>(storage.data_or_null());
   if (memory == nullptr) return nullptr;
   return memory + offset * static_cast<std::int64_t>(size_of(dtype));
 }
@@ -21,7 +21,7 @@ void* settled_at(const Storage& storage, std::int64_t offset, DType dtype) noexc
 TensorImpl::TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps,
                        std::int64_t first, DType type)
     : storage(std::move(memory)),
-      data_(settled_at(*storage, first, type)),
+      data_(address_or_null(*storage, first, type)),
       offset(first),
       numel(1),
       shape(sizes),

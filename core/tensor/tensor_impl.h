@@ -30,10 +30,10 @@ class TensorImpl final : public RefCounted {
   // The first element. Makes the memory of a deferred storage, and throws what that throws.
   void* data() const {
     void* const first = data_.load(std::memory_order_acquire);
-    return first != nullptr ? first : settle();
+    return first != nullptr ? first : materialize();
   }
   // False if data() still has to ask the storage, which may be deferred. Once true, it stays true.
-  bool is_settled() const noexcept { return data_.load(std::memory_order_relaxed) != nullptr; }
+  bool is_materialized() const noexcept { return data_.load(std::memory_order_relaxed) != nullptr; }
   // Takes over shape and strides of `view`, a view of all elements of this tensor.
   void take_shape_of(const TensorImpl& view);
 
@@ -43,7 +43,7 @@ class TensorImpl final : public RefCounted {
   Ref<Storage> storage;
 
  private:
-  mutable std::atomic<void*> data_;  // null: settle()
+  mutable std::atomic<void*> data_;  // null: materialize()
 
  public:
   std::int64_t offset;
@@ -94,7 +94,7 @@ class TensorImpl final : public RefCounted {
  private:
   ~TensorImpl() override = default;
 
-  void* settle() const;
+  void* materialize() const;
 };
 
 }  // namespace dl

@@ -193,7 +193,7 @@ template <typename R, typename... Params>
 template <typename T>
 bool may_be_deferred(const T& arg) noexcept {
   const Tensor* const tensor = as_tensor(arg);
-  return tensor != nullptr && tensor->defined() && !tensor->impl()->is_settled();
+  return tensor != nullptr && tensor->defined() && !tensor->impl()->is_materialized();
 }
 template <typename T>
 decltype(auto) replace_if_tensor(T& arg, const Tensor& tensor) noexcept {

@@ -87,8 +87,8 @@ class DeferredLayout final : public DeferredBytes {
     enlist();
   }
 
-  // A tensor over the source with the elements of `view`; undefined if the storage is settled, or
-  // if no strides address them.
+  // A tensor over the source with the elements of `view`; undefined if the storage is materialized,
+  // or if no strides address them.
   Tensor over_source(const TensorImpl& view) const {
     const Ref<TensorImpl> source = this->source();
     if (!source) return {};
@@ -102,7 +102,7 @@ class DeferredLayout final : public DeferredBytes {
                                        source->offset + address->offset, view.dtype));
   }
 
-  void* settle() override {
+  void* materialize() override {
     const Lock lock(mutex_);
     if (source_) copy_from_source();
     if (device_.type == DeviceType::kCUDA) order_after_copy();
@@ -124,7 +124,7 @@ class DeferredLayout final : public DeferredBytes {
     const void* const captured_by = cuda::capturing() ? &this_thread : nullptr;
     for (DeferredLayout* each = first_on_devices; each != nullptr; each = each->next_) {
       if (each->captured_by_ != captured_by) continue;
-      each->settle();
+      each->materialize();
       if (captured_by == nullptr) continue;
       // From now on each launch of the graph fills the memory, in the order of its own stream.
       const Lock lock_each(each->mutex_);

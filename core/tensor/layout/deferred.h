@@ -51,7 +51,7 @@ Tensor with_visible_format(const Tensor& memory, MemoryFormat in_torch);
 class StoredOrder {
  public:
   explicit StoredOrder(const Tensor& tensor) : stored_(&tensor) {
-    if (tensor.defined() && !tensor.impl()->is_settled()) [[unlikely]]
+    if (tensor.defined() && !tensor.impl()->is_materialized()) [[unlikely]]
       resolve();
   }
   StoredOrder(const StoredOrder&) = delete;

@@ -5,18 +5,18 @@
 
 namespace dl {
 
-void* Storage::settle() const {
+void* Storage::materialize() const {
   if (!deferred_) return nullptr;
-  void* const data = deferred_->settle();
+  void* const data = deferred_->materialize();
   if (device_.type != DeviceType::kCUDA) data_.store(data, std::memory_order_release);
   return data;
 }
 
-void* TensorImpl::settle() const {
+void* TensorImpl::materialize() const {
   auto* const memory = static_cast<char*>(storage->data());
   if (memory == nullptr) return nullptr;
   void* const first = memory + offset * static_cast<std::int64_t>(size_of(dtype));
-  if (storage->settled_data() != nullptr) data_.store(first, std::memory_order_release);
+  if (storage->data_or_null() != nullptr) data_.store(first, std::memory_order_release);
   return first;
 }
 
