@@ -61,7 +61,7 @@ Tensor detail::draw_memory(const Tensor& tensor) {
   // A deferred tensor stays deferred: the numbers are copied into it.
   if (impl.contiguous && impl.is_materialized()) return tensor;
   const Strides order = dense_strides(impl.shape, {&impl.strides, 1});
-  if (impl.is_materialized() && are_same_places(impl.shape, order, impl.strides)) return tensor;
+  if (impl.is_materialized() && are_same_addresses(impl.shape, order, impl.strides)) return tensor;
   return as_strided(empty(impl.shape, like(tensor)), impl.shape, order, 0);
 }
 

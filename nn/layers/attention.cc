@@ -102,7 +102,7 @@ bool keeps_order_of_query(const Tensor& query, const Tensor& key, const Tensor& 
 // The result in the query's memory order; it has the query's shape.
 Tensor in_order_of(const Tensor& result, const Tensor& query) {
   Tensor placed = empty_as_torch(query, result.sizes(), result.dtype());
-  return are_same_places(result.sizes(), placed.strides(), result.strides())
+  return are_same_addresses(result.sizes(), placed.strides(), result.strides())
              ? result
              : dl::detail::finish_composed(placed.copy_(result), query,
                                            "ScaledDotProductFlashAttentionForCpuBackward0");

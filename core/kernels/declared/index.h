@@ -1,7 +1,7 @@
 // Gathering and scattering, and masking.
 #pragma once
 
-#include "core/args/place_args.h"
+#include "core/args/index_args.h"
 #include "core/kernels/kernel.h"
 
 namespace dl::kernels {
@@ -32,7 +32,7 @@ DL_KERNEL(void, gather_elements,
 // divide it; -1 if there is no such dimension.
 DL_KERNEL(void, scatter_elements,
           (const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
-           PlaceWrite how, std::int64_t disjoint_dim))
+           ScatterMode how, std::int64_t disjoint_dim))
 // The indices of the true elements of a contiguous bool tensor, in row-major order: int64 [count,
 // dims].
 DL_KERNEL(Tensor, nonzero, (const Tensor& mask))

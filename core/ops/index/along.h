@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/args/place_args.h"
+#include "core/args/index_args.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::detail {
@@ -21,9 +21,9 @@ Indexed along(const Tensor& input, std::size_t dim, std::string_view op);
 
 // Combines elements of `target` with those of `source`; not recorded.
 void write_along(const Tensor& target, std::size_t dim, const Tensor& index, const Tensor& source,
-                 PlaceWrite how, std::string_view op);
+                 ScatterMode how, std::string_view op);
 // Checks the arguments, combines and records. `op` is the name of the caller's operation.
 Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
-                      PlaceWrite how, std::string_view op);
+                      ScatterMode how, std::string_view op);
 
 }  // namespace dl::detail

@@ -175,14 +175,14 @@ Tensor index_select(const Tensor& input, std::int64_t dim, const Tensor& index) 
   Shape shape = input.sizes();
   shape[d] = index.numel();
   Tensor result = empty(shape, {.dtype = input.dtype(), .device = input.device()});
-  const Tensor places = index.reshape({index.numel()}).contiguous();
-  call<Op::kIndexSelect>(input.device(), input.contiguous(), static_cast<std::int64_t>(d), places,
+  const Tensor indices = index.reshape({index.numel()}).contiguous();
+  call<Op::kIndexSelect>(input.device(), input.contiguous(), static_cast<std::int64_t>(d), indices,
                          result);
   if (!is_floating(input.dtype())) return result;
   if (auto* node = record<IndexSelectBackward>(result, input)) {
     node->shape = input.sizes();
     node->dim = static_cast<std::int64_t>(d);
-    node->save(places);
+    node->save(indices);
   }
   return result;
 }

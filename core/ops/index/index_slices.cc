@@ -91,7 +91,7 @@ Tensor& add_slices(Tensor& input, std::int64_t dim, const Tensor& index, const T
       by.is_checked = true;
       call<Op::kScatterElements>(input.device(), by,
                                  as_strided(input.detach(), wanted, target, input.storage_offset()),
-                                 as_strided(moves, wanted, strides, 0), from, PlaceWrite::kAdd,
+                                 as_strided(moves, wanted, strides, 0), from, ScatterMode::kAdd,
                                  longest_outside(wanted, d, d + 1));
     }
   }
@@ -124,11 +124,11 @@ Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index,
   constexpr std::string_view kName = "index_copy";
   const std::size_t d = check_slices(input, dim, index, kName);
   check_defined(source, kName, "the source");
-  const Tensor places = index_of_elements(input, d, index);
-  DL_CHECK(source.sizes() == places.sizes(), kShape, "{}: the source has shape {}, wanted {}",
-           kName, source.sizes().str(), places.sizes().str());
+  const Tensor indices = index_of_elements(input, d, index);
+  DL_CHECK(source.sizes() == indices.sizes(), kShape, "{}: the source has shape {}, wanted {}",
+           kName, source.sizes().str(), indices.sizes().str());
   Tensor result = input.clone(MemoryFormat::kContiguous);
-  detail::write_scatter(result, static_cast<std::int64_t>(d), places, source, PlaceWrite::kSet,
+  detail::write_scatter(result, static_cast<std::int64_t>(d), indices, source, ScatterMode::kSet,
                         kName);
   return detail::finish_composed(result, input, "IndexCopyBackward0");
 }
@@ -142,10 +142,10 @@ Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, co
   const Tensor from_front = where(lt(index, 0), index + input.sizes()[d], index);
   // The gradient of the value counts a slice once, even if the index names it repeatedly.
   const Tensor once = needs_grad(value) ? unique(from_front).values : from_front;
-  const Tensor places = index_of_elements(input, d, once);
+  const Tensor indices = index_of_elements(input, d, once);
   Tensor result = input.clone();
-  detail::write_scatter(result, static_cast<std::int64_t>(d), places,
-                        value.to(input.dtype()).expand(places.sizes()), PlaceWrite::kSet, kName);
+  detail::write_scatter(result, static_cast<std::int64_t>(d), indices,
+                        value.to(input.dtype()).expand(indices.sizes()), ScatterMode::kSet, kName);
   return detail::finish_composed(result, input,
                                  needs_grad(value) ? "IndexFillBackward1" : "IndexFillBackward0");
 }

@@ -35,7 +35,7 @@ struct Resolved {
   }
 };
 
-Tensor as_places_index(const Tensor& index, std::string_view op) {
+Tensor as_position_index(const Tensor& index, std::string_view op) {
   if (is_floating(index.dtype()) || index.dtype() == DType::kU8) {
     refuse_dtype(op, index.dtype(), "bool or an integer dtype other than uint8 as an index");
   }
@@ -98,7 +98,7 @@ class Resolver {
     if (index.dim() == 0 && is_integer_index(index)) return apply(index.item<std::int64_t>());
     check_same_device(result_.view, index, op_);
     if (index.dtype() != DType::kBool) {
-      result_.at.push_back(as_places_index(index, op_));
+      result_.at.push_back(as_position_index(index, op_));
       ++dim_;
       return;
     }
@@ -125,14 +125,14 @@ class Resolver {
 };
 
 // For tensor indices: the addresses of the result's elements in the indexed tensor.
-struct Places {
+struct Addresses {
   Shape shape;    // of the result
   Tensor tensor;  // the indexed tensor, as a tensor of that shape
   Tensor index;   // offsets in elements, of that shape too
   std::int64_t disjoint_dim = -1;
 };
 
-Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::string_view op) {
+Addresses addresses_of(const Tensor& tensor, const std::vector<Tensor>& at, std::string_view op) {
   std::size_t first = at.size();
   std::size_t last = 0;
   std::size_t count = 0;
@@ -144,9 +144,9 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
     ++count;
     common = broadcast_shapes(common, at[d].sizes(), op);
   }
-  const std::size_t place = last - first + 1 == count ? first : 0;
+  const std::size_t first_indexed = last - first + 1 == count ? first : 0;
   const Tensor moves = zeros(common, {.dtype = DType::kI64, .device = tensor.device()});
-  Places result;
+  Addresses result;
   Strides strides;
   Strides index_strides;
   const auto insert_common = [&] {
@@ -157,7 +157,7 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
     }
   };
   for (std::size_t d = 0; d < at.size(); ++d) {
-    if (d == place) insert_common();
+    if (d == first_indexed) insert_common();
     if (at[d].defined()) {
       const Tensor index =
           as_strided(at[d], common, broadcast_strides(at[d].sizes(), at[d].strides(), common),
@@ -175,7 +175,7 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
     index_strides.push_back(0);
   }
   element_count(result.shape, op);
-  result.disjoint_dim = longest_outside(result.shape, place, place + common.size());
+  result.disjoint_dim = longest_outside(result.shape, first_indexed, first_indexed + common.size());
   if (element_count(result.shape, op) == 0) return result;  // nothing is read or written
   result.tensor = as_strided(tensor, result.shape, strides, tensor.storage_offset());
   result.index = as_strided(moves, result.shape, index_strides, 0);
@@ -183,15 +183,16 @@ Places places_of(const Tensor& tensor, const std::vector<Tensor>& at, std::strin
 }
 
 void write_to(const Tensor& tensor, const std::vector<Tensor>& at, const Tensor& value,
-              PlaceWrite how, std::string_view op) {
-  const Places places = places_of(tensor, at, op);
-  DL_CHECK(broadcast_shapes(places.shape, value.sizes(), op) == places.shape, kShape,
+              ScatterMode how, std::string_view op) {
+  const Addresses addresses = addresses_of(tensor, at, op);
+  DL_CHECK(broadcast_shapes(addresses.shape, value.sizes(), op) == addresses.shape, kShape,
            "{}: a value of shape {} does not fit into {}", op, value.sizes().str(),
-           places.shape.str());
-  if (!places.tensor.defined()) return;
-  const Tensor source = promoted_to(value.detach(), tensor.dtype()).expand(places.shape);
-  call<Op::kScatterElements>(tensor.device(), Indexed{.op = op, .is_checked = true}, places.tensor,
-                             places.index, source, how, places.disjoint_dim);
+           addresses.shape.str());
+  if (!addresses.tensor.defined()) return;
+  const Tensor source = promoted_to(value.detach(), tensor.dtype()).expand(addresses.shape);
+  call<Op::kScatterElements>(tensor.device(), Indexed{.op = op, .is_checked = true},
+                             addresses.tensor, addresses.index, source, how,
+                             addresses.disjoint_dim);
 }
 
 struct IndexBackward final : Node {
@@ -199,7 +200,7 @@ struct IndexBackward final : Node {
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
     const Tensor grad = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
-    write_to(grad, at, g, PlaceWrite::kAdd, name());
+    write_to(grad, at, g, ScatterMode::kAdd, name());
     context.give(0, grad);
   }
   Shape shape;
@@ -248,11 +249,11 @@ Tensor index(const Tensor& input, std::span<const TensorIndex> indices) {
   check_defined(input, kName, "the input");
   const Resolved found = Resolver(input, kName).run(indices);
   if (!found.has_tensors()) return found.view.is_same(input) ? alias(input) : found.view;
-  const Places places = places_of(found.view, found.at, kName);
-  const Tensor result = empty(places.shape, {.dtype = input.dtype(), .device = input.device()});
-  if (places.tensor.defined()) {
+  const Addresses addresses = addresses_of(found.view, found.at, kName);
+  const Tensor result = empty(addresses.shape, {.dtype = input.dtype(), .device = input.device()});
+  if (addresses.tensor.defined()) {
     call<Op::kGatherElements>(input.device(), Indexed{.op = kName, .is_checked = true},
-                              places.tensor, places.index, result);
+                              addresses.tensor, addresses.index, result);
   }
   if (!is_floating(input.dtype())) return result;
   if (auto* node = record<IndexBackward>(result, found.view)) {
@@ -280,7 +281,7 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
     const Tensor source = readable_during_write(value.detach().to(input.device()), input);
     if (found.has_tensors()) {
       write_to(found.view, found.at, source,
-               options.accumulate ? PlaceWrite::kAdd : PlaceWrite::kSet, kName);
+               options.accumulate ? ScatterMode::kAdd : ScatterMode::kSet, kName);
       input.bump_version();
     } else {
       Tensor view = found.view;
@@ -305,7 +306,7 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
 
 void IndexedTensor::put(const Tensor& value) {
   check_defined(value, "index_put_", "the value");
-  // After x.index(...) += y the elements are in place already if they are a view.
+  // After x.index(...) += y the elements are in first_indexed already if they are a view.
   if (value.is_same(*this) && is_view()) return;
   dl::index_put_(from_, indices_, detail::without_leading_ones(value, dim()));
 }
@@ -340,9 +341,9 @@ Tensor take(const Tensor& input, const Tensor& index) {
   check_defined(index, "take", "the index");
   DL_CHECK(index.dtype() == DType::kI64, kDType, "take: the index is {}, wanted int64",
            name_of(index.dtype()));
-  const TensorIndex places[] = {index.reshape({-1})};
-  return detail::finish_composed(dl::index(input.reshape({-1}), places).view(index.sizes()), input,
-                                 "TakeBackward0");
+  const TensorIndex addresses[] = {index.reshape({-1})};
+  return detail::finish_composed(dl::index(input.reshape({-1}), addresses).view(index.sizes()),
+                                 input, "TakeBackward0");
 }
 
 Tensor take_along_dim(const Tensor& input, const Tensor& index, std::int64_t dim) {
@@ -370,8 +371,8 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
   DL_CHECK(mask.dtype() == DType::kBool, kDType, "{}: the mask is {}, wanted bool", kName,
            name_of(mask.dtype()));
   const Shape shape = broadcast_shapes(input.sizes(), mask.sizes(), kName);
-  const TensorIndex places[] = {mask.expand(shape).reshape({-1})};
-  return detail::finish_composed(dl::index(input.expand(shape).reshape({-1}), places), input,
+  const TensorIndex addresses[] = {mask.expand(shape).reshape({-1})};
+  return detail::finish_composed(dl::index(input.expand(shape).reshape({-1}), addresses), input,
                                  "MaskedSelectBackward0");
 }
 

@@ -25,7 +25,7 @@ struct GatherBackward final : Node {
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
     const Tensor grad = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
-    detail::write_along(grad, dim, saved(0), g, PlaceWrite::kAdd, name());
+    detail::write_along(grad, dim, saved(0), g, ScatterMode::kAdd, name());
     context.give(0, grad);
   }
   Shape shape;
@@ -40,7 +40,7 @@ struct ScatterBackward final : Node {
     const Tensor& index = saved(0);
     const auto d = static_cast<std::int64_t>(dim);
     if (context.needs(0)) {
-      context.give(0, how == PlaceWrite::kAdd ? g : scatter(g, d, index, 0.0));
+      context.give(0, how == ScatterMode::kAdd ? g : scatter(g, d, index, 0.0));
     }
     if (context.needs(1)) {
       const Tensor part = gather(g, d, index);
@@ -52,7 +52,7 @@ struct ScatterBackward final : Node {
   }
   std::string_view operation;
   std::size_t dim = 0;
-  PlaceWrite how = PlaceWrite::kSet;
+  ScatterMode how = ScatterMode::kSet;
   Shape source;
 };
 
@@ -93,9 +93,9 @@ Indexed detail::along(const Tensor& input, std::size_t dim, std::string_view op)
 }
 
 void detail::write_along(const Tensor& target, std::size_t dim, const Tensor& index,
-                         const Tensor& source, PlaceWrite how, std::string_view op) {
+                         const Tensor& source, ScatterMode how, std::string_view op) {
   if (index.numel() == 0) return;
-  const bool accumulates = how == PlaceWrite::kAdd || how == PlaceWrite::kMultiply;
+  const bool accumulates = how == ScatterMode::kAdd || how == ScatterMode::kMultiply;
   if (accumulates && (target.dtype() == DType::kF16 || target.dtype() == DType::kBF16)) {
     // Rounds once, as in PyTorch, not after each element.
     const Tensor wide = target.detach().to(DType::kF32);
@@ -125,7 +125,7 @@ void detail::check_source(const Tensor& input, const Tensor& index, const Tensor
 }
 
 Tensor& detail::write_scatter(Tensor& input, std::int64_t dim, const Tensor& index,
-                              const Tensor& source, PlaceWrite how, std::string_view op) {
+                              const Tensor& source, ScatterMode how, std::string_view op) {
   const std::size_t d = check_along(input, dim, index, op);
   check_source(input, index, source, op);
   const bool recorded = is_recorded(input, source);
@@ -163,22 +163,22 @@ Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index) {
 }
 
 Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return detail::write_scatter(input, dim, index, source, PlaceWrite::kSet, "scatter_");
+  return detail::write_scatter(input, dim, index, source, ScatterMode::kSet, "scatter_");
 }
 
 Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
   return detail::write_scatter(input, dim, index, source_of(input, index, value, "scatter_"),
-                               PlaceWrite::kSet, "scatter_");
+                               ScatterMode::kSet, "scatter_");
 }
 
 Tensor& scatter_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return detail::write_scatter(input, dim, index, source, PlaceWrite::kAdd, "scatter_add_");
+  return detail::write_scatter(input, dim, index, source, ScatterMode::kAdd, "scatter_add_");
 }
 
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
   check_defined(input, "scatter", "the input");
   Tensor result = input.clone(MemoryFormat::kContiguous);
-  return detail::write_scatter(result, dim, index, source, PlaceWrite::kSet, "scatter");
+  return detail::write_scatter(result, dim, index, source, ScatterMode::kSet, "scatter");
 }
 
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
@@ -189,7 +189,7 @@ Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
                    const Tensor& source) {
   check_defined(input, "scatter_add", "the input");
   Tensor result = input.clone(MemoryFormat::kContiguous);
-  return detail::write_scatter(result, dim, index, source, PlaceWrite::kAdd, "scatter_add");
+  return detail::write_scatter(result, dim, index, source, ScatterMode::kAdd, "scatter_add");
 }
 
 Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& source) {
@@ -271,7 +271,7 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
   const std::size_t d = shape.size() - 1;
   const Tensor index = classes.unsqueeze(-1);
   const Tensor one = ones({}, {.dtype = DType::kI64, .device = classes.device()});
-  detail::write_along(result, d, index, one.expand(index.sizes()), PlaceWrite::kSet, "one_hot");
+  detail::write_along(result, d, index, one.expand(index.sizes()), ScatterMode::kSet, "one_hot");
   return result;
 }
 

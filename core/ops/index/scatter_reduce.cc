@@ -12,36 +12,36 @@ namespace dl {
 namespace {
 
 // The identity of a way to combine elements, which is the initial value without include_self.
-Scalar start_of(PlaceWrite how, DType dtype) {
+Scalar start_of(ScatterMode how, DType dtype) {
   return visit_all(dtype, [how]<typename T>() -> Scalar {
     using Limits = std::numeric_limits<T>;
-    if (how == PlaceWrite::kAdd) return 0;
-    if (how == PlaceWrite::kMultiply) return 1;
+    if (how == ScatterMode::kAdd) return 0;
+    if (how == ScatterMode::kMultiply) return 1;
     if constexpr (std::is_same_v<T, bool>) {
-      return how == PlaceWrite::kKeepSmaller;
+      return how == ScatterMode::kKeepSmaller;
     } else if constexpr (std::is_integral_v<T>) {
-      return how == PlaceWrite::kKeepLarger ? Limits::lowest() : Limits::max();
+      return how == ScatterMode::kKeepLarger ? Limits::lowest() : Limits::max();
     } else {
-      return how == PlaceWrite::kKeepLarger ? -kInfinity : kInfinity;
+      return how == ScatterMode::kKeepLarger ? -kInfinity : kInfinity;
     }
   });
 }
 
 struct NamedReduce {
   std::string_view name;
-  PlaceWrite how;
+  ScatterMode how;
 };
-constexpr NamedReduce kReduces[] = {{"sum", PlaceWrite::kAdd},
-                                    {"prod", PlaceWrite::kMultiply},
-                                    {"mean", PlaceWrite::kAdd},
-                                    {"amax", PlaceWrite::kKeepLarger},
-                                    {"amin", PlaceWrite::kKeepSmaller}};
+constexpr NamedReduce kReduces[] = {{"sum", ScatterMode::kAdd},
+                                    {"prod", ScatterMode::kMultiply},
+                                    {"mean", ScatterMode::kAdd},
+                                    {"amax", ScatterMode::kKeepLarger},
+                                    {"amin", ScatterMode::kKeepSmaller}};
 
 // Arguments of scatter_reduce other than tensors.
 struct ReduceCall {
   std::int64_t dim = 0;
   std::string_view reduce;
-  PlaceWrite how = PlaceWrite::kAdd;
+  ScatterMode how = ScatterMode::kAdd;
   bool include_self = true;
 };
 

@@ -36,7 +36,7 @@ void check_sequences(const Tensor& sequence, const Tensor& values, std::string_v
 }
 
 // Binary search: halves the range of each value's position until it is empty.
-Tensor places_of(const Tensor& sequence, const Tensor& values, bool right) {
+Tensor positions_of(const Tensor& sequence, const Tensor& values, bool right) {
   const std::int64_t last = sequence.dim() - 1;
   const std::int64_t count = sequence.size(last);
   const TensorOptions whole{.dtype = DType::kI64, .device = values.device()};
@@ -102,7 +102,7 @@ Tensor searchsorted(const Tensor& sequence, const Tensor& values, const SearchOp
   }
   const Tensor flat = (sequence.dim() == 1 ? values.reshape({-1}) : values).to(dtype);
   const Tensor places =
-      detail::drop_base(places_of(sorted, flat, options.right).view(values.sizes()));
+      detail::drop_base(positions_of(sorted, flat, options.right).view(values.sizes()));
   return options.out_int32 ? places.to(DType::kI32) : places;
 }
 

@@ -68,7 +68,7 @@ const char* grad_fn_of_loss(PairLoss fn, Reduction reduction) noexcept {
 
 // Allocates unreduced losses with PyTorch's strides. PyTorch composes some losses of operations
 // whose first operand is the target.
-Tensor place_of_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
+Tensor empty_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
   const auto place = [&](std::initializer_list<const Tensor*> operands) {
     return empty_for(input.sizes(), operands, input.dtype(), input.device());
   };
@@ -165,7 +165,7 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
   const PairLossArgs args{
       .a = given.a, .reduced = reduced, .divisor = divisor_of(x, given.reduction)};
   Tensor loss = reduced ? empty({}, {.dtype = x.dtype(), .device = x.device()})
-                        : place_of_losses(fn, input, target);
+                        : empty_losses(fn, input, target);
   std::int64_t bad = -1;
   through_row_major(loss, [&](const Tensor& out) {
     bad = call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, out);

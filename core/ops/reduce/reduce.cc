@@ -268,13 +268,13 @@ Tensor extreme(ExtremeFn fn, const Tensor& input) {
   return result;
 }
 
-Tensor place_of_extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+Tensor index_of_extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
                         ReduceOptions options) {
   check_defined(input, facts(fn).arg_name, "the input");
   return extreme_named(fn, input.detach(), dim, options, facts(fn).arg_name).second;
 }
 
-Tensor place_of_extreme(ExtremeFn fn, const Tensor& input) {
+Tensor index_of_extreme(ExtremeFn fn, const Tensor& input) {
   check_defined(input, facts(fn).arg_name, "the input");
   return extreme_named(fn, flat(input), 0, {}, facts(fn).arg_name).second;
 }
@@ -295,11 +295,11 @@ Tensor place_of_extreme(ExtremeFn fn, const Tensor& input) {
   }                                                                                       \
   Tensor Tensor::arg_name(std::int64_t dim, ReduceOptions options) const {                \
     get(#arg_name);                                                                       \
-    return place_of_extreme(ExtremeFn::enumerator, *this, dim, options);                  \
+    return index_of_extreme(ExtremeFn::enumerator, *this, dim, options);                  \
   }                                                                                       \
   Tensor Tensor::arg_name() const {                                                       \
     get(#arg_name);                                                                       \
-    return place_of_extreme(ExtremeFn::enumerator, *this);                                \
+    return index_of_extreme(ExtremeFn::enumerator, *this);                                \
   }
 #include "core/reductions/list.def"
 

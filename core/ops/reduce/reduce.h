@@ -48,9 +48,9 @@ Tensor norm(const Tensor& input, double p = 2, const DimList& dims = {},
 std::pair<Tensor, Tensor> extreme(kernels::ExtremeFn fn, const Tensor& input, std::int64_t dim,
                                   ReduceOptions options = {});
 Tensor extreme(kernels::ExtremeFn fn, const Tensor& input);
-Tensor place_of_extreme(kernels::ExtremeFn fn, const Tensor& input, std::int64_t dim,
+Tensor index_of_extreme(kernels::ExtremeFn fn, const Tensor& input, std::int64_t dim,
                         ReduceOptions options = {});
-Tensor place_of_extreme(kernels::ExtremeFn fn, const Tensor& input);
+Tensor index_of_extreme(kernels::ExtremeFn fn, const Tensor& input);
 
 #define DL_EXTREME(enumerator, name, arg_name, ...)                                           \
   inline std::pair<Tensor, Tensor> name(const Tensor& input, std::int64_t dim,                \
@@ -61,10 +61,10 @@ Tensor place_of_extreme(kernels::ExtremeFn fn, const Tensor& input);
     return extreme(kernels::ExtremeFn::enumerator, input);                                    \
   }                                                                                           \
   inline Tensor arg_name(const Tensor& input, std::int64_t dim, ReduceOptions options = {}) { \
-    return place_of_extreme(kernels::ExtremeFn::enumerator, input, dim, options);             \
+    return index_of_extreme(kernels::ExtremeFn::enumerator, input, dim, options);             \
   }                                                                                           \
   inline Tensor arg_name(const Tensor& input) {                                               \
-    return place_of_extreme(kernels::ExtremeFn::enumerator, input);                           \
+    return index_of_extreme(kernels::ExtremeFn::enumerator, input);                           \
   }
 #include "core/reductions/list.def"
 

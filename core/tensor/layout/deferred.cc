@@ -201,7 +201,7 @@ class DeferredLayout final : public DeferredBytes {
 Tensor with_visible_strides(const Tensor& memory, const Strides& strides) {
   const TensorImpl& impl = *memory.impl();
   if (strides == impl.strides) return memory;
-  if (impl.numel == 0 || are_same_places(impl.shape, strides, impl.strides)) {
+  if (impl.numel == 0 || are_same_addresses(impl.shape, strides, impl.strides)) {
     return Tensor(make_ref<TensorImpl>(impl.storage, impl.shape, strides, impl.offset, impl.dtype));
   }
   Ref<Storage> storage =

@@ -158,7 +158,7 @@ Strides dense_strides(const Shape& shape, std::span<const Strides> operands) {
   return result;
 }
 
-bool are_same_places(const Shape& shape, const Strides& a, const Strides& b) noexcept {
+bool are_same_addresses(const Shape& shape, const Strides& a, const Strides& b) noexcept {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] != 1 && a[d] != b[d]) return false;
   }

@@ -43,7 +43,7 @@ bool is_dense(const Shape& shape, const Strides& strides);
 // operand's strides are broadcast to `shape`.
 Strides dense_strides(const Shape& shape, std::span<const Strides> operands);
 // True if both strides address the same elements; dimensions of size 1 do not count.
-bool are_same_places(const Shape& shape, const Strides& a, const Strides& b) noexcept;
+bool are_same_addresses(const Shape& shape, const Strides& a, const Strides& b) noexcept;
 // The memory format in which PyTorch computes an image. Strides that are both row-major and
 // channels-last, as with one channel, count as row-major.
 MemoryFormat suggested_format(const Shape& shape, const Strides& strides) noexcept;

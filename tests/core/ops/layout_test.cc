@@ -23,7 +23,7 @@ Tensor strided(const Shape& shape, const Strides& strides, DType dtype = DType::
 
 // Strides along dimensions of size 1 do not count.
 ::testing::AssertionResult has_strides(const Tensor& tensor, const Strides& wanted) {
-  if (are_same_places(tensor.sizes(), tensor.strides(), wanted)) {
+  if (are_same_addresses(tensor.sizes(), tensor.strides(), wanted)) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure() << "strides " << tensor.strides().str() << " of shape "

@@ -300,7 +300,7 @@ TEST(Extremes, AgreeWithPyTorch) {
           weighted(y, weights).backward();
           expect_near(y.detach(), arrays.get<double>(key + ".y"), 1e-6, key);
           EXPECT_EQ(values<std::int64_t>(places), arrays.get<std::int64_t>(key + ".places")) << key;
-          EXPECT_EQ(values<std::int64_t>(place_of_extreme(row.fn, leaf, dim)),
+          EXPECT_EQ(values<std::int64_t>(index_of_extreme(row.fn, leaf, dim)),
                     values<std::int64_t>(places));
           expect_near(leaf.grad(), arrays.get<double>(key + ".grad"), 1e-6, key + ", gradient");
         }
@@ -310,7 +310,7 @@ TEST(Extremes, AgreeWithPyTorch) {
         y.backward();
         expect_near(y.detach(), arrays.get<double>(name + "all.y"), 1e-6, name);
         expect_near(all.grad(), arrays.get<double>(name + "all.grad"), 1e-6, name + ", gradient");
-        EXPECT_EQ(place_of_extreme(row.fn, all).item<std::int64_t>(),
+        EXPECT_EQ(index_of_extreme(row.fn, all).item<std::int64_t>(),
                   arrays.get<std::int64_t>(name + "all.places")[0]);
       }
     }

@@ -72,7 +72,7 @@ Tensor tensor_in(const std::string& layout) {
 void expect_order(const Tensor& got, const std::string& name) {
   const Strides wanted = torch_strides_of(name);
   ASSERT_EQ(got.strides().size(), wanted.size()) << name;
-  EXPECT_TRUE(are_same_places(got.sizes(), got.strides(), wanted))
+  EXPECT_TRUE(are_same_addresses(got.sizes(), got.strides(), wanted))
       << name << ": " << got.strides().str() << ", wanted " << wanted.str();
 }
 

@@ -145,8 +145,8 @@ void add_reductions(Operations& operations) {
       return {values, places};
     };
     operations[std::string(row.arg_name)] = [fn = row.fn](const Case& c) -> Results {
-      if (!c.has("dim")) return {place_of_extreme(fn, c[0])};
-      return {place_of_extreme(fn, c[0], c.whole("dim"), {.keepdim = c.flag("keepdim")})};
+      if (!c.has("dim")) return {index_of_extreme(fn, c[0])};
+      return {index_of_extreme(fn, c[0], c.whole("dim"), {.keepdim = c.flag("keepdim")})};
     };
   }
   operations["cumsum"] = [](const Case& c) { return Results{cumsum(c[0], c.whole("dim"))}; };

@@ -17,6 +17,6 @@ struct Indexed {
 
 // How a scatter combines a value with the element it finds. NaN counts as the largest and as the
 // smallest number.
-enum class PlaceWrite : std::uint8_t { kSet, kAdd, kMultiply, kKeepLarger, kKeepSmaller };
+enum class ScatterMode : std::uint8_t { kSet, kAdd, kMultiply, kKeepLarger, kKeepSmaller };
 
 }  // namespace dl

@@ -14,7 +14,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
+constexpr std::int64_t kGatherGrain = 16 * 1024;  // elements worth a thread
 constexpr std::int64_t kCheckGrain = 64 * 1024;   // indices worth a thread
 
 // True if an index is outside [least, size).
@@ -90,7 +90,7 @@ void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, con
                         step == 0 && by.step == 1;
   if (!in_lines) check_index(by, index);
   std::atomic<bool> strays{false};
-  parallel_for(loop.count, kPlacesGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kGatherGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       Bits* const result = to + at[0];
       const std::int64_t* const place = where + at[1];
@@ -204,7 +204,7 @@ void write_each(const Indexed& by, const Tensor& target, const Tensor& index, co
   };
   if (disjoint_dim < 0) return run_part(0, 1);
   const std::int64_t size = shape[static_cast<std::size_t>(disjoint_dim)];
-  parallel_for(size, std::max<std::int64_t>(1, kPlacesGrain * size / source.numel()), run_part);
+  parallel_for(size, std::max<std::int64_t>(1, kGatherGrain * size / source.numel()), run_part);
 }
 
 template <typename T>
@@ -239,12 +239,12 @@ T extreme_of(T a, T b, bool larger) {
 
 }  // namespace
 
-void add_offsets(const Indexed& by, const Tensor& index, const Tensor& places) {
+void add_offsets(const Indexed& by, const Tensor& index, const Tensor& offsets) {
   check_index(by, index);
   if (index.numel() == 0) return;
-  auto* const to = places.data<std::int64_t>();
+  auto* const to = offsets.data<std::int64_t>();
   const auto* const from = index.data<std::int64_t>();
-  const auto loop = make_loop<2>(places.sizes(), {places.strides(), index.strides()});
+  const auto loop = make_loop<2>(offsets.sizes(), {offsets.strides(), index.strides()});
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
   walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
@@ -263,24 +263,24 @@ void gather_elements(const Indexed& by, const Tensor& source, const Tensor& inde
 }
 
 void scatter_elements(const Indexed& by, const Tensor& target, const Tensor& index,
-                      const Tensor& source, PlaceWrite how, std::int64_t disjoint_dim) {
+                      const Tensor& source, ScatterMode how, std::int64_t disjoint_dim) {
   check_index(by, index);
   if (source.numel() == 0) return;
   const auto write = [&]<typename T, typename Write>(Write) {
     write_each(by, target, index, source, disjoint_dim, write_line<T, Write>);
   };
-  if (how == PlaceWrite::kSet) {
+  if (how == ScatterMode::kSet) {
     return visit_width(size_of(target.dtype()), [&]<typename Bits>() {
       write.template operator()<Bits>([](Bits& to, Bits from) { to = from; });
     });
   }
   visit_all(target.dtype(), [&]<typename T>() {
     switch (how) {
-      case PlaceWrite::kMultiply:
+      case ScatterMode::kMultiply:
         return write.template operator()<T>([](T& to, T from) { to = product_of(to, from); });
-      case PlaceWrite::kKeepLarger:
+      case ScatterMode::kKeepLarger:
         return write.template operator()<T>([](T& to, T from) { to = extreme_of(to, from, true); });
-      case PlaceWrite::kKeepSmaller:
+      case ScatterMode::kKeepSmaller:
         return write.template operator()<T>(
             [](T& to, T from) { to = extreme_of(to, from, false); });
       default:
