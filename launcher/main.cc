@@ -22,8 +22,8 @@
 #include "launcher/autopsy/autopsy.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/slurm_line.h"
-#include "launcher/front/front.h"
-#include "launcher/front/starter.h"
+#include "launcher/frontend/frontend.h"
+#include "launcher/frontend/starter.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
@@ -46,7 +46,7 @@
 namespace dl::launcher {
 namespace {
 
-// Shows sentences before a Front exists.
+// Shows sentences before a Frontend exists.
 void say(std::string_view text) {
   fmt::print(stderr, "dlrun: {}\n", printable(text));
 }
@@ -170,7 +170,7 @@ int start(Launch launch, CommandLine line) {
   JobSignals::hold();
   StartHere starter(plan, start_warden({program.path, plan.job.started.program, open_files}, line));
   if (key) key->serve();
-  Front front(options, starter);
+  Frontend front(options, starter);
   return front.run();
 }
 

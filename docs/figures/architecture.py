@@ -150,7 +150,7 @@ def processes():
     d.line([(28, top), (872, top)], "core", arrow=False, width=0.6)
     d.heading(28, top + 32, "Hosts by ssh", "dlrun --hosts a:2,b:2 ./train")
     y = top + 52
-    d.box(30, y, 128, 64, "launcher", "dlrun", ["front: terminal,", "page, exit code"])
+    d.box(30, y, 128, 64, "launcher", "dlrun", ["frontend: terminal,", "page, exit code"])
     for i, host in enumerate("ab"):
         hy = y - 4 + i * 76
         d.rect(318, hy, 554, 66, "node", 9)
@@ -171,7 +171,7 @@ def processes():
 # Rooms: name, and what is in them, as they stand in the drawing.
 ROOMS = {
     "launcher": [("cli", "options, help"), ("plan", "who runs where"), ("bind", "cores, NUMA"), ("process", "warden, ranks"),
-                 ("agent", "a node's part"), ("front", "the user's dlrun"), ("nodes", "link to others"), ("remote", "hosts by ssh"),
+                 ("agent", "a node's part"), ("frontend", "the user's dlrun"), ("nodes", "link to others"), ("remote", "hosts by ssh"),
                  ("slurm", "allocations"), ("srun", "SLURM's tasks"), ("output", "lines, logs"), ("verdict", "the last page"),
                  ("autopsy", "why it hangs"), ("preempt", "save and end"), ("pmi", "MPICH's ranks"), ("torch_store", "PyTorch's store")],
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),

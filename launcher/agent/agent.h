@@ -42,7 +42,7 @@ class Agent : public AgentOrders {
   void begin() override;
   // Also tells the other nodes why the job ends.
   void stop(StopCause cause, int signal) override;
-  void hurry() override { ending_.hurry(); }
+  void kill_now() override { ending_.kill_now(); }
   void signal_ranks(int signal) override;
   void ask_to_save(const std::string& why) override;
   void suspend() override;

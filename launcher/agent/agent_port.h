@@ -1,7 +1,7 @@
 // The interface between a front and the agent of one node: orders one way, events the other way,
 // all of them values.
 //
-// On one node, both are in one process, and each order or event is a call (Agent, Front). If the
+// On one node, both are in one process, and each order or event is a call (Agent, Frontend). If the
 // agent is on another host, the values travel as frames. There `dlrun` is a front without a
 // terminal, which implements AgentEvents and FrameTaker by writing frames. The user's dlrun holds
 // an AgentOrders that writes frames.
@@ -65,7 +65,7 @@ class AgentOrders {
   virtual void stop(StopCause cause, int signal) = 0;
   // A second stop(): sends SIGKILL now. Once the agent has named the processes that are left, ends
   // without them.
-  virtual void hurry() = 0;
+  virtual void kill_now() = 0;
   // Sends `signal` to the process group of every rank.
   virtual void signal_ranks(int signal) = 0;
   // Asks all ranks of the job to save and end. `why`: a clause for the user, "SIGTERM".

@@ -291,8 +291,8 @@ class AgentMode : private AgentEvents {
 
   void on_order(Order::What what) {
     switch (what) {
-      case Order::What::kHurry:
-        agent_.hurry();
+      case Order::What::kKillNow:
+        agent_.kill_now();
         return;
       case Order::What::kSuspend:
         front_is_suspended_ = true;
@@ -338,7 +338,7 @@ class AgentMode : private AgentEvents {
   void end_for(int signal) {
     // A second signal asks for a faster end.
     if (std::exchange(interrupted_, true)) {
-      agent_.hurry();
+      agent_.kill_now();
       return;
     }
     agent_.stop({128 + signal, fmt::format("the dlrun of host {} was stopped by {}",

@@ -13,7 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/text/printable.h"
 #include "launcher/agent/generation/generation.h"
-#include "launcher/front/front.h"
+#include "launcher/frontend/frontend.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/start/rank_files.h"
@@ -131,7 +131,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
       kHighestRankFd);
   JobSignals::hold();
   StartOnHosts starter(std::move(job), start_warden_of_helpers(line));
-  return Front(options, starter).run();
+  return Frontend(options, starter).run();
 }
 
 }  // namespace dl::launcher::remote

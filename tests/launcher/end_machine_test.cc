@@ -39,7 +39,7 @@ EndMachine::Actions feed(EndMachine& machine, const std::string& event) {
   if (event == "left") return machine.others_left();
   if (event == "linger-over") return machine.linger_over();
   if (event == "swept") return machine.swept();
-  if (event == "hurry") return machine.hurry();
+  if (event == "kill-now") return machine.kill_now();
   if (event == "grace-over") return machine.grace_over();
   if (event == "silence") return machine.silence_over(true);
   if (event == "nothing-left") return machine.silence_over(false);
@@ -84,13 +84,13 @@ const Row kRows[] = {
   {"grace is over after the ranks", false,
    "TERM: signal15 grace; failed: decide; grace-over:; end: watch-swept sweep; swept: over"},
   {"a second Ctrl-C kills, and sweeps at once", false,
-   "INT: signal2 grace; hurry: kill watch-killed; failed: decide; end: watch-swept sweep-now; swept: over"},
+   "INT: signal2 grace; kill-now: kill watch-killed; failed: decide; end: watch-swept sweep-now; swept: over"},
   {"what SIGKILL does not end is named, then given up", false,
    "INT: signal2 grace; grace-over: kill watch-killed; silence: watch-to-give-up; patience-over: give-up"},
   {"a Ctrl-C after it was named gives it up", false,
-   "INT: signal2 grace; hurry: kill watch-killed; silence: watch-to-give-up; hurry: give-up"},
+   "INT: signal2 grace; kill-now: kill watch-killed; silence: watch-to-give-up; kill-now: give-up"},
   {"nothing was left: a further Ctrl-C kills once more", false,
-   "INT: signal2 grace; nothing-left: watch-to-give-up; hurry: kill watch-killed"},
+   "INT: signal2 grace; nothing-left: watch-to-give-up; kill-now: kill watch-killed"},
   {"Ctrl-C while what the ranks left behind has time", false,
    "well: decide; end: linger; INT: signal2 watch-swept sweep; linger-over:; swept: over"},
   {"Ctrl-C while an old generation is swept: no next one", false,
@@ -112,7 +112,7 @@ const Row kRows[] = {
   {"the other nodes are lost while ranks run", true,
    "INT: signal2 grace; agreed:; failed: decide; end: leave; left: watch-swept sweep; swept: over"},
   {"events that come twice, early or late do nothing", false,
-   "swept:; end:; left:; linger-over:; well: decide; well:; end: linger; end:; swept: over; swept:; linger-over:; TERM:; hurry:; silence:; patience-over:"},
+   "swept:; end:; left:; linger-over:; well: decide; well:; end: linger; end:; swept: over; swept:; linger-over:; TERM:; kill-now:; silence:; patience-over:"},
 };
 // clang-format on
 

@@ -75,7 +75,7 @@ TEST(JobOutput, KeepsTheErrorOfTheStreamThatWasLostFirst) {
   EXPECT_EQ(in_child(full.get(), unread.writer.get(),
                      [](JobOutput& output) {
                        output.begin_finish();
-                       output.hurry_until(JobOutput::Clock::now());
+                       output.set_reader_deadline(JobOutput::Clock::now());
                        take_line(output, Stream::kErr, kMoreThanAPipeHolds);
                        take_line(output, Stream::kOut, 2);
                        output.finish();
@@ -92,7 +92,7 @@ TEST(JobOutput, SaysNothingOfASilentStreamToThatStream) {
   EXPECT_EQ(in_child(unread.writer.get(), left.writer.get(),
                      [&unread](JobOutput& output) {
                        output.begin_finish();
-                       output.hurry_until(JobOutput::Clock::now());
+                       output.set_reader_deadline(JobOutput::Clock::now());
                        take_line(output, Stream::kErr, 2);
                        take_line(output, Stream::kOut, kMoreThanAPipeHolds);
                        output.finish();

@@ -1,4 +1,4 @@
-#include "launcher/front/job_state.h"
+#include "launcher/frontend/job_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "core/base/version.h"
-#include "launcher/front/job_state.h"
+#include "launcher/frontend/job_state.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/supervisor_channel.h"
 #include "tests/support/process.h"

@@ -3,12 +3,12 @@
 namespace dl::launcher {
 
 void EndMachine::advance(Actions& out) {
-  if (over_ || !ended_) return;
-  if (!agreed_) {
-    if (stopping_ && !awaits_) {
-      awaits_ = true;
+  if (is_over_ || !have_ranks_ended_) return;
+  if (!is_agreed_) {
+    if (is_stopping_ && !is_awaiting_verdict_) {
+      is_awaiting_verdict_ = true;
       out.push_back({Do::kAwaitVerdict});
-    } else if (!stopping_ && all_well_ && !said_done_) {
+    } else if (!is_stopping_ && all_well_ && !said_done_) {
       said_done_ = true;
       out.push_back({Do::kSayDone});
     }
@@ -19,40 +19,40 @@ void EndMachine::advance(Actions& out) {
     out.push_back({Do::kDecide});
   }
   if (decision_ == Decision::kAsked) return;
-  if (decision_ == Decision::kEnd && !left_) {
-    if (!leaves_) out.push_back({Do::kLeaveOthers});
-    leaves_ = true;
+  if (decision_ == Decision::kEnd && !has_left_) {
+    if (!is_leaving_) out.push_back({Do::kLeaveOthers});
+    is_leaving_ = true;
     return;
   }
-  if (!swept_) {
-    if (stopping_ || hurries_) {
+  if (!is_swept_) {
+    if (is_stopping_ || kills_now_) {
       sweep(out);
-    } else if (!lingers_) {
-      lingers_ = true;
+    } else if (!is_lingering_) {
+      is_lingering_ = true;
       out.push_back({Do::kLinger});
     }
     return;
   }
-  over_ = true;
+  is_over_ = true;
   out.push_back({Do::kOver});
 }
 
 void EndMachine::sweep(Actions& out) {
-  if (sweeps_) return;
-  sweeps_ = true;
+  if (is_sweeping_) return;
+  is_sweeping_ = true;
   out.push_back({Do::kWatchSwept});
-  out.push_back({hurries_ ? Do::kSweepNow : Do::kSweep});
+  out.push_back({kills_now_ ? Do::kSweepNow : Do::kSweep});
 }
 
 EndMachine::Actions EndMachine::stop(int signal, bool is_final) {
   Actions out;
   is_final_ = is_final_ || is_final;
   if (is_final && decision_ == Decision::kAgain) decision_ = Decision::kEnd;
-  if (!stopping_ && !over_) {
-    stopping_ = true;
-    // Sent even if no rank is left: a supervisor that waits for a rank's `tee` then hurries.
+  if (!is_stopping_ && !is_over_) {
+    is_stopping_ = true;
+    // Sent even if no rank is left: a supervisor that waits for a rank's `tee` then stops waiting.
     out.push_back({Do::kSignalRanks, signal});
-    if (!ended_) out.push_back({Do::kStartGrace});
+    if (!have_ranks_ended_) out.push_back({Do::kStartGrace});
   }
   advance(out);
   return out;
@@ -60,15 +60,15 @@ EndMachine::Actions EndMachine::stop(int signal, bool is_final) {
 
 EndMachine::Actions EndMachine::ranks_ended(bool all_well) {
   Actions out;
-  if (!ended_) all_well_ = all_well;
-  ended_ = true;
+  if (!have_ranks_ended_) all_well_ = all_well;
+  have_ranks_ended_ = true;
   advance(out);
   return out;
 }
 
 EndMachine::Actions EndMachine::others_agreed() {
   Actions out;
-  agreed_ = true;
+  is_agreed_ = true;
   advance(out);
   return out;
 }
@@ -83,45 +83,45 @@ EndMachine::Actions EndMachine::decided(bool again) {
 
 EndMachine::Actions EndMachine::others_left() {
   Actions out;
-  agreed_ = true;
-  left_ = true;
+  is_agreed_ = true;
+  has_left_ = true;
   advance(out);
   return out;
 }
 
 EndMachine::Actions EndMachine::linger_over() {
   Actions out;
-  if (lingers_ && !swept_) sweep(out);
+  if (is_lingering_ && !is_swept_) sweep(out);
   return out;
 }
 
 EndMachine::Actions EndMachine::swept() {
   Actions out;
-  swept_ = swept_ || sweeps_ || lingers_;
+  is_swept_ = is_swept_ || is_sweeping_ || is_lingering_;
   advance(out);
   return out;
 }
 
-EndMachine::Actions EndMachine::hurry() {
-  if (over_) return {};
+EndMachine::Actions EndMachine::kill_now() {
+  if (is_over_) return {};
   if (said_left_) return {{Do::kGiveUp}};
-  hurries_ = true;
+  kills_now_ = true;
   return {{Do::kKillRanks}, {Do::kWatchKilled}};
 }
 
 EndMachine::Actions EndMachine::grace_over() {
-  if (ended_) return {};
+  if (have_ranks_ended_) return {};
   return {{Do::kKillRanks}, {Do::kWatchKilled}};
 }
 
 EndMachine::Actions EndMachine::silence_over(bool some_are_left) {
-  if (over_) return {};
+  if (is_over_) return {};
   said_left_ = some_are_left;
   return {{Do::kWatchToGiveUp}};
 }
 
 EndMachine::Actions EndMachine::patience_over() {
-  if (over_) return {};
+  if (is_over_) return {};
   return {{Do::kGiveUp}};
 }
 

@@ -43,7 +43,7 @@ class EndMachine {
   using Actions = std::vector<Action>;
 
   // `has_others`: the job has other nodes, which agree on one verdict.
-  explicit EndMachine(bool has_others) : agreed_(!has_others), left_(!has_others) {}
+  explicit EndMachine(bool has_others) : is_agreed_(!has_others), has_left_(!has_others) {}
 
   // Ends the generation by `signal`. `is_final`: no generation follows, whatever was decided.
   Actions stop(int signal, bool is_final);
@@ -56,13 +56,13 @@ class EndMachine {
   Actions linger_over();
   Actions swept();
   // The user asks a second time for the end.
-  Actions hurry();
+  Actions kill_now();
   Actions grace_over();
   Actions silence_over(bool some_are_left);
   Actions patience_over();
 
-  bool is_stopping() const { return stopping_; }
-  bool is_agreed() const { return agreed_; }
+  bool is_stopping() const { return is_stopping_; }
+  bool is_agreed() const { return is_agreed_; }
   bool begins_again() const { return decision_ == Decision::kAgain; }
 
  private:
@@ -71,22 +71,22 @@ class EndMachine {
   void advance(Actions& out);
   void sweep(Actions& out);
 
-  bool agreed_;
-  bool left_;  // the other nodes have this node's last message
-  bool stopping_ = false;
-  bool is_final_ = false;  // the job was told to end: no generation follows
-  bool ended_ = false;     // the ranks
+  bool is_agreed_;
+  bool has_left_;  // the other nodes have this node's last message
+  bool is_stopping_ = false;
+  bool is_final_ = false;          // the job was told to end: no generation follows
+  bool have_ranks_ended_ = false;  // the ranks
   bool all_well_ = false;
   bool said_done_ = false;
-  bool awaits_ = false;
+  bool is_awaiting_verdict_ = false;
   Decision decision_ = Decision::kNone;
-  bool leaves_ = false;
-  bool lingers_ = false;
-  bool sweeps_ = false;
-  bool swept_ = false;
-  bool hurries_ = false;
+  bool is_leaving_ = false;
+  bool is_lingering_ = false;
+  bool is_sweeping_ = false;
+  bool is_swept_ = false;
+  bool kills_now_ = false;
   bool said_left_ = false;
-  bool over_ = false;
+  bool is_over_ = false;
 };
 
 }  // namespace dl::launcher

@@ -53,7 +53,7 @@ class Ending {
   void others_left() { act(machine_.others_left()); }
   void linger_over() { act(machine_.linger_over()); }
   void swept() { act(machine_.swept()); }
-  void hurry() { act(machine_.hurry()); }
+  void kill_now() { act(machine_.kill_now()); }
   bool is_stopping() const { return machine_.is_stopping(); }
   bool begins_again() const { return machine_.begins_again(); }
 

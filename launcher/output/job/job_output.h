@@ -56,8 +56,8 @@ class JobOutput : public FrameTaker {
 
   // The end, once the node's streams are drained. show() returns when `page` can be written after
   // them. finish() returns when readers and disk have everything. Both run the event loop. They
-  // wait for readers without a limit until hurry_until() sets one, and for a disk as long as it
-  // takes bytes.
+  // wait for readers without a limit until set_reader_deadline() sets one, and for a disk as long
+  // as it takes bytes.
   void begin_finish();
   void show(const std::vector<std::string>& page);
   void finish();
@@ -65,9 +65,9 @@ class JobOutput : public FrameTaker {
   void say_last(const std::string& line);
   bool is_finishing() const { return wait_.has_begun(); }
   // As in LastWait, which begins with begin_finish().
-  void hurry_until(Clock::time_point deadline) { wait_.hurry_until(deadline); }
-  // The first stream of which finish() has lost bytes. The error is ETIME if hurry_until() ended
-  // the wait.
+  void set_reader_deadline(Clock::time_point deadline) { wait_.set_reader_deadline(deadline); }
+  // The first stream of which finish() has lost bytes. The error is ETIME if set_reader_deadline()
+  // ended the wait.
   const std::optional<LostStream>& lost() const { return lost_; }
 
  private:

@@ -1,5 +1,5 @@
 // LastWait: how long dlrun's end waits for readers and for a disk. Readers have no limit until
-// hurry_until() sets one; a disk has one since it last took bytes.
+// set_reader_deadline() sets one; a disk has one since it last took bytes.
 //
 // One thread; DiskThread must outlive it.
 #pragma once
@@ -20,7 +20,7 @@ class LastWait {
 
   void begin() { began_ = Clock::now(); }
   // Sets the deadline for the readers. If it has passed by the time of begin(), they get a second.
-  void hurry_until(Clock::time_point deadline) {
+  void set_reader_deadline(Clock::time_point deadline) {
     deadline_ = deadline_ ? std::min(*deadline_, deadline) : deadline;
   }
   bool has_begun() const { return began_.has_value(); }
@@ -31,8 +31,8 @@ class LastWait {
   }
   bool gives_up_disk() const {
     const std::optional<Clock::time_point> since = disk_.waits_since();
-    const bool in_a_hurry = gives_up_readers();
-    return since && Clock::now() - *since >= (in_a_hurry ? Clock::duration(kLeast) : kDiskPatience);
+    const bool is_short = gives_up_readers();
+    return since && Clock::now() - *since >= (is_short ? Clock::duration(kLeast) : kDiskPatience);
   }
 
  private:

@@ -114,8 +114,8 @@ struct SignalRanks {
   int signal = 0;
 };
 struct Order {
-  enum class What : std::uint8_t { kHurry, kSuspend, kResume, kReport };
-  What what = What::kHurry;
+  enum class What : std::uint8_t { kKillNow, kSuspend, kResume, kReport };
+  What what = What::kKillNow;
 };
 // The front has shown this many bytes of a stream.
 struct Credit {

@@ -131,13 +131,13 @@ void RemoteNodes::end_job(Verdict verdict, int signal) {
   check_over();
 }
 
-void RemoteNodes::hurry() {
-  if (++hurried_ > 1) {
+void RemoteNodes::kill_now() {
+  if (++kill_requests_ > 1) {
     for (const auto& host : hosts_) host->kill();
     return;
   }
   for (const auto& host : hosts_) {
-    host->send(Order{Order::What::kHurry});
+    host->send(Order{Order::What::kKillNow});
     if (!host->has_answered()) host->kill();
   }
 }

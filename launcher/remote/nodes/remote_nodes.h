@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "launcher/agent/agent_port.h"
-#include "launcher/front/starter.h"
+#include "launcher/frontend/starter.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/input_pump.h"
 #include "launcher/process/warden/warden_client.h"
@@ -57,7 +57,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
 
   void begin() override;
   void stop(StopCause cause, int signal) override;
-  void hurry() override;
+  void kill_now() override;
   void signal_ranks(int signal) override;
   void ask_to_save(const std::string& why) override;
   void suspend() override;
@@ -108,7 +108,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
   std::optional<std::string> to_save_;               // the reason, until node 0 has answered
   int attempt_ = 0;
-  int hurried_ = 0;
+  int kill_requests_ = 0;
   bool is_over_ = false;
 };
 

@@ -34,7 +34,7 @@ class Runner {
 
   bool is_out() const noexcept { return is_idle() && start_.is_never(); }
   bool has_begun() const noexcept { return has_begun_; }
-  void hurry() { start_ = Deadline::after(0s); }
+  void start_now() { start_ = Deadline::after(0s); }
   ErrorKind kind() const noexcept { return kind_; }
   std::string text() const { return fmt::format("{} ({})", way_.text(), reason_); }
 
@@ -142,7 +142,7 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
       if (step != Runner::Step::kFailed) continue;
       const auto waiting = std::find_if(runners.begin(), runners.end(),
                                         [](const Runner& r) { return !r.has_begun(); });
-      if (waiting != runners.end()) waiting->hurry();
+      if (waiting != runners.end()) waiting->start_now();
     }
     if (std::all_of(runners.begin(), runners.end(), [](const Runner& r) { return r.is_out(); })) {
       throw_error(runners.front().kind(), "{}: {}", what, text(runners));

@@ -1,4 +1,4 @@
-#include "launcher/front/starter.h"
+#include "launcher/frontend/starter.h"
 
 #include "launcher/agent/agent.h"
 #include "launcher/plan/job_secret.h"

@@ -1,4 +1,4 @@
-// Front: the dlrun that the user started. It handles the terminal's signals, shows the output,
+// Frontend: the dlrun that the user started. It handles the terminal's signals, shows the output,
 // prints the page at the end and returns the exit code. Agents run the ranks (agent_port.h). The
 // front need not be on a node of the job.
 //
@@ -16,8 +16,8 @@
 
 #include "launcher/agent/agent_port.h"
 #include "launcher/cli/options.h"
-#include "launcher/front/job_state.h"
-#include "launcher/front/starter.h"
+#include "launcher/frontend/job_state.h"
+#include "launcher/frontend/starter.h"
 #include "launcher/output/job/job_output.h"
 #include "launcher/output/logs/disk_thread.h"
 #include "launcher/preempt/save_requests.h"
@@ -27,9 +27,9 @@
 
 namespace dl::launcher {
 
-class Front : private AgentEvents {
+class Frontend : private AgentEvents {
  public:
-  Front(const Options& options, Starter& starter);
+  Frontend(const Options& options, Starter& starter);
 
   // Runs the job to its end and returns dlrun's exit code. Throws Error if something fails before
   // the first rank starts.
@@ -61,7 +61,7 @@ class Front : private AgentEvents {
   void suspend();
   void report();
   void on_output_lost(LostStream lost);
-  int bring_out(Verdict verdict);
+  int finish_and_print(Verdict verdict);
   int exit_code_of(LostStream lost) const;
   // Writes a failure to --report-fd. Returns false if there is no failure or no such descriptor, or
   // if writing fails; a failed write is reported to the user.

@@ -1,4 +1,4 @@
-#include "launcher/front/front.h"
+#include "launcher/frontend/frontend.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -41,7 +41,7 @@ int write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-Front::Front(const Options& options, Starter& starter)
+Frontend::Frontend(const Options& options, Starter& starter)
     : options_(options),
       host_(host_name()),
       disk_(io_),
@@ -57,7 +57,7 @@ Front::Front(const Options& options, Starter& starter)
   output_.show_node(agent_->node_output());
 }
 
-AgentSettings Front::settings() const {
+AgentSettings Frontend::settings() const {
   AgentSettings settings;
   settings.log_dir = options_.output.log_dir;
   settings.preempt_wait = options_.end.patience_with_saving();
@@ -68,7 +68,7 @@ AgentSettings Front::settings() const {
   return settings;
 }
 
-LineLook Front::look_of(const StreamId& id) const {
+LineLook Frontend::look_of(const StreamId& id) const {
   const auto found = local_ranks_.find(id.rank);
   const int local_rank = found == local_ranks_.end() ? id.rank : found->second;
   const Streams shown = options_.output.shown_streams(local_rank);
@@ -80,7 +80,7 @@ LineLook Front::look_of(const StreamId& id) const {
           .timestamps = options_.output.timestamps};
 }
 
-int Front::run() {
+int Frontend::run() {
   limit_time();
   discard_input_of_other_nodes();
   agent_->begin();
@@ -88,10 +88,10 @@ int Front::run() {
   io_.run();
   timeout_.cancel();
   output_.begin_finish();
-  return bring_out(agent_->finish());
+  return finish_and_print(agent_->finish());
 }
 
-void Front::limit_time() {
+void Frontend::limit_time() {
   if (!options_.end.timeout) return;
   timeout_.expires_after(*options_.end.timeout);
   timeout_.async_wait([this](const boost::system::error_code& error) {
@@ -105,7 +105,7 @@ void Front::limit_time() {
 
 // srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
 // Only node 0's ranks read theirs, so the other nodes discard it.
-void Front::discard_input_of_other_nodes() {
+void Frontend::discard_input_of_other_nodes() {
   if (options_.where.slurm_step.empty() || options_.where.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
   discarded_.emplace(io_, duplicate(STDIN_FILENO), [this](const std::string& bytes) {
@@ -114,24 +114,24 @@ void Front::discard_input_of_other_nodes() {
   discarded_->give(kPart);
 }
 
-void Front::on_attempt(int attempt, const std::vector<int>& ranks) {
+void Frontend::on_attempt(int attempt, const std::vector<int>& ranks) {
   state_.attempt_began(attempt, ranks, Clock::now());
   if (attempt != attempt_) local_ranks_.clear();
   attempt_ = attempt;
   for (std::size_t i = 0; i < ranks.size(); ++i) local_ranks_[ranks[i]] = static_cast<int>(i);
 }
 
-void Front::on_rank(const RankNews& news) {
+void Frontend::on_rank(const RankNews& news) {
   state_.rank_changed(news, Clock::now());
 }
 
-rendezvous::Restart Front::on_verdict(const Verdict& verdict) {
+rendezvous::Restart Frontend::on_verdict(const Verdict& verdict) {
   if (verdict.agreed) return *verdict.agreed;
   if (!verdict.may_begin_again) return {};
   return restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
 }
 
-void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {
+void Frontend::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {
   state_.attempt_ended(verdict, Clock::now());
   for (const std::string& line : verdict.page) output_.say(line);
   output_.say(restart_sentence(restart));
@@ -139,12 +139,12 @@ void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& r
 
 // Signals.
 
-bool Front::is_to_handle(int signal) const {
+bool Frontend::is_to_handle(int signal) const {
   const std::vector<int>& named = options_.end.signals_to_handle;
   return std::find(named.begin(), named.end(), signal) != named.end();
 }
 
-void Front::on_signal(int signal) {
+void Frontend::on_signal(int signal) {
   if (asks_to_save(signal)) return;
   if (is_to_handle(signal)) {
     end_for(signal);
@@ -168,7 +168,7 @@ void Front::on_signal(int signal) {
   }
 }
 
-bool Front::asks_to_save(int signal) {
+bool Frontend::asks_to_save(int signal) {
   if (output_.is_finishing() || interrupts_ > 0) return false;
   switch (save_requests_.take(signal, Clock::now())) {
     case SaveRequests::Is::kFirst:
@@ -182,7 +182,7 @@ bool Front::asks_to_save(int signal) {
   return false;
 }
 
-void Front::watch_allocation() {
+void Frontend::watch_allocation() {
   if (!options_.end.preempt_at) return;
   const auto left = *options_.end.preempt_at - std::chrono::system_clock::now();
   allocation_timer_.expires_after(std::max<std::chrono::system_clock::duration>(left, {}));
@@ -192,16 +192,16 @@ void Front::watch_allocation() {
   });
 }
 
-void Front::end_for(int signal) {
+void Frontend::end_for(int signal) {
   if (interrupts_ > 0 && !is_of_a_person(signal)) return;
   last_interrupt_ = signal;
   ++interrupts_;
-  output_.hurry_until(interrupts_ == 1 && !output_.is_finishing()
-                          ? Clock::now() + options_.end.grace
-                          : Clock::now());
+  output_.set_reader_deadline(interrupts_ == 1 && !output_.is_finishing()
+                                  ? Clock::now() + options_.end.grace
+                                  : Clock::now());
   if (output_.is_finishing()) return;
   if (interrupts_ > 1) {
-    agent_->hurry();
+    agent_->kill_now();
     return;
   }
   const std::chrono::duration<double> ran = Clock::now() - began_;
@@ -212,13 +212,13 @@ void Front::end_for(int signal) {
       as_it_is ? signal : SIGTERM);
 }
 
-void Front::suspend() {
+void Frontend::suspend() {
   if (!output_.is_finishing()) agent_->suspend();
   ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
   if (!output_.is_finishing()) agent_->resume();
 }
 
-void Front::report() {
+void Frontend::report() {
   for (const std::string& line : output_.who_stands_still()) output_.say(line);
   if (output_.is_finishing()) {
     output_.say("all ranks have ended; what is left is to write their output");
@@ -229,7 +229,7 @@ void Front::report() {
 }
 
 // EPIPE: a program in a pipeline ends silently when its reader is gone.
-void Front::on_output_lost(LostStream lost) {
+void Frontend::on_output_lost(LostStream lost) {
   if (!lost_) lost_ = lost;
   if (lost.error == EPIPE) {
     agent_->stop({128 + SIGPIPE, ""}, SIGTERM);
@@ -240,7 +240,7 @@ void Front::on_output_lost(LostStream lost) {
 
 // The end.
 
-int Front::bring_out(Verdict verdict) {
+int Frontend::finish_and_print(Verdict verdict) {
   state_.attempt_ended(verdict, Clock::now());
   const std::vector<std::string> left = agent_->left_behind();
   if (!left.empty()) {
@@ -260,12 +260,12 @@ int Front::bring_out(Verdict verdict) {
 }
 
 // ETIME: finish() has reported it. EPIPE: see on_output_lost().
-int Front::exit_code_of(LostStream lost) const {
+int Frontend::exit_code_of(LostStream lost) const {
   if (lost.error == ETIME && last_interrupt_ != 0) return 128 + last_interrupt_;
   return lost.error == EPIPE ? 128 + SIGPIPE : 1;
 }
 
-bool Front::has_reported(const Verdict& verdict) {
+bool Frontend::has_reported(const Verdict& verdict) {
   if (options_.output.report_fd < 0 || verdict.exit_code == 0) return false;
   std::string page = fmt::format("{}", fmt::join(verdict.page, "\n"));
   if (page.empty() && lost_) page = text_of_lost_output(*lost_);
