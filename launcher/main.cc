@@ -75,7 +75,7 @@ std::optional<int> run_other_word(CommandLine line) {
   const std::string_view word = line.argv[1];
   if (word == "autopsy") return autopsy::run({line.argv + 2, line.argv + line.argc});
   if (word != remote::kAgentWord) return std::nullopt;
-  LinesToFront lines = connect_as_task_of_srun(line).value_or(LinesToFront());
+  LinesToFrontend lines = connect_as_task_of_srun(line).value_or(LinesToFrontend());
   return remote::run_agent(line, std::move(lines.in), std::move(lines.out));
 }
 
@@ -170,8 +170,8 @@ int start(Launch launch, CommandLine line) {
   JobSignals::hold();
   StartHere starter(plan, start_warden({program.path, plan.job.started.program, open_files}, line));
   if (key) key->serve();
-  Frontend front(options, starter);
-  return front.run();
+  Frontend frontend(options, starter);
+  return frontend.run();
 }
 
 // `step`: set if others of a step of srun wait for this node.

@@ -20,14 +20,15 @@ std::string with_node(int number, const std::string& host, const std::string& te
 }  // namespace
 
 Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings,
-             UniqueFd key, WardenHandle warden, DiskThread& disk, FrameTaker& front,
+             UniqueFd key, WardenHandle warden, DiskThread& disk, FrameTaker& frontend,
              AgentEvents& events)
     : io_(io),
       plan_(plan),
       settings_(std::move(settings)),
       key_(std::move(key)),
       events_(events),
-      output_(io, disk, front, settings_.log_dir, [this](const std::string& line) { say(line); }),
+      output_(io, disk, frontend, settings_.log_dir,
+              [this](const std::string& line) { say(line); }),
       left_alarm_(io),
       delay_alarm_(io),
       overseers_(io, std::move(warden), generations_, left_alarm_, events_of_overseers()),

@@ -1,4 +1,4 @@
-// Agent: runs one node's part of a job: it takes the front's orders and the events of its parts,
+// Agent: runs one node's part of a job: it takes the frontend's orders and the events of its parts,
 // and begins one generation after the other.
 //
 //   Gathering    how the ranks meet: a store on one node, the other nodes on several
@@ -37,7 +37,7 @@ class Agent : public AgentOrders {
  public:
   // `key`: a sealed memfd with the job's key. All references must outlive the agent.
   Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings, UniqueFd key,
-        WardenHandle warden, DiskThread& disk, FrameTaker& front, AgentEvents& events);
+        WardenHandle warden, DiskThread& disk, FrameTaker& frontend, AgentEvents& events);
 
   void begin() override;
   // Also tells the other nodes why the job ends.
@@ -97,7 +97,7 @@ class Agent : public AgentOrders {
   Outcome outcome_;
   Evidence evidence_;
   int attempt_ = 0;              // the number of the generation
-  rendezvous::Restart restart_;  // the front's decision on the last generation
+  rendezvous::Restart restart_;  // the frontend's decision on the last generation
   bool is_over_ = false;         // on_over() was called
 };
 

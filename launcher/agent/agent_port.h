@@ -1,8 +1,8 @@
-// The interface between a front and the agent of one node: orders one way, events the other way,
+// The interface between a frontend and the agent of one node: orders one way, events the other way,
 // all of them values.
 //
 // On one node, both are in one process, and each order or event is a call (Agent, Frontend). If the
-// agent is on another host, the values travel as frames. There `dlrun` is a front without a
+// agent is on another host, the values travel as frames. There `dlrun` is a frontend without a
 // terminal, which implements AgentEvents and FrameTaker by writing frames. The user's dlrun holds
 // an AgentOrders that writes frames.
 #pragma once
@@ -19,7 +19,7 @@ namespace dl::launcher {
 
 class NodeOutput;
 
-// What an agent gets from the front beside its NodePlan and the job's key.
+// What an agent gets from the frontend beside its NodePlan and the job's key.
 struct AgentSettings {
   // The ranks get this time to call dl::should_checkpoint(); nullopt: the job cannot be preempted.
   std::optional<std::chrono::milliseconds> preempt_wait;
@@ -41,10 +41,10 @@ struct Verdict {
   bool keeps_recorders = false;
   bool may_begin_again = false;  // a rank failed, or a node was lost
   std::chrono::milliseconds ran{0};
-  // On several nodes: whether all of them restart. nullopt: the front decides.
+  // On several nodes: whether all of them restart. nullopt: the frontend decides.
   std::optional<rendezvous::Restart> agreed = std::nullopt;
   int attempt = 0;  // the generation's number
-  int rank = -1;    // this node's rank that failed first; -1: none. Not sent to a remote front
+  int rank = -1;    // this node's rank that failed first; -1: none. Not sent to a remote frontend
 };
 
 // A rank was started or has ended.

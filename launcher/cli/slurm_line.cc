@@ -50,7 +50,7 @@ void take_slurm_allocation(Options& options) {
            "ask sbatch or salloc for --nodes={}",
            options.where.nnodes, allocation->job, nodes, nodes == 1 ? "" : "s",
            options.where.nnodes);
-  options.where.nnodes = 1;  // each node's dlrun is told the number by the front
+  options.where.nnodes = 1;  // each node's dlrun is told the number by the frontend
   options.where.says_nodes = false;
 }
 

@@ -1,6 +1,6 @@
 // Frontend: the dlrun that the user started. It handles the terminal's signals, shows the output,
 // prints the page at the end and returns the exit code. Agents run the ranks (agent_port.h). The
-// front need not be on a node of the job.
+// frontend need not be on a node of the job.
 //
 // Everything runs on the event loop's thread.
 #pragma once

@@ -1,4 +1,4 @@
-// JobState: the state of a job as one value, and the log of the events that led to it. The front
+// JobState: the state of a job as one value, and the log of the events that led to it. The frontend
 // writes it. Whatever shows a job (the report on SIGUSR1, later `ps` and a web page) only reads it.
 //
 // No input, output or clock. One thread at a time.
@@ -40,13 +40,13 @@ class JobState {
   // The oldest events are forgotten, so that restarts need no more memory.
   static constexpr std::size_t kMostEvents = 4096;
 
-  // The ranks of one node begin an attempt. Called once for each node of this front.
+  // The ranks of one node begin an attempt. Called once for each node of this frontend.
   void attempt_began(int attempt, const std::vector<int>& ranks, Time now);
   void rank_changed(const RankNews& news, Time now);
   void attempt_ended(const Verdict& verdict, Time now);
 
   int attempt() const { return attempt_; }
-  const std::vector<RankStatus>& ranks() const { return ranks_; }  // of this front's agents
+  const std::vector<RankStatus>& ranks() const { return ranks_; }  // of this frontend's agents
   const std::deque<JobEvent>& events() const { return events_; }
 
   // For a person: "attempt 1, which began 12.3 s ago: ranks 0-2 run; rank 3 has ended", and a line

@@ -13,7 +13,7 @@
 
 namespace dl::launcher {
 
-// What a front gives to each of its agents. All references outlive the agent.
+// What a frontend gives to each of its agents. All references outlive the agent.
 struct AgentStart {
   boost::asio::io_context& io;
   DiskThread& disk;

@@ -1,4 +1,4 @@
-// Frames: the output of a rank on its way from its node's agent to the front.
+// Frames: the output of a rank on its way from its node's agent to the frontend.
 #pragma once
 
 #include <chrono>
@@ -26,9 +26,9 @@ struct Frame {
   bool is_last = false;                        // the stream ends here
 };
 
-// FrameTaker: the front, as the agent's streams see it. In one process, a frame is a call
+// FrameTaker: the frontend, as the agent's streams see it. In one process, a frame is a call
 // (JobOutput). A remote agent's FrameTaker writes frames to its connection, and has room while the
-// front gives it credit.
+// frontend gives it credit.
 class FrameTaker {
  public:
   virtual ~FrameTaker() = default;

@@ -18,11 +18,11 @@ long seconds_since(NodeOutput::Clock::time_point begin) {
 
 }  // namespace
 
-NodeOutput::NodeOutput(boost::asio::io_context& io, DiskThread& disk, FrameTaker& front,
+NodeOutput::NodeOutput(boost::asio::io_context& io, DiskThread& disk, FrameTaker& frontend,
                        std::string log_dir, std::function<void(std::string)> say)
     : io_(io),
       disk_(disk),
-      front_(front),
+      frontend_(frontend),
       log_dir_(std::move(log_dir)),
       say_(std::move(say)),
       timer_(io) {
@@ -74,11 +74,11 @@ RankStream& NodeOutput::add(UniqueFd pipe, Stream stream, int rank) {
     unused_logs_.erase(found);
   }
   streams_.push_back(
-      std::make_unique<RankStream>(io_, id, std::move(pipe), front_, std::move(log)));
+      std::make_unique<RankStream>(io_, id, std::move(pipe), frontend_, std::move(log)));
   return *streams_.back();
 }
 
-// Destroys the streams of earlier attempts once the front has all their bytes.
+// Destroys the streams of earlier attempts once the frontend has all their bytes.
 void NodeOutput::forget_settled() {
   std::erase_if(streams_, [this](const std::unique_ptr<RankStream>& stream) {
     return stream->id().attempt + 1 < attempt_ && stream->is_settled();

@@ -5,8 +5,8 @@
 //   DIR/<run>/node_<n>.log                  dlrun's own lines on node n
 //   DIR/<run>/attempt_<n>/<rank>/stdout.log, stderr.log; error.json, flight.rec after a failure
 //
-// Each generation has its own attempt_<n>. Nothing here waits for the front or a disk; a disk that
-// takes nothing for kSilence is reported.
+// Each generation has its own attempt_<n>. Nothing here waits for the frontend or a disk; a disk
+// that takes nothing for kSilence is reported.
 //
 // One thread. FrameTaker, DiskThread and io_context must outlive it.
 #pragma once
@@ -36,8 +36,8 @@ class NodeOutput {
   using Clock = std::chrono::steady_clock;
 
   // `log_dir`: empty: no logs. `say` shows a sentence to the user.
-  NodeOutput(boost::asio::io_context& io, DiskThread& disk, FrameTaker& front, std::string log_dir,
-             std::function<void(std::string)> say);
+  NodeOutput(boost::asio::io_context& io, DiskThread& disk, FrameTaker& frontend,
+             std::string log_dir, std::function<void(std::string)> say);
 
   // Makes the folders and files of `ranks` for this attempt, then calls `ready` with the error ("":
   // none). Without logs it calls `ready` at once. Every stream of an earlier attempt must be
@@ -64,11 +64,12 @@ class NodeOutput {
   // DIR/<run>
   const std::string& run_folder() const { return run_folder_; }
 
-  // Ranks whose pipe is full because of this stream of the front; nullopt: because of the disk.
+  // Ranks whose pipe is full because of this stream of the frontend; nullopt: because of the disk.
   std::vector<int> ranks_standing_still(std::optional<Stream> stream) const;
   // A sentence on how long ranks have stood still because of the disk; "": they do not.
   std::string disk_sentence() const;
-  // True if a rank waits for room in this stream of the front, or its log is ahead of the stream.
+  // True if a rank waits for room in this stream of the frontend, or its log is ahead of the
+  // stream.
   bool wants(Stream stream) const;
   // Bytes that are logged and not sent yet.
   std::uint64_t behind(Stream stream) const;
@@ -86,7 +87,7 @@ class NodeOutput {
 
   boost::asio::io_context& io_;
   DiskThread& disk_;
-  FrameTaker& front_;
+  FrameTaker& frontend_;
   std::string log_dir_;
   std::function<void(std::string)> say_;
   int attempt_ = 0;

@@ -192,7 +192,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.rank_by = options.where.rank_by;
   job.hosts = source.hosts();
-  // The front tells agents of several hosts the endpoint of the rendezvous.
+  // The frontend tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;
   job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.where.nnodes;
   const int slots = job.hosts.front().slots;

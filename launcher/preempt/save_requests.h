@@ -1,5 +1,5 @@
 // SaveRequests: decides which signals ask a job to save and end (--preempt, --preempt-usr2). The
-// front and each agent have one, because SLURM signals both.
+// frontend and each agent have one, because SLURM signals both.
 #pragma once
 
 #include <chrono>

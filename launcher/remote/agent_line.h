@@ -1,5 +1,5 @@
-// AgentLine: connects a front with the agent of one host, by a process of its own (ssh_line.h) or
-// by connections of a step of srun.
+// AgentLine: connects a frontend with the agent of one host, by a process of its own (ssh_line.h)
+// or by connections of a step of srun.
 //
 // One thread. No event is called after the line is destroyed, and no event may destroy it.
 #pragma once

@@ -46,13 +46,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The longest wait for the front's next message before the agent has started anything.
+// The longest wait for the frontend's next message before the agent has started anything.
 constexpr std::chrono::minutes kPatience{10};
-// A front that sends nothing for this time is gone: it sends Alive every two seconds.
+// A frontend that sends nothing for this time is gone: it sends Alive every two seconds.
 constexpr std::chrono::seconds kFrontIsGone{10};
 constexpr std::chrono::seconds kTick{1};
 
-// The front's two streams, moved away from the numbers of standard input and output.
+// The frontend's two streams, moved away from the numbers of standard input and output.
 struct Streams {
   UniqueFd in;
   UniqueFd out;
@@ -78,7 +78,7 @@ class Opening {
     while (!bytes.empty()) {
       const ssize_t n = ::write(streams_.out.get(), bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) ::_exit(1);  // the front is gone
+      if (n < 0) ::_exit(1);  // the frontend is gone
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
   }
@@ -86,7 +86,7 @@ class Opening {
     const std::vector<std::uint8_t> frame = encode(value);
     write({reinterpret_cast<const char*>(frame.data()), frame.size()});
   }
-  // Returns the next message of type T and skips others. Ends this process if the front is gone.
+  // Returns the next message of type T and skips others. Ends this process if the frontend is gone.
   template <typename T>
   T await() {
     const rendezvous::Deadline deadline = rendezvous::Deadline::after(kPatience);
@@ -120,7 +120,7 @@ struct Node {
   UniqueFd listener;  // node 0 of several
 };
 
-// Why this host cannot do what the front asks for.
+// Why this host cannot do what the frontend asks for.
 struct Refusal {
   int exit_code;
   std::string text;
@@ -176,14 +176,14 @@ Node make_node(const Start& start, Opening& opening) {
     others.assign(endpoints.begin() + 1, endpoints.end());
   }
   auto parsed = parse_options(std::move(line));
-  if (!std::holds_alternative<Options>(parsed)) throw Refusal{1, "the front sent no program"};
+  if (!std::holds_alternative<Options>(parsed)) throw Refusal{1, "the frontend sent no program"};
   node.options = std::get<Options>(std::move(parsed));
   Machine machine = this_machine();
   if (needs_gpus(node.options)) machine.gpus = gpus_to_give_out();
   if (needs_topology(node.options.where)) machine.topology = read_topology(machine.cpus);
   node.plan = make_plan(node.options, machine);
   node.plan.host = start.host;
-  node.plan.awaits_lost_nodes = false;  // the front ends the job
+  node.plan.awaits_lost_nodes = false;  // the frontend ends the job
   node.plan.job.other_endpoints = std::move(others);
   const Program& program = node.plan.program;
   if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
@@ -230,13 +230,13 @@ class AgentMode : private AgentEvents {
     send_files(verdict);
     writer_.send(Over{verdict, agent_.left_behind()});
     is_over_ = true;
-    // No deadline: the front may read slowly, or be suspended.
+    // No deadline: the frontend may read slowly, or be suspended.
     for (io_.restart(); writer_.unsent() > 0;) io_.run_one();
     return 0;
   }
 
  private:
-  // Sends the files that the ranks of a generation have left, for the front's logs.
+  // Sends the files that the ranks of a generation have left, for the frontend's logs.
   void send_files(const Verdict& verdict) {
     const auto send = [this](int rank, std::string_view name, std::string bytes) {
       writer_.send(RankFile{attempt_, rank, std::string(name), std::move(bytes)});
@@ -308,7 +308,7 @@ class AgentMode : private AgentEvents {
     }
   }
 
-  // A user's signals go to the front, SLURM's signals go to each agent.
+  // A user's signals go to the frontend, SLURM's signals go to each agent.
   void on_signal(int signal) {
     switch (save_requests_.take(signal, Clock::now())) {
       case SaveRequests::Is::kFirst:
@@ -353,7 +353,7 @@ class AgentMode : private AgentEvents {
     timer_.expires_after(kTick);
     timer_.async_wait([this, asleep_from = Clock::now()](const boost::system::error_code& error) {
       if (error) return;
-      // Time in which this process did not run does not count as the front's silence.
+      // Time in which this process did not run does not count as the frontend's silence.
       const Clock::time_point now = Clock::now();
       const Clock::duration late = now - asleep_from - kTick;
       if (late > kTick) heard_ = std::min(now, heard_ + late);

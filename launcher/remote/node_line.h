@@ -10,8 +10,8 @@
 
 namespace dl::launcher::remote {
 
-// The dlrun line of node `node`, without the program's name. It omits options that only the front
-// needs (logs, hosts) and those that come later (the rendezvous endpoint).
+// The dlrun line of node `node`, without the program's name. It omits options that only the
+// frontend needs (logs, hosts) and those that come later (the rendezvous endpoint).
 std::vector<std::string> node_line(const Options& options, const JobPlan& plan, int node);
 
 // The text of --dry-run. `starter`: the program that starts the agents, "ssh".

@@ -38,8 +38,8 @@ std::unique_ptr<KeyGiver> key_of_step(const Options& options, CommandLine line) 
   hand_over(line);
 }
 
-std::optional<LinesToFront> connect_as_task_of_srun(CommandLine line) {
-  if (!env::is_set(env::Var::kSrunFront)) return std::nullopt;
+std::optional<LinesToFrontend> connect_as_task_of_srun(CommandLine line) {
+  if (!env::is_set(env::Var::kSrunFrontend)) return std::nullopt;
   hand_over(line);
 }
 

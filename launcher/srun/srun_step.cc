@@ -57,7 +57,7 @@ class SrunStep {
         key_(rendezvous::JobKey::generate()),
         listener_(rendezvous::Listener::bind()),
         port_(listener_.port()),
-        front_(front_for_tasks(port_, key_)),
+        frontend_(frontend_for_tasks(port_, key_)),
         acceptor_(std::move(listener_), key_, {.job = std::string(kSrunJob), .from = "dlrun"},
                   2 * nodes),
         door_(io, ::dup(acceptor_.poll_fd())),
@@ -132,7 +132,8 @@ class SrunStep {
     Helper helper;
     helper.path = srun_.front();
     helper.argv = srun_;
-    helper.environment.push_back(fmt::format("{}={}", env::name_of(env::Var::kSrunFront), front_));
+    helper.environment.push_back(
+        fmt::format("{}={}", env::name_of(env::Var::kSrunFrontend), frontend_));
     helper.fds.emplace_back(std::move(in.read), STDIN_FILENO);
     helper.fds.emplace_back(open_null(), STDOUT_FILENO);
     helper.fds.emplace_back(std::move(err.write), STDERR_FILENO);
@@ -216,7 +217,7 @@ class SrunStep {
   rendezvous::JobKey key_;
   rendezvous::Listener listener_;
   std::uint16_t port_;
-  std::string front_;  // of the tasks
+  std::string frontend_;  // of the tasks
   rendezvous::Acceptor acceptor_;
   stream_descriptor door_;
   stream_descriptor err_;

@@ -1,7 +1,7 @@
 // The lines to the agents of a step: one srun starts a dlrun on each node, and each dlrun connects
 // back.
 //
-//   dlrun (front) ── warden ── srun ─ ─ slurmstepd ── dlrun (agent) ── ranks
+//   dlrun (frontend) ── warden ── srun ─ ─ slurmstepd ── dlrun (agent) ── ranks
 //        └──────────────── two connections of each agent ────┘
 //
 // srun's own output tears lines, so it is not used as a connection. The key of the two connections

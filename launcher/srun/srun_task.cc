@@ -74,7 +74,7 @@ UniqueFd connect_back(const rendezvous::JobKey& key, std::uint16_t port, bool to
 
 }  // namespace
 
-std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key) {
+std::string frontend_for_tasks(std::uint16_t port, const rendezvous::JobKey& key) {
   try {
     return fmt::format("{}:{}", port,
                        munge_seal(std::string(kHeadOfCredential) + key.hex(), kLifeOfCredential));
@@ -87,21 +87,21 @@ void be_called_dlrun() {
   ::prctl(PR_SET_NAME, "dlrun");
 }
 
-std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
-  if (!env::is_set(Var::kSrunFront)) return std::nullopt;
+std::optional<LinesToFrontend> connect_as_task_of_srun(CommandLine) {
+  if (!env::is_set(Var::kSrunFrontend)) return std::nullopt;
   be_called_dlrun();
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
-  const std::string front = *env::get(Var::kSrunFront);
-  env::unset(Var::kSrunFront);  // a dlrun that a rank starts is on its own
-  const std::size_t colon = std::min(front.find(':'), front.size());
-  const auto port = read_number<std::uint16_t>(std::string_view(front).substr(0, colon));
+  const std::string frontend = *env::get(Var::kSrunFrontend);
+  env::unset(Var::kSrunFrontend);  // a dlrun that a rank starts is on its own
+  const std::size_t colon = std::min(frontend.find(':'), frontend.size());
+  const auto port = read_number<std::uint16_t>(std::string_view(frontend).substr(0, colon));
   DL_CHECK(port.has_value(), kInvalidArgument, "{} does not begin with a port",
-           env::name_of(Var::kSrunFront));
+           env::name_of(Var::kSrunFrontend));
   std::optional<rendezvous::JobKey> key =
-      key_from_credential(front.substr(std::min(colon + 1, front.size())));
+      key_from_credential(frontend.substr(std::min(colon + 1, frontend.size())));
   if (!key) key = key_from_input();
-  return LinesToFront{.in = connect_back(*key, *port, /*to_agent=*/true, node),
-                      .out = connect_back(*key, *port, /*to_agent=*/false, node)};
+  return LinesToFrontend{.in = connect_back(*key, *port, /*to_agent=*/true, node),
+                         .out = connect_back(*key, *port, /*to_agent=*/false, node)};
 }
 
 }  // namespace dl::launcher

@@ -13,29 +13,29 @@
 
 namespace dl::launcher {
 
-// The job's name in the handshake of a task with its front.
+// The job's name in the handshake of a task with its frontend.
 inline constexpr std::string_view kSrunJob = "dlrun-srun";
 constexpr std::string_view purpose_of(bool to_agent) {
   return to_agent ? "to agent" : "from agent";
 }
 
-// The value of DLRUN_SRUN_FRONT for the tasks of a step: "41234", or "41234:MUNGE:..." with the key
-// as a credential. The key also goes through standard input, but srun passes that on 10 ms later.
-// May run `scontrol`: call it before any thread exists, and not in an event loop.
-std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key);
+// The value of DLRUN_SRUN_FRONTEND for the tasks of a step: "41234", or "41234:MUNGE:..." with the
+// key as a credential. The key also goes through standard input, but srun passes that on 10 ms
+// later. May run `scontrol`: call it before any thread exists, and not in an event loop.
+std::string frontend_for_tasks(std::uint16_t port, const rendezvous::JobKey& key);
 
 // Names this process dlrun for `ps` and `killall`, because the user has started dlrun, not
 // dlrun-srun.
 void be_called_dlrun();
 
-// The two connections of a task to its front.
-struct LinesToFront {
+// The two connections of a task to its frontend.
+struct LinesToFrontend {
   UniqueFd in;
   UniqueFd out;
 };
 
 // Opens the credential with the key, or reads the key from standard input, and connects to the
-// front. Returns nullopt if this process is no such task. Throws Error.
-std::optional<LinesToFront> connect_as_task_of_srun(CommandLine line);
+// frontend. Returns nullopt if this process is no such task. Throws Error.
+std::optional<LinesToFrontend> connect_as_task_of_srun(CommandLine line);
 
 }  // namespace dl::launcher

@@ -26,7 +26,7 @@ using testing::Not;
 
 class Ssh : public testing::Test {
  protected:
-  // dlrun on the front's machine.
+  // dlrun on the frontend's machine.
   static std::unique_ptr<tests::Process> dlrun(const tests::SshHosts& hosts,
                                                const std::vector<std::string>& options,
                                                const std::vector<std::string>& program) {
@@ -113,7 +113,7 @@ TEST_F(Ssh, TheFirstCauseIsShownOnceWithItsExitCode) {
   EXPECT_TRUE(gone(*job));
 }
 
-TEST_F(Ssh, NothingIsLeftAfterCtrlCOrSigkillOfTheFront) {
+TEST_F(Ssh, NothingIsLeftAfterCtrlCOrSigkillOfTheFrontend) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
   for (const int signal : {SIGINT, SIGKILL}) {
@@ -240,7 +240,8 @@ TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
     for (const pid_t pid : tests::processes_with(job->mark())) {
       if (pid != job->pid() && tests::name_of(pid) == victim) found.push_back(pid);
     }
-    // The front has an ssh and a dlrun for each host, and a warden of its own, but no supervisor.
+    // The frontend has an ssh and a dlrun for each host, and a warden of its own, but no
+    // supervisor.
     ASSERT_EQ(found.size(), victim == "rank-warden" ? 3U : 2U) << victim;
     ::kill(found.back(), SIGKILL);
     EXPECT_NE(job->wait(), 0) << victim;
@@ -263,7 +264,7 @@ TEST_F(Ssh, TheFrontsOwnWardenEndsTheJobWhenItDies) {
   EXPECT_TRUE(gone(*job));
 }
 
-// Cuts the cable of the front, whose hosts still see each other, of the first host, which serves
+// Cuts the cable of the frontend, whose hosts still see each other, of the first host, which serves
 // the rendezvous, and of the other one. The jobs run beside each other, as a loss shows after 10 s.
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   DL_NEED_SSH_HOSTS();
@@ -285,7 +286,7 @@ TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   for (const Cut& cut : cuts) {
     SCOPED_TRACE(cut.cable);
     EXPECT_EQ(cut.job->wait(), 1);
-    // Any host, if the front has lost both.
+    // Any host, if the frontend has lost both.
     const std::string host = cut.cable == 0 ? "" : cut.cable == 1 ? "a " : "b ";
     EXPECT_THAT(cut.job->err(), AllOf(HasSubstr("host " + host), HasSubstr(" lost"),
                                       Not(HasSubstr("begin again"))));
@@ -293,7 +294,7 @@ TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   }
 }
 
-TEST_F(Ssh, OutputOfAllRanksComesWholeAndIsKeptOnTheFront) {
+TEST_F(Ssh, OutputOfAllRanksComesWholeAndIsKeptOnTheFrontend) {
   DL_NEED_SSH_HOSTS();
   constexpr int kLines = 20'000;
   constexpr int kLong = 20;
@@ -336,7 +337,7 @@ TEST_F(Ssh, StandardInputGoesToRank0AsFarAsItReads) {
       tests::program("dlrun") + " --ssh '" + hosts.ssh() + "' --hosts a:2,b:1");
 }
 
-TEST_F(Ssh, FlightRecordersOfAllHostsComeToTheFront) {
+TEST_F(Ssh, FlightRecordersOfAllHostsComeToTheFrontend) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
   const tests::TempDir logs;

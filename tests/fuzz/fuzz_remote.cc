@@ -1,4 +1,4 @@
-// What comes over the connection of a front and a remote agent: any bytes, in any pieces, are
+// What comes over the connection of a frontend and a remote agent: any bytes, in any pieces, are
 // values or an Error, and each value that comes out is written as the bytes that it came from. The
 // first byte says whether a login may have written something before, and how long the pieces are.
 #include <algorithm>

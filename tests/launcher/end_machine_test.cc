@@ -127,7 +127,7 @@ TEST(EndMachine, DoesWhatTheTableSays) {
   }
 }
 
-// Ctrl-C, or a front that lost another host, while the ranks of a failed generation still end.
+// Ctrl-C, or a frontend that lost another host, while the ranks of a failed generation still end.
 TEST(EndMachine, ANodeToldToEndBeforeTheDecisionDoesNotRestart) {
   EndMachine machine(/*has_others=*/true);
   for (const char* event : {"TERM", "INT", "agreed", "failed", "again"}) feed(machine, event);

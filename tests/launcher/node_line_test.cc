@@ -16,41 +16,41 @@ Options parsed(std::vector<std::string> words) {
 }
 
 // The options of the agent of node 1, which knows the rendezvous endpoint.
-Options of_node_1(const Options& front) {
+Options of_node_1(const Options& frontend) {
   std::vector<std::string> line =
-      remote::node_line(front, make_job_plan(front, HostList(front)), 1);
+      remote::node_line(frontend, make_job_plan(frontend, HostList(frontend)), 1);
   line.insert(line.begin(), "--rdzv-endpoint=a:1");
   return parsed(std::move(line));
 }
 
 TEST(NodeLine, EachPassedOptionMeansTheSameOnTheOtherHost) {
-  const Options front = parsed({"--hosts=a:2,b:3",
-                                "--mpi=none",
-                                "--rank-by=node",
-                                "--role=trainer",
-                                "--bind=core",
-                                "--map-by=socket",
-                                "--report-bindings",
-                                "--gpus-per-rank=2",
-                                "--virtual-local-rank",
-                                "--join-timeout=7",
-                                "--iface=lo",
-                                "--master-addr=h",
-                                "--master-port=5",
-                                "--grace=1.5",
-                                "--linger=0",
-                                "--preempt",
-                                "--preempt-usr2",
-                                "--max-restarts=3",
-                                "--forward-signals=USR1,34",
-                                "x",
-                                "--role"});
-  const Options node = of_node_1(front);
+  const Options frontend = parsed({"--hosts=a:2,b:3",
+                                   "--mpi=none",
+                                   "--rank-by=node",
+                                   "--role=trainer",
+                                   "--bind=core",
+                                   "--map-by=socket",
+                                   "--report-bindings",
+                                   "--gpus-per-rank=2",
+                                   "--virtual-local-rank",
+                                   "--join-timeout=7",
+                                   "--iface=lo",
+                                   "--master-addr=h",
+                                   "--master-port=5",
+                                   "--grace=1.5",
+                                   "--linger=0",
+                                   "--preempt",
+                                   "--preempt-usr2",
+                                   "--max-restarts=3",
+                                   "--forward-signals=USR1,34",
+                                   "x",
+                                   "--role"});
+  const Options node = of_node_1(frontend);
   const Options none = parsed({"x"});
   for (const OptionRow& row : option_table()) {
     if (row.pass == nullptr) continue;
-    EXPECT_EQ(row.pass(node), row.pass(front)) << row.name;
-    EXPECT_NE(row.pass(front), row.pass(none)) << row.name << " has to stand in the line above";
+    EXPECT_EQ(row.pass(node), row.pass(frontend)) << row.name;
+    EXPECT_NE(row.pass(frontend), row.pass(none)) << row.name << " has to stand in the line above";
   }
   EXPECT_EQ(node.where.nnodes, 2);
   EXPECT_EQ(node.where.node_rank, 1);
@@ -63,10 +63,10 @@ TEST(NodeLine, AValueMayLookLikeAnOption) {
 }
 
 TEST(NodeLine, WhatConcernsOnlyTheFrontIsNotPassedOn) {
-  const Options front = parsed({"--hosts=a,b", "--log-dir=logs", "--timestamp-output", "--verbose",
-                                "--timeout=9", "--wdir=/", "x"});
+  const Options frontend = parsed({"--hosts=a,b", "--log-dir=logs", "--timestamp-output",
+                                   "--verbose", "--timeout=9", "--wdir=/", "x"});
   for (const std::string& word :
-       remote::node_line(front, make_job_plan(front, HostList(front)), 0)) {
+       remote::node_line(frontend, make_job_plan(frontend, HostList(frontend)), 0)) {
     for (const char* own :
          {"--hosts", "--log-dir", "--timestamp", "--verbose", "--timeout", "--wdir"}) {
       EXPECT_FALSE(word.starts_with(own)) << word;

@@ -84,7 +84,7 @@ class PlayedLine : public AgentLine {
   PlayedAgent& agent_;
 };
 
-// The front's other parts.
+// The frontend's other parts.
 class PlayedFront : public AgentEvents, public FrameTaker {
  public:
   void on_sentence(const std::string& line) override { said.push_back(line); }
@@ -125,7 +125,7 @@ class RemoteNodesTest : public testing::Test {
     auto [ours, wardens] = make_channel();
     warden_ = std::move(wardens);
     nodes_ = std::make_unique<RemoteNodes>(
-        AgentStart{io_, disk_, front_, front_, {}, ""}, std::move(job),
+        AgentStart{io_, disk_, frontend_, frontend_, {}, ""}, std::move(job),
         WardenHandle{.pid = -1, .channel = std::move(ours), .first_supervisor = {}});
     nodes_->begin();
     for (PlayedAgent& agent : agents_) agent.answer();
@@ -143,7 +143,7 @@ class RemoteNodesTest : public testing::Test {
 
   boost::asio::io_context io_{1};
   DiskThread disk_{io_};
-  PlayedFront front_;
+  PlayedFront frontend_;
   std::array<PlayedAgent, 2> agents_;
   UniqueFd warden_;
   std::unique_ptr<RemoteNodes> nodes_;
@@ -153,11 +153,11 @@ TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
   for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
   // While the job runs, the nodes notice each other's silence.
   EXPECT_TRUE(goes_on_until([&] { return agents_[1].beats() > 5; }));
-  EXPECT_THAT(front_.said, ElementsAre());
+  EXPECT_THAT(frontend_.said, ElementsAre());
   const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}};
   agents_[0].say(Decided{verdict});
   agents_[0].say(Over{verdict, {}});
-  EXPECT_TRUE(goes_on_until([&] { return front_.is_over; }));
+  EXPECT_TRUE(goes_on_until([&] { return frontend_.is_over; }));
   const Verdict shown = nodes_->finish();
   EXPECT_EQ(shown.exit_code, 7);
   EXPECT_THAT(shown.page, ElementsAre("rank 0 failed",
@@ -169,11 +169,11 @@ TEST_F(RemoteNodesTest, LogsEachAttemptsEndWithItsNumber) {
   for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
   agents_[1].say(BeginsAgain{verdict, 1, 3, 0});
   agents_[1].say(Attempt{1, {1}});
-  EXPECT_TRUE(goes_on_until([&] { return front_.state.attempt() == 1; }));
+  EXPECT_TRUE(goes_on_until([&] { return frontend_.state.attempt() == 1; }));
   agents_[0].say(BeginsAgain{verdict, 1, 3, 0});
   agents_[0].say(Attempt{1, {0}});
-  EXPECT_TRUE(goes_on_until([&] { return front_.state.ranks().size() == 2; }));
-  EXPECT_THAT(front_.state.page({}),
+  EXPECT_TRUE(goes_on_until([&] { return frontend_.state.ranks().size() == 2; }));
+  EXPECT_THAT(frontend_.state.page({}),
               ElementsAre("attempt 0 ended 0.0 s ago: rank 0 failed",
                           "attempt 1, which began 0.0 s ago: ranks 0-1 are being started"));
 }

@@ -31,10 +31,10 @@ pid_t parent_of(pid_t pid) {
 std::string role_of(pid_t pid) {
   const std::string name = tests::name_of(pid);
   const std::string node = tests::variable_of(pid, "SLURM_NODEID");
-  if (tests::is_front(pid)) return "front";
+  if (tests::is_frontend(pid)) return "frontend";
   // srun has a child of the same name.
   if (name == "srun") return tests::name_of(parent_of(pid)) == name ? "" : name;
-  if (node.empty()) return "";  // the front's warden and supervisor, which have no ranks
+  if (node.empty()) return "";  // the frontend's warden and supervisor, which have no ranks
   if (tests::is_dlrun(pid)) return "dlrun of node " + node;
   if (name == "rank-supervisor" || name == "rank-warden") return name;
   if (name.starts_with("dlrun-rend")) return "dlrun-rendezvous";
@@ -68,7 +68,7 @@ class Kills : public tests::SlurmTest {
 
 TEST_F(Kills, OfTheFrontLeaveNothing) {
   const auto job = in_allocation();
-  ::kill(processes_of(*job)["front"].at(0), SIGKILL);
+  ::kill(processes_of(*job)["frontend"].at(0), SIGKILL);
   job->wait();  // salloc's code says nothing of its command's signal
   EXPECT_TRUE(cluster().is_swept());
 }
@@ -215,10 +215,10 @@ TEST_F(Kills, AtRandomEndTheJobOrBeginItAgain) {
       EXPECT_TRUE(tests::eventually([&] {
         return said().find("restart 1 of 3") != std::string::npos;
       })) << said();
-      ::kill(one_a_node ? job->pid() : found.at("front").at(0), SIGTERM);
+      ::kill(one_a_node ? job->pid() : found.at("frontend").at(0), SIGTERM);
     }
     const int code = job->wait();
-    const bool is_users = role == "front" || (one_a_node && role == "srun");
+    const bool is_users = role == "frontend" || (one_a_node && role == "srun");
     if (!is_users && role != "rank") {
       EXPECT_NE(code, 0) << said();
       EXPECT_THAT(said(),

@@ -315,12 +315,13 @@ TEST_F(Slurm, NoVariableThatSrunReadsBreaksALaunch) {
 TEST_F(Slurm, ReadsTheKeyFromStandardInput) {
   const tests::TempDir bin;
   const std::string srun = bin.path() + "/srun";
-  std::ofstream(srun) << "#!/bin/bash\nexport DLRUN_SRUN_FRONT=${DLRUN_SRUN_FRONT%%:*}:MUNGE:AwQ:\n"
-                         "exec /usr/bin/srun \"$@\"\n";
+  std::ofstream(srun)
+      << "#!/bin/bash\nexport DLRUN_SRUN_FRONTEND=${DLRUN_SRUN_FRONTEND%%:*}:MUNGE:AwQ:\n"
+         "exec /usr/bin/srun \"$@\"\n";
   std::filesystem::permissions(srun, std::filesystem::perms::owner_all);
   tests::Process job(
       {"salloc", "--quiet", "--nodes=2", "env", "PATH=" + bin.path() + ":/usr/bin:/bin",
-       tests::program("dlrun"), "sh", "-c", "echo up${DLRUN_SRUN_FRONT-}"},
+       tests::program("dlrun"), "sh", "-c", "echo up${DLRUN_SRUN_FRONTEND-}"},
       cluster().options());
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] up\n"), HasSubstr("[rank 1] up\n")));
@@ -380,7 +381,7 @@ TEST_F(Slurm, SignalsToTheFrontReachTheRanks) {
                      cluster().options());
   ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
   for (const pid_t pid : tests::processes_with(job.mark())) {
-    if (tests::is_front(pid)) ::kill(pid, SIGINT);
+    if (tests::is_frontend(pid)) ::kill(pid, SIGINT);
   }
   EXPECT_EQ(job.wait(), 130) << job.err();
   EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGINT"));

@@ -26,7 +26,7 @@ inline bool is_dlrun(pid_t pid) {
 }
 
 // The dlrun that was started in an allocation, and not one of its tasks.
-inline bool is_front(pid_t pid) {
+inline bool is_frontend(pid_t pid) {
   return is_dlrun(pid) && variable_of(pid, "SLURM_STEP_ID").empty();
 }
 

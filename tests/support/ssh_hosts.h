@@ -1,6 +1,6 @@
 // Hosts of a test's own that are reached by ssh: network namespaces on one switch, each with a real
-// sshd, named a, b, c in a configuration for ssh. The test itself plays a further machine, `front`.
-// They share everything else with this machine, and vanish with the object. Needs root.
+// sshd, named a, b, c in a configuration for ssh. The test itself plays a further machine,
+// `frontend`. They share everything else with this machine, and vanish with the object. Needs root.
 //
 //   DL_NEED_SSH_HOSTS();
 //   tests::SshHosts hosts(2);
@@ -58,7 +58,7 @@ class SshHosts {
     run("ip netns add " + switch_);
     run("ip -n " + switch_ + " link add br0 type bridge");
     run("ip -n " + switch_ + " link set br0 up");
-    front_ = add_host(0);
+    frontend_ = add_host(0);
     key("client");
     std::ofstream config(path("ssh_config"));
     config << "IdentityFile " << path("client") << "\nIdentitiesOnly yes\nUser root\nSendEnv "
@@ -104,9 +104,9 @@ class SshHosts {
   // The value of --ssh.
   std::string ssh() const { return "ssh -F " + path("ssh_config"); }
   std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
-  // The command line that runs `argv` on the front's machine; the process is the program itself.
+  // The command line that runs `argv` on the frontend's machine; the process is the program itself.
   std::vector<std::string> from_front(const std::vector<std::string>& argv) const {
-    return on(front_, argv);
+    return on(frontend_, argv);
   }
   // Host 1 is a.
   std::string address(int host) const {
@@ -151,7 +151,7 @@ class SshHosts {
   TempDir dir_;
   bool ipv6_;
   std::string switch_;
-  std::string front_;
+  std::string frontend_;
   std::vector<std::string> names_;
   std::vector<std::string> namespaces_;
   std::vector<std::unique_ptr<Process>> servers_;

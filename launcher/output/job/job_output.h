@@ -1,5 +1,5 @@
-// JobOutput: all that the front shows of a job. It owns dlrun's stdout and stderr, and writes the
-// lines of each rank and dlrun's own sentences to them.
+// JobOutput: all that the frontend shows of a job. It owns dlrun's stdout and stderr, and writes
+// the lines of each rank and dlrun's own sentences to them.
 //
 // Nothing here waits for a reader or a disk before the end. A reader that takes nothing for some
 // seconds is reported on the other stream, and in the log.

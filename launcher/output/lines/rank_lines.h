@@ -1,6 +1,6 @@
-// RankLines: one output stream of one rank, in the front. It takes frames, splits them into lines,
-// and writes these to dlrun's own stream. A part of a line that is older than kMostHeld goes out
-// without its end, unless dlrun's stream is a terminal.
+// RankLines: one output stream of one rank, in the frontend. It takes frames, splits them into
+// lines, and writes these to dlrun's own stream. A part of a line that is older than kMostHeld goes
+// out without its end, unless dlrun's stream is a terminal.
 //
 // One thread. The Sink must outlive it.
 #pragma once

@@ -17,9 +17,9 @@ constexpr std::size_t kReadBytes = 64 * 1024;  // what a pipe holds
 
 }  // namespace
 
-RankStream::RankStream(boost::asio::io_context& io, StreamId id, UniqueFd pipe, FrameTaker& front,
-                       std::unique_ptr<LogFile> log)
-    : id_(id), pipe_(io), front_(front), log_(std::move(log)) {
+RankStream::RankStream(boost::asio::io_context& io, StreamId id, UniqueFd pipe,
+                       FrameTaker& frontend, std::unique_ptr<LogFile> log)
+    : id_(id), pipe_(io), frontend_(frontend), log_(std::move(log)) {
   ::fcntl(pipe.get(), F_SETFL, O_NONBLOCK);
   pipe_.assign(pipe.release());
   wait_for_bytes();
@@ -53,7 +53,7 @@ bool RankStream::may_read() {
   } else if (behind() > 0) {
     held_by_ = HeldBy::kReader;
     reads_then_ = true;
-  } else if (!front_.has_room(id_.stream)) {
+  } else if (!frontend_.has_room(id_.stream)) {
     held_by_ = HeldBy::kReader;
     when_front_has_room(&RankStream::read_some);
   }
@@ -78,7 +78,7 @@ void RankStream::take(std::string_view bytes) {
 
   LogFile* const log = log_.get();
   const bool is_logged = log != nullptr && (!log->is_broken() || behind() > 0);
-  const bool sends_now = behind() == 0 && (!is_logged || front_.has_room(id_.stream));
+  const bool sends_now = behind() == 0 && (!is_logged || frontend_.has_room(id_.stream));
   if (is_logged) log->append(bytes);
   if (!sends_now) {
     if (!catches_up_) catch_up();
@@ -97,7 +97,7 @@ void RankStream::catch_up() {
     } else if (std::exchange(reads_then_, false)) {
       read_some();
     }
-  } else if (!front_.has_room(id_.stream)) {
+  } else if (!frontend_.has_room(id_.stream)) {
     when_front_has_room(&RankStream::catch_up);
   } else {
     log_->read(sent_, [this](const std::string& bytes) { send_logged(bytes); });
@@ -119,7 +119,7 @@ void RankStream::send_logged(const std::string& bytes) {
 
 void RankStream::when_front_has_room(void (RankStream::*then)()) {
   ++callbacks_;
-  front_.when_room(id_.stream, [this, then] {
+  frontend_.when_room(id_.stream, [this, then] {
     --callbacks_;
     (this->*then)();
   });
@@ -130,7 +130,7 @@ bool RankStream::is_settled() const {
 }
 
 void RankStream::send(std::string_view bytes, bool is_last) {
-  front_.take({id_, std::chrono::system_clock::now(), bytes, is_last});
+  frontend_.take({id_, std::chrono::system_clock::now(), bytes, is_last});
 }
 
 bool RankStream::is_standing_still() const {

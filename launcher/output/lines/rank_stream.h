@@ -1,9 +1,9 @@
 // RankStream: one output stream of one rank, on the rank's node. It reads the pipe, writes the log
-// file, if there is one, and sends frames to the front.
+// file, if there is one, and sends frames to the frontend.
 //
-// Without a log file, the pipe is not read while the front has no room, and the rank stands still.
-// With a log file, the rank continues: bytes that the front cannot take yet are read back from the
-// file later. So nothing is lost, and memory has a bound.
+// Without a log file, the pipe is not read while the frontend has no room, and the rank stands
+// still. With a log file, the rank continues: bytes that the frontend cannot take yet are read back
+// from the file later. So nothing is lost, and memory has a bound.
 //
 // One thread. FrameTaker, DiskThread and io_context must outlive it.
 #pragma once
@@ -23,7 +23,7 @@ namespace dl::launcher {
 class RankStream {
  public:
   // `pipe`: the reading end. `log`: null: no log.
-  RankStream(boost::asio::io_context& io, StreamId id, UniqueFd pipe, FrameTaker& front,
+  RankStream(boost::asio::io_context& io, StreamId id, UniqueFd pipe, FrameTaker& frontend,
              std::unique_ptr<LogFile> log);
   RankStream(const RankStream&) = delete;
   RankStream& operator=(const RankStream&) = delete;
@@ -33,15 +33,15 @@ class RankStream {
   // Reads what is in the pipe now, so that tail() is up to date. The stream continues.
   void take_what_is_there();
 
-  // Takes what is in the pipe now, even if the front has no room, and ends the stream. To be called
-  // when every writer is dead.
+  // Takes what is in the pipe now, even if the frontend has no room, and ends the stream. To be
+  // called when every writer is dead.
   void drain();
 
   // The last lines, for the report; at most kTail bytes.
   const std::string& tail() const { return tail_; }
   const LogFile* log() const { return log_.get(); }
 
-  // The stream has ended, and the front has all of it.
+  // The stream has ended, and the frontend has all of it.
   bool is_sent() const { return is_sent_; }
   // The stream has ended, and no callback refers to it: it may be destroyed.
   bool is_settled() const;
@@ -73,14 +73,14 @@ class RankStream {
 
   StreamId id_;
   mutable boost::asio::posix::stream_descriptor pipe_;
-  FrameTaker& front_;
+  FrameTaker& frontend_;
   std::unique_ptr<LogFile> log_;
   std::string tail_;
   std::uint64_t sent_ = 0;  // bytes of the log file
   HeldBy held_by_ = HeldBy::kNothing;
   bool catches_up_ = false;
   bool reads_then_ = false;  // reads the pipe after it has caught up
-  int callbacks_ = 0;        // callbacks that the front holds
+  int callbacks_ = 0;        // callbacks that the frontend holds
   bool ended_ = false;
   bool is_sent_ = false;
 };

@@ -1,6 +1,6 @@
 // FrameLogs: the files under --log-dir of a job whose ranks run on other hosts. It writes incoming
-// frames to files on the front's host and passes them on to the next FrameTaker. The layout is that
-// of node_output.h.
+// frames to files on the frontend's host and passes them on to the next FrameTaker. The layout is
+// that of node_output.h.
 //
 // One thread. All constructor arguments must outlive it.
 #pragma once

@@ -1,5 +1,5 @@
-// Channel: one end of the connection between a front and a remote agent, in the event loop. Values
-// go out in order without blocking, and each received value is passed to a callback.
+// Channel: one end of the connection between a frontend and a remote agent, in the event loop.
+// Values go out in order without blocking, and each received value is passed to a callback.
 //
 // One thread; the io_context must outlive it. No callback may destroy the object.
 #pragma once

@@ -1,5 +1,5 @@
-// FrameWriter: an agent's end of the connection to its front. It is a Channel that also takes the
-// output of the agent's ranks, as long as the front gives credit for it.
+// FrameWriter: an agent's end of the connection to its frontend. It is a Channel that also takes
+// the output of the agent's ranks, as long as the frontend gives credit for it.
 //
 // One thread; the io_context must outlive it.
 #pragma once
@@ -26,7 +26,7 @@ class FrameWriter : public FrameTaker {
   }
   void take(const Frame& frame) override;
 
-  // To be called when the front has shown this many bytes.
+  // To be called when the frontend has shown this many bytes.
   void give(Stream stream, std::uint32_t bytes);
 
   void send(const Value& value) { channel_.send(value); }

@@ -1,7 +1,7 @@
-// The messages between a front and the agent of a remote node, as values, and their encoding. They
-// are the calls of agent_port.h and the frames of output/frame.h, for two processes that are
-// connected by a pair of byte streams. docs/protocol.md, "A front and its remote agents", has the
-// bytes.
+// The messages between a frontend and the agent of a remote node, as values, and their encoding.
+// They are the calls of agent_port.h and the frames of output/frame.h, for two processes that are
+// connected by a pair of byte streams. docs/protocol.md, "A frontend and its remote agents", has
+// the bytes.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ inline constexpr std::size_t kHeader = 8;
 inline constexpr std::size_t kMostBody = std::size_t{8} << 20;
 // The most bytes of a rank's output in one frame.
 inline constexpr std::size_t kMostOutput = std::size_t{64} << 10;
-// Bytes of one stream that an agent may send before the front has given it credit for more.
+// Bytes of one stream that an agent may send before the frontend has given it credit for more.
 inline constexpr std::uint32_t kFirstCredit = 1 << 20;
-// Bytes of input that the front may send before the agent has room for more.
+// Bytes of input that the frontend may send before the agent has room for more.
 inline constexpr std::uint32_t kFirstInput = 1 << 16;
 
 // From the agent.
@@ -69,14 +69,14 @@ struct Decided {
   Verdict verdict;
 };
 // This node's generation has failed and is over, and the node is about to begin the next one. All
-// nodes do so, unless one is lost or the front ends the job.
+// nodes do so, unless one is lost or the frontend ends the job.
 struct BeginsAgain {
   Verdict verdict;
   int number = 0;  // of the restart, from 1
   int most = 0;    // --max-restarts
   std::int64_t delay_ms = 0;
 };
-// A file that a rank left after a failure, for the front's log folder.
+// A file that a rank left after a failure, for the frontend's log folder.
 struct RankFile {
   int attempt = 0;
   int rank = 0;
@@ -90,7 +90,7 @@ struct Over {
   std::vector<std::string> left;
 };
 
-// From the front.
+// From the frontend.
 
 struct Start {
   std::string key;                       // the job's, 64 hexadecimal digits
@@ -117,19 +117,20 @@ struct Order {
   enum class What : std::uint8_t { kKillNow, kSuspend, kResume, kReport };
   What what = What::kKillNow;
 };
-// The front has shown this many bytes of a stream.
+// The frontend has shown this many bytes of a stream.
 struct Credit {
   Stream stream = Stream::kOut;
   std::uint32_t bytes = 0;
 };
-// The front runs. An agent that hears nothing for a while ends. The agent answers with an Alive
-// too: after the job's end, a front gives up an agent from which it hears nothing.
+// The frontend runs. An agent that hears nothing for a while ends. The agent answers with an Alive
+// too: after the job's end, a frontend gives up an agent from which it hears nothing.
 struct Alive {};
 // To node 0: all ranks of the job are asked to save and end.
 struct Save {
   std::string why;  // a clause, "SIGTERM"
 };
-// To node 0: bytes of the front's standard input, for rank 0. At most as many as there is room for.
+// To node 0: bytes of the frontend's standard input, for rank 0. At most as many as there is room
+// for.
 struct Input {
   std::string bytes;  // empty: the end
 };

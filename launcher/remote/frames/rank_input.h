@@ -1,6 +1,6 @@
-// RankInput: rank 0's standard input on a remote host: a pipe into which the front's bytes go. The
-// pipe is this process's standard input, because the next generation's rank 0 continues at the byte
-// at which the last one stopped.
+// RankInput: rank 0's standard input on a remote host: a pipe into which the frontend's bytes go.
+// The pipe is this process's standard input, because the next generation's rank 0 continues at the
+// byte at which the last one stopped.
 //
 // One thread; the io_context must outlive it.
 #pragma once

@@ -16,7 +16,7 @@ Heartbeat::Heartbeat(boost::asio::io_context& io, const RemoteHosts& hosts,
       ends_(std::move(ends)),
       timer_(io) {}
 
-// An agent that hears nothing assumes that the front is gone.
+// An agent that hears nothing assumes that the frontend is gone.
 void Heartbeat::beat() {
   look_for_silence();
   for (const auto& host : hosts_) {

@@ -1,4 +1,4 @@
-// Heartbeat: tells the agents of all hosts that the front is there, and once the job ends, finds
+// Heartbeat: tells the agents of all hosts that the frontend is there, and once the job ends, finds
 // agents that are silent. While the job runs, the nodes notice each other's silence.
 //
 // One thread. All constructor arguments must outlive it.

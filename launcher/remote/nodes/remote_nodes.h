@@ -1,8 +1,8 @@
-// RemoteNodes: all nodes of a job whose agents are on other hosts, as the front sees them. It
+// RemoteNodes: all nodes of a job whose agents are on other hosts, as the frontend sees them. It
 // starts an agent on each host, tells the other nodes the endpoints of node 0, passes orders on,
 // and merges what the agents send.
 //
-//   dlrun (front) ── warden ── ssh ······ sshd ── dlrun (agent) ── warden ── supervisor ── ranks
+//   dlrun (frontend) ── warden ── ssh ······ sshd ── dlrun (agent) ── warden ── supervisor ── ranks
 //
 // When an agent's connection (agent_line.h) ends, the agent ends with all that it has started. So
 // nothing is left if dlrun or ssh is killed, or a cable is cut.
@@ -44,7 +44,7 @@ struct RemoteJob {
   std::string dlrun;                       // the path of this program
   std::vector<Start> starts;               // of each node
   std::chrono::milliseconds join_timeout;  // for all agents to answer
-  // The front sends Alive every `beat`.
+  // The frontend sends Alive every `beat`.
   std::chrono::milliseconds beat{std::chrono::seconds(2)};
   // Once the job ends, an agent that sends nothing for this time is lost. An agent may take nearly
   // this long for processes that SIGKILL does not end.

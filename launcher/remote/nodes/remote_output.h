@@ -1,5 +1,5 @@
-// RemoteOutput: what the ranks on other hosts write. It passes it on to the front and its logs, and
-// gives each agent credit for as many bytes as were taken.
+// RemoteOutput: what the ranks on other hosts write. It passes it on to the frontend and its logs,
+// and gives each agent credit for as many bytes as were taken.
 //
 // One thread. All constructor arguments must outlive it.
 #pragma once
@@ -23,10 +23,10 @@ namespace dl::launcher::remote {
 class RemoteOutput {
  public:
   // As in FrameLogs.
-  RemoteOutput(std::size_t hosts, DiskThread& disk, FrameTaker& front, FrameLogs::Place place,
+  RemoteOutput(std::size_t hosts, DiskThread& disk, FrameTaker& frontend, FrameLogs::Place place,
                std::function<void(const std::string&)> say,
                std::function<void(const std::string&)> fail)
-      : logs_(disk, front, std::move(place), std::move(say), std::move(fail)), hosts_(hosts) {}
+      : logs_(disk, frontend, std::move(place), std::move(say), std::move(fail)), hosts_(hosts) {}
 
   FrameLogs& logs() { return logs_; }
   const FrameLogs& logs() const { return logs_; }

@@ -73,7 +73,7 @@ void RemoteHost::on_value(Value value) {
             over_ = true;
             events_.on_over(*this, v);
           },
-          [](const auto&) {},  // what only a front sends
+          [](const auto&) {},  // what only a frontend sends
       },
       value);
 }
