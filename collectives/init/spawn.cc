@@ -31,7 +31,6 @@
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/shell.h"
 #include "core/base/system/unique_fd.h"
-#include "core/base/text/demangle.h"
 #include "core/base/text/number.h"
 #include "core/base/text/printable.h"
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/base/text/demangle.h"
+#include "core/base/text/printable.h"
 
 namespace dl::detail {
 namespace {

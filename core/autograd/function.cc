@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/autograd/record.h"
-#include "core/base/text/demangle.h"
+#include "core/base/text/printable.h"
 #include "core/tensor/factories.h"
 
 namespace dl::autograd {

@@ -1,6 +1,20 @@
 // Whether operations of this thread are recorded for backward.
 #pragma once
 
+namespace dl::detail {
+
+// The thread's settings of autograd. Code outside core/autograd uses the guards below, and those of
+// anomaly.h.
+struct Modes {
+  bool grad = true;
+  bool inference = false;
+  bool anomaly = false;
+  bool check_nan = false;  // in anomaly mode
+};
+extern constinit thread_local Modes modes;
+
+}  // namespace dl::detail
+
 namespace dl {
 
 // True unless a NoGradGuard or an InferenceMode lives on this thread.

@@ -68,6 +68,13 @@ void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
                          Generator& generator);
 Tensor philox_randperm(std::int64_t n, Device device, Generator& generator);
 Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator);
+// Sets each element to zero with probability p and divides the others by 1 - p.
+//   input   floating, any strides
+// Returns a row-major tensor of the input's shape and dtype. Takes one word of the stream for each
+// element, of any dtype. Backward draws the same numbers again, so no mask is kept. Throws kDType,
+// and kInvalidArgument unless p is in [0, 1); on a CUDA device also in a capture, whose replays
+// would all draw the same.
+Tensor philox_dropout(const Tensor& input, double p, Generator& generator = default_generator());
 }  // namespace detail
 
 }  // namespace dl

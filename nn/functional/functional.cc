@@ -7,7 +7,6 @@
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/index/embedding.h"
-#include "core/ops/random/random.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/random/distributions.h"
 #include "core/random/tensor_random.h"
@@ -70,7 +69,8 @@ Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator&
            dl::name_of(input.dtype()));
   if (!options.training || p == 0 || input.numel() == 0) return input;
   if (p == 1) return mul(input, 0.0);
-  if (input.device().type == DeviceType::kCUDA) return philox_dropout(input, p, generator);
+  if (input.device().type == DeviceType::kCUDA)
+    return dl::detail::philox_dropout(input, p, generator);
   if (input.dtype() == DType::kF64) {
     return mul(input, dropout_mask<double>(input, p, generator));
   }

@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
-#include "core/base/text/demangle.h"
+#include "core/base/text/printable.h"
 #include "core/device/cuda/cuda.h"
 
 namespace dl::nn {

@@ -7,7 +7,6 @@
 #include "core/autograd/anomaly.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/graph/leaf.h"
-#include "core/autograd/modes.h"
 #include "core/autograd/record.h"
 
 namespace dl {

@@ -1,4 +1,7 @@
-// Checks that a program's output was written. Any thread may call.
+// Checks that a program's output was written. main() calls open_missing_standard_streams() first,
+// and require_written() for stdout last.
+//
+// Thread-safety: any thread may call require_written().
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "core/base/text/demangle.h"
+#include "core/base/text/printable.h"
 
 #include <cxxabi.h>
 

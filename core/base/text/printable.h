@@ -1,3 +1,5 @@
+// Text for a person to read: C++ names as in the source, and text from outside.
+//
 // Makes text from outside (names in files, a peer's name) safe to print: a NUL would end the text
 // for some readers, and an escape sequence would control the terminal.
 //
@@ -9,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 namespace dl {
 
@@ -18,5 +21,11 @@ std::string printable(std::string_view text);
 
 // "\"0.weight\"": in quotes, with tab and newline replaced by their codes, too.
 std::string quoted_name(std::string_view name);
+
+// "my::scale(int)" for a mangled symbol or type; returns `symbol` itself if it is not mangled.
+std::string demangled(const char* symbol);
+
+// "Scale" for my::(anonymous namespace)::Scale; template arguments are kept as they are.
+std::string class_name(const std::type_info& type);
 
 }  // namespace dl

@@ -1,5 +1,3 @@
-#include "core/ops/random/random.h"
-
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -199,7 +197,7 @@ Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
 
 }  // namespace detail
 
-Tensor philox_dropout(const Tensor& input, double p, Generator& generator) {
+Tensor detail::philox_dropout(const Tensor& input, double p, Generator& generator) {
   check_defined(input, "dropout", "the input");
   check_floating(input, "dropout");
   DL_CHECK(p >= 0 && p < 1, kInvalidArgument, "dropout: p is {}, wanted at least 0 and less than 1",

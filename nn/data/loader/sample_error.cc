@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/text/demangle.h"
+#include "core/base/text/printable.h"
 
 namespace dl::data {
 namespace {

@@ -4,8 +4,8 @@
 #include "core/ops/dispatch/kernel_names.h"
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/index/index.h"
-#include "core/ops/random/random.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
 #include "tests/core/ops/rows.h"
@@ -247,8 +247,8 @@ TEST_F(CudaRandom, DrawsWhatTheCPUDraws) {
                    detail::philox_randn({count}, {.dtype = dtype}, here), tolerance(dtype),
                    "randn in " + name);
       const Tensor x = numbers({count}).to(dtype);
-      expect_same(philox_dropout(x.to(kGPU), 0.3, there), philox_dropout(x, 0.3, here),
-                  "dropout in " + name);
+      expect_same(detail::philox_dropout(x.to(kGPU), 0.3, there),
+                  detail::philox_dropout(x, 0.3, here), "dropout in " + name);
     }
   }
 }
@@ -293,7 +293,7 @@ TEST_F(CudaRandom, DropoutsGradientIsOfTheSameElements) {
   compare("dropout",
           [](const Inputs& in) {
             Generator generator(4);
-            return philox_dropout(in[0], 0.4, generator);
+            return detail::philox_dropout(in[0], 0.4, generator);
           },
           {numbers({1001})});
 }

@@ -19,7 +19,6 @@
 #include "core/ops/norm/norm.h"
 #include "core/ops/order/order.h"
 #include "core/ops/pool/resample.h"
-#include "core/ops/random/random.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/shape/shape.h"
 #include "core/ops/softmax/softmax.h"
@@ -83,7 +82,7 @@ const std::vector<GradFnCase>& grad_fn_cases() {
       {"cumsum", [=] { return x(2, 3).cumsum(1); }}, {"sort", [=] { return x(3).sort().first; }},
       {"topk", [=] { return x(3).topk(2).first; }},
       {"softmax", [=] { return softmax(x(2, 3), 1); }}, {"log_softmax", [=] { return log_softmax(x(2, 3), 1); }},
-      {"dropout", [=] { return philox_dropout(x(4), 0.5, default_generator()); }},
+      {"dropout", [=] { return detail::philox_dropout(x(4), 0.5, default_generator()); }},
       {"linear", [=] { return linear(x(2, 3), x(4, 3), x(4), {}); }},
       {"linear without bias", [=] { return linear(x(2, 3), x(4, 3), {}, {}); }},
       {"linear of three dimensions", [=] { return linear(x(2, 2, 3), x(4, 3), x(4), {}); }},

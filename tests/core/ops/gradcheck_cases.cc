@@ -9,8 +9,8 @@
 #include "core/ops/elementwise/numeric.h"
 #include "core/ops/index/index.h"
 #include "core/ops/order/order.h"
-#include "core/ops/random/random.h"
 #include "core/ops/softmax/softmax.h"
+#include "core/random/tensor_random.h"
 
 namespace dl::testing {
 namespace {
@@ -190,7 +190,7 @@ void gradcheck_philox_dropout() {
   check("dropout",
         [](const Inputs& in) {
           Generator generator(11);  // the same mask at each call
-          return philox_dropout(in[0].t(), 0.4, generator);
+          return detail::philox_dropout(in[0].t(), 0.4, generator);
         },
         {numbers({4, 3})});
 }

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "core/ops/index/index.h"
-#include "core/ops/random/random.h"
 #include "core/random/tensor_random.h"
 #include "tests/core/support.h"
 
@@ -191,7 +190,7 @@ TEST(PhiloxDraws, StartAgainFromTheSeedAndFollowEachOther) {
 TEST(PhiloxDropout, KeepsAShareScaledAndBackwardDrawsTheSame) {
   Generator generator(5);
   const Tensor x = ones({1001}, {.requires_grad = true});
-  const Tensor y = philox_dropout(x, 0.25, generator);
+  const Tensor y = detail::philox_dropout(x, 0.25, generator);
   y.backward(ones({1001}));
   const auto out = values<float>(y);
   EXPECT_EQ(out, values<float>(x.grad()));
@@ -201,7 +200,7 @@ TEST(PhiloxDropout, KeepsAShareScaledAndBackwardDrawsTheSame) {
     kept += v != 0 ? 1 : 0;
   }
   EXPECT_NEAR(static_cast<double>(kept) / 1001, 0.75, 0.05);
-  EXPECT_ERROR(philox_dropout(x, 1.0, generator), kInvalidArgument,
+  EXPECT_ERROR(detail::philox_dropout(x, 1.0, generator), kInvalidArgument,
                "dropout: p is 1, wanted at least 0 and less than 1");
 }
 

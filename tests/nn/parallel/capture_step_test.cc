@@ -15,8 +15,8 @@
 #include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/elementwise/arithmetic.h"
-#include "core/ops/random/random.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
@@ -216,7 +216,7 @@ TEST_F(CaptureStep, AStepThatSynchronizesRunsEagerlyAndSaysSoOnce) {
 }
 
 TEST_F(CaptureStep, RandomNumbersAreNotCaptured) {
-  trainer_.also = [](const Tensor& loss) { philox_dropout(loss, 0.5); };
+  trainer_.also = [](const Tensor& loss) { dl::detail::philox_dropout(loss, 0.5); };
   CapturedStep step = trainer_.captured();
   EXPECT_THAT(said_of(trainer_, step), HasSubstr("random numbers"));
 }

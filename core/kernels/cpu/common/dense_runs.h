@@ -1,8 +1,11 @@
-// Vectorised loops over dense runs that move elements without computing.
+// Vectorised loops over dense runs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "core/device/parallel.h"
+#include "core/kernels/formulas/scalars.h"
 
 namespace dl::kernels::cpu {
 
@@ -24,3 +27,15 @@ bool has_stray(const std::int64_t* index, std::int64_t count, std::int64_t least
                std::int64_t size) noexcept;
 
 }  // namespace dl::kernels::cpu
+
+namespace dl::kernels {
+
+// y = max(0, y), after kernels that do not fuse it; NaN stays NaN.
+template <typename T>
+void relu_in_place(std::int64_t n, T* y) {
+  parallel_for(n, 16 * 1024, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = formulas::Relu::value(y[i]);
+  });
+}
+
+}  // namespace dl::kernels

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/kernels/cpu/common/relu.h"
+#include "core/kernels/cpu/common/dense_runs.h"
 #include "core/kernels/cpu/conv/conv2d_direct.h"
 #include "core/kernels/cpu/conv/conv2d_dnnl.h"
 

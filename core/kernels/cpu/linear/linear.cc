@@ -4,8 +4,8 @@
 #include <array>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/common/dense_runs.h"
 #include "core/kernels/cpu/common/half_width.h"
-#include "core/kernels/cpu/common/relu.h"
 #include "core/kernels/cpu/linear/gemm.h"
 #include "core/kernels/declared/elementwise.h"
 

@@ -1,4 +1,3 @@
-#include "core/autograd/modes.h"
 
 #include <utility>
 
