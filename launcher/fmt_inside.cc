@@ -1,5 +1,6 @@
-// fmt's compiled functions, taken into the program from its headers: loading libfmt.so, and with it
-// a second libstdc++, would cost each launch more than spawning a rank.
+// fmt's compiled functions, taken into dlrun and dlrun-srun from its headers: loading libfmt.so,
+// and with it a second libstdc++, would cost each launch more than spawning a rank. The libraries
+// of both programs call these functions.
 #undef FMT_SHARED
 #define FMT_HEADER_ONLY
 #include <fmt/core.h>

@@ -24,19 +24,18 @@
 #include "launcher/cli/slurm_line.h"
 #include "launcher/frontend/frontend.h"
 #include "launcher/frontend/starter.h"
+#include "launcher/plan/environment.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
-#include "launcher/plan/surroundings.h"
 #include "launcher/pmi/which_mpi.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/start/program.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/warden/job_signals.h"
 #include "launcher/process/warden/warden.h"
-#include "launcher/remote/agent_mode.h"
-#include "launcher/remote/hosts_job.h"
+#include "launcher/remote/remote.h"
 #include "launcher/remote/ssh/ssh.h"
 #include "launcher/slurm/commands.h"
 #include "launcher/srun/srun_job.h"
@@ -113,7 +112,7 @@ Launch make_launch(Options options, CommandLine line, std::string& step) {
     // Comes before all that changes this process: it may execute dlrun-srun, which begins again.
     launch.key = key_of_step(options, line);
   }
-  take_surroundings(options);
+  apply_process_options(options);
   Machine machine = this_machine();
   if (needs_gpus(options)) {
     machine.gpus = gpus_to_give_out();

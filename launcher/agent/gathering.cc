@@ -6,7 +6,7 @@
 
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/torch_store/serve.h"
-#include "launcher/verdict/lost_peer.h"
+#include "launcher/verdict/report.h"
 
 namespace dl::launcher {
 

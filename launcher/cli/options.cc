@@ -7,8 +7,6 @@
 #include "launcher/cli/python.h"
 #include "launcher/cli/read/words.h"
 #include "launcher/cli/slurm_line.h"
-#include "launcher/cli/started_by.h"
-#include "launcher/cli/table/completion.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/cli/table/option_text.h"
 #include "launcher/cli/table/option_variables.h"

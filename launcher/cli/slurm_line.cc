@@ -11,7 +11,7 @@ void take_slurm_step(Options& options, bool says_nnodes) {
   if (options.where.node_rank || (says_nnodes && options.where.nnodes == 1)) return;
   const auto step = slurm_step();
   if (!step || step->tasks == 1) return;
-  // For an mpirun that runs inside the step, started_by.h decides.
+  // For an mpirun that runs inside the step, one_of_several_jobs() decides.
   for (const env::Var size : {env::Var::kOmpiSize, env::Var::kPmiSize}) {
     if (const auto ranks = env::get_int(size); ranks && *ranks != step->tasks) return;
   }

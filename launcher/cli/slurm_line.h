@@ -1,8 +1,10 @@
-// Takes from the step what a line leaves out if `srun` starts one dlrun on each node.
+// Takes from the step what a line leaves out if `srun` starts one dlrun on each node, and refuses
+// an `srun` or `mpirun` that starts several.
 #pragma once
 
 #include <chrono>
 #include <optional>
+#include <string>
 
 #include "launcher/cli/options.h"
 #include "launcher/slurm/allocation.h"
@@ -24,6 +26,11 @@ void take_slurm_allocation(Options& options);
 // The allocation on whose nodes this line runs, if they need an srun: the line names no nodes, is
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);
+
+// Whether srun or mpirun has started several copies of dlrun: returns a sentence that says so and
+// gives the line that starts one job instead; empty if dlrun was started once. To be called only
+// for a job of one node: then each copy would run the whole job.
+std::string one_of_several_jobs();
 
 // True if srun has started one dlrun on each node and the line names no key: then the first node
 // tells the others which key they use (step_key.h).

@@ -1,4 +1,4 @@
-#include "launcher/cli/started_by.h"
+#include "launcher/cli/slurm_line.h"
 
 #include <fmt/core.h>
 

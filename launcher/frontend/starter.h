@@ -1,4 +1,4 @@
-// Starter: starts an agent in this process or on another host.
+// Starter: starts an agent in this process or on another host, with the job's key.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -10,6 +10,7 @@
 #include "launcher/output/logs/disk_thread.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/warden/warden.h"
+#include "rendezvous/net/handshake/job_key.h"
 
 namespace dl::launcher {
 
@@ -43,5 +44,10 @@ class StartHere : public Starter {
   const NodePlan& plan_;
   WardenHandle warden_;
 };
+
+// The job's key. One node: a fresh key. Several nodes: the key in `key_file`, else the
+// environment's, else the user's own, ~/.config/dlrun/key. That file is made at its first use, and
+// every node that shares the home directory has it. Throws Error with one sentence.
+rendezvous::JobKey job_secret(int nnodes, const std::string& key_file);
 
 }  // namespace dl::launcher

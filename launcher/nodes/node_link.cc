@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/nodes/program_line.h"
 #include "launcher/process/start/rank_files.h"
 #include "rendezvous/rank_numbers.h"
 

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/base/system/unique_fd.h"
 #include "launcher/plan/plan.h"
@@ -18,6 +19,15 @@
 #include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {
+
+// A program and its arguments as one line, which a person reads and a node compares with the line
+// of another node; words that a shell would split get quotes.
+std::string line_of(const std::vector<std::string>& words);
+
+// What two nodes of one job have in common, in whatever directory it is installed: the base name of
+// the program, or of the script or module that a known interpreter runs; "python" for `python3 -c
+// ...`.
+std::string base_name_of(const std::vector<std::string>& words);
 
 // The first cause in the whole job, on any node.
 struct JobFailure {

@@ -2,10 +2,15 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 #include "core/base/env.h"
+#include "core/base/error.h"
 #include "launcher/bind/drawing.h"
 
 namespace dl::launcher {
@@ -123,6 +128,20 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     number(Var::kProgressWidth, handles.progress_width);
   }
   return set;
+}
+
+void apply_process_options(Options& options) {
+  for (const Exported& variable : options.job.exports) {
+    if (variable.value) env::set(variable.name, *variable.value);
+  }
+  if (options.job.wdir.empty()) return;
+  for (std::string* const path : {&options.output.log_dir, &options.meet.key_file}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path);
+  }
+  DL_CHECK(::chdir(options.job.wdir.c_str()) == 0, kInvalidArgument, "--wdir {}: {}",
+           options.job.wdir, std::strerror(errno));
+  // A shell would have set PWD, and programs take it for the name of their folder.
+  env::set("PWD", std::filesystem::current_path());
 }
 
 }  // namespace dl::launcher

@@ -1,9 +1,10 @@
-// The environment of a rank: torchrun's contract, and dlrun's own variables.
+// The environment of a rank: torchrun's contract, dlrun's own variables, and -x and --wdir.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "launcher/cli/options.h"
 #include "launcher/plan/plan.h"
 
 namespace dl::launcher {
@@ -24,5 +25,11 @@ struct Handles {
 // "NAME=value" entries, to be added to the environment of dlrun at its start.
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
+
+// Applies -x and --wdir to this process: sets the variables and changes the directory, as if dlrun
+// had been started so. Ranks inherit both, and variables that dlrun itself reads (PATH,
+// CUDA_VISIBLE_DEVICES) count with these values. Relative paths of dlrun's own files are resolved
+// before. Must be called before any thread exists. Throws kInvalidArgument.
+void apply_process_options(Options& options);
 
 }  // namespace dl::launcher

@@ -14,7 +14,6 @@
 #include "core/base/text/utf8.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/output/logs/log_folder.h"
-#include "launcher/plan/machine/port.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/socket/address.h"

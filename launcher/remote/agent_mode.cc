@@ -1,4 +1,4 @@
-#include "launcher/remote/agent_mode.h"
+#include "launcher/remote/remote.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

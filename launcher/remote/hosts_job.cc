@@ -1,4 +1,4 @@
-#include "launcher/remote/hosts_job.h"
+#include "launcher/remote/remote.h"
 
 #include <fmt/core.h>
 

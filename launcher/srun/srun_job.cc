@@ -14,7 +14,7 @@
 #include "launcher/cli/slurm_line.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/start/program.h"
-#include "launcher/remote/hosts_job.h"
+#include "launcher/remote/remote.h"
 #include "launcher/remote/ssh/ssh.h"
 #include "launcher/slurm/hostlist.h"
 #include "launcher/slurm/slurm_conf.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/plan/machine/port.h"
+#include "launcher/plan/machine/this_host.h"
 #include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher {

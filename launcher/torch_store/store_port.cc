@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
-#include "launcher/plan/machine/port.h"
+#include "launcher/plan/machine/this_host.h"
 
 namespace dl::launcher {
 namespace {

@@ -43,7 +43,7 @@ struct RankEnd {
   int status = 0;        // as waitpid() returns it
   bool stopped = false;  // dlrun had begun to end the job, so the end is no sign of a cause
   std::optional<PeerFailure> follows = std::nullopt;
-  // Nothing on the lifeline, but its last output suggests it (lost_peer.h).
+  // Nothing on the lifeline, but its last output suggests it (says_peer_was_lost()).
   bool lost_peer = false;
   // For a judge that does not have the rank's page: its first line, and the others.
   std::string text{};

@@ -1,4 +1,4 @@
-#include "launcher/plan/job_secret.h"
+#include "launcher/frontend/starter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

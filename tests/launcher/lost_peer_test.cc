@@ -1,4 +1,4 @@
-#include "launcher/verdict/lost_peer.h"
+#include "launcher/verdict/report.h"
 
 #include <gtest/gtest.h>
 

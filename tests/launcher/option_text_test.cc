@@ -10,7 +10,6 @@
 #include <iterator>
 
 #include "core/base/error.h"
-#include "launcher/cli/table/completion.h"
 #include "launcher/cli/table/option_table.h"
 #include "tests/support/process.h"
 #include "tests/support/read_file.h"

@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
 #include "launcher/plan/environment.h"
-#include "launcher/plan/machine/port.h"
+#include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan_text.h"
 #include "launcher/plan/torch_program.h"
 #include "launcher/process/start/program.h"

@@ -1,4 +1,4 @@
-#include "launcher/nodes/program_line.h"
+#include "launcher/nodes/node_link.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <string>
 
-#include "launcher/process/start/file_format.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {

@@ -1,9 +1,14 @@
 #!/bin/sh
-# check_files.sh ROOT: the sizes of folders and files. A folder has at most 12 loose source
-# files, lists (*.def) aside; a file has at most 500 lines; and at most MOST_SMALL files have under 20.
+# check_files.sh ROOT: the sizes of folders and files. A folder has at most 12 loose source files, lists (*.def) aside; a file has at
+# most 500 lines; and at most MOST_SMALL files have under 20. Outside of collectives/ these are left, each with its reason:
+#   core/base/sanitizers.h              macros alone, for headers and tests that need nothing else
+#   core/base/version.h                 `./dev release` and CMake read and write it
+#   core/device/cuda/module/no_cuda.cc  stands in for open.cc in a build without CUDA
+#   core/kernels/cuda/runtime/probe.cu  the only file of the runtime that nvcc has to compile
+#   launcher/srun/log_inside.cc         compiles the log into dlrun-srun; dlrun has none
 set -eu
 cd "$1"
-MOST_SMALL=33
+MOST_SMALL=13
 find core nn rendezvous collectives launcher -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' -o -name '*.proto' \) |
   sort | xargs wc -l |
   awk -v most_small="$MOST_SMALL" '

@@ -17,10 +17,9 @@
 #include "core/base/system/process/shell.h"
 #include "launcher/plan/environment.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/start/file_format.h"
 #include "launcher/process/start/program.h"
 #include "launcher/process/start/rank_files.h"
-#include "launcher/verdict/lost_peer.h"
+#include "launcher/verdict/report.h"
 
 namespace dl::launcher {
 

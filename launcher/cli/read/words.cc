@@ -9,7 +9,6 @@
 #include "core/base/error.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/cli/table/readers.h"
-#include "launcher/cli/table/refused_words.h"
 
 namespace dl::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/cli/table/completion.h"
+#include "launcher/cli/table/option_text.h"
 
 #include <fmt/format.h>
 

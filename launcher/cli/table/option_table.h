@@ -73,4 +73,9 @@ const OptionRow& option_named(std::string_view name);
 
 std::string_view title_of(Group group);
 
+// Words of Open MPI's mpirun, of hydra (MPICH's) and of srun that dlrun does not have are refused
+// by name; torchrun's words are rows of the table. Returns the sentence for a word without its
+// value ("--ntasks", "-ppn"), which names the word to use here. nullopt: the word is not known.
+std::optional<std::string> why_refused(std::string_view word);
+
 }  // namespace dl::launcher

@@ -1,4 +1,4 @@
-#include "launcher/cli/table/refused_words.h"
+#include "launcher/cli/table/option_table.h"
 
 #include <fmt/core.h>
 

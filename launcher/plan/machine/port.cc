@@ -1,4 +1,4 @@
-#include "launcher/plan/machine/port.h"
+#include "launcher/plan/machine/this_host.h"
 
 #include <netinet/in.h>
 #include <sys/random.h>

@@ -1,6 +1,7 @@
-// Tells whether a name or an address belongs to this host.
+// This host on the network: its names and addresses, and a free port.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace dl::launcher {
@@ -13,5 +14,14 @@ bool is_this_host(const std::string& host);
 // host's name, as Gloo does, gets none that other hosts can reach: Debian maps the name to
 // 127.0.1.1. "" otherwise, or if the address is none of this host's.
 std::string interface_beside_name(const std::string& own_address);
+
+// The errno value with which a process of this user could not listen on the port, on every address
+// of this node: EADDRINUSE, or EACCES (as a rule, ports below 1024 are root's); 0 if it could.
+int port_obstacle(std::uint16_t port);
+
+// For MASTER_PORT: a free port below the ephemeral range: an outgoing connection cannot take it
+// before rank 0 listens. Chosen at random, so that jobs that start together choose different ones.
+// Throws kIo if no port is free.
+std::uint16_t choose_port();
 
 }  // namespace dl::launcher

@@ -1,4 +1,4 @@
-#include "launcher/process/start/file_format.h"
+#include "launcher/process/start/program.h"
 
 #include <elf.h>
 #include <fmt/core.h>

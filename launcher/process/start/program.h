@@ -1,4 +1,5 @@
-// Finds the program that the ranks run, before a process is started for it.
+// Finds the program that the ranks run, before a process is started for it, and says why the kernel
+// did not execute it.
 #pragma once
 
 #include <string>
@@ -24,5 +25,15 @@ struct Program {
 // an interpreter, reads, which must exist too; empty: none. Must be called before any thread
 // exists.
 Program find_program(const std::string& name, const std::string& script = "");
+
+// If the kernel did not execute a file (ENOEXEC), it is a script without a `#!` line, which a shell
+// runs, or a program that this machine cannot run, which no shell should get.
+// True if the file is text without a `#!` line. False if it cannot be read.
+bool is_shell_text(const std::string& path);
+
+// A clause: "it is an ELF program for aarch64, and this machine is x86_64".
+std::string why_not_executed(const std::string& path);
+// A clause about a file that was there, and for which exec returned ENOENT.
+std::string why_no_interpreter(const std::string& path);
 
 }  // namespace dl::launcher

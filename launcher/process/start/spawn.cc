@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/sanitizers.h"
-#include "launcher/process/start/file_format.h"
+#include "launcher/process/start/program.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // The child runs on a stack that AddressSanitizer does not know.

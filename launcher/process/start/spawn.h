@@ -42,7 +42,7 @@ struct Spawned {
 class Spawner {
  public:
   Spawner();
-  // If the kernel does not execute a file and it is text, /bin/sh runs it (file_format.h).
+  // If the kernel does not execute a file and it is text, /bin/sh runs it (program.h).
   Spawned spawn(const SpawnRequest& request);
 
  private:

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/deadline.h"
-#include "launcher/plan/job_secret.h"
+#include "launcher/frontend/starter.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/start/program.h"
 #include "launcher/process/start/rank_files.h"

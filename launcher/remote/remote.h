@@ -1,9 +1,11 @@
-// Runs a job whose agents are on other hosts, from the user's line to dlrun's exit code.
+// Runs a job whose agents are on other hosts: the frontend's side, from the user's line to dlrun's
+// exit code, and the agent's side.
 #pragma once
 
 #include <functional>
 #include <string>
 
+#include "core/base/system/unique_fd.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/own_process.h"
@@ -27,5 +29,12 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
                CommandLine line);
 // run_job_on() for --hosts and --hostfile, by ssh.
 int run_on_hosts(const Options& options, CommandLine line);
+
+// dlrun as the agent of a remote node: a frontend without a terminal. Its orders and events travel
+// over standard input and output, or over other descriptors (messages.h).
+// Runs one node's part of the job that the frontend describes. Returns the exit code of this
+// process, which says nothing about the job. Ends at once, with all that it has started, if the
+// frontend is gone. `in`, `out`: the connection; empty: standard input and output.
+int run_agent(CommandLine line, UniqueFd in, UniqueFd out);
 
 }  // namespace dl::launcher::remote
