@@ -11,7 +11,7 @@ namespace dl {
 // Each row of channels x inner elements is normalised by its own mean and variance. Channel c of
 // row r uses weight[c + channels (r mod groups)].
 //   layer_norm, rms_norm  [rows, channels], inner 1
-//   group_norm            [N groups, C / groups, places]
+//   group_norm            [N groups, C / groups, positions]
 struct RowNormArgs {
   std::string_view op;
   std::int64_t rows = 0;
@@ -28,9 +28,9 @@ struct RowNormArgs {
 struct BatchNormArgs {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
-  std::int64_t places = 1;
+  std::int64_t positions = 1;
   bool channels_last =
-      false;  // memory is [samples, places, channels], else [samples, channels, places]
+      false;  // memory is [samples, positions, channels], else [samples, channels, positions]
   bool batch_statistics = true;  // false: the running ones
   double momentum = 0;           // the weight of this batch in the running statistics
   double eps = 0;

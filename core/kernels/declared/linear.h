@@ -7,8 +7,8 @@
 
 namespace dl::kernels {
 
-// c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
-// last). Floating dtypes and int64.
+// c = a b, or c += a b, for matrices of a floating dtype or int64. One dimension of a and of b has
+// stride 1, and the last one of c.
 DL_KERNEL(void, matmul, (const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c))
 // c[i] = a[i] b[i]: a batch of matrices with any stride between them.
 DL_KERNEL(void, matmul_batch, (const Tensor& a, const Tensor& b, const Tensor& c))

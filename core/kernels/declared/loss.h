@@ -13,9 +13,9 @@ namespace dl::kernels {
 inline constexpr std::int64_t kIgnoreIndex = -100;
 
 // logits [n, classes], target [n] int64; loss 0-d. row_sums [n, 2] receives each row's maximum and
-// ln sum_c exp(logits[row][c] - maximum); counted, 0-d int64, the number of rows that count.
-// Returns the first row with a target out of range, or -1. An asynchronous device always returns
-// -1, and reports such a row when a thread waits for it.
+// ln sum_c exp(logits[row][c] - maximum); counted, 0-d int64, the number of rows whose
+// target is not kIgnoreIndex. Returns the first row with a target out of range, or -1. An
+// asynchronous device always returns -1, and reports such a row when a thread waits for the device.
 DL_KERNEL(std::int64_t, cross_entropy,
           (const Tensor& logits, const Tensor& target, const Tensor& loss, const Tensor& row_sums,
            const Tensor& counted))
@@ -52,8 +52,8 @@ struct NllResult {
   std::int64_t bad = -1;  // the first target that is neither a class nor ignored
   double total = 0;       // sum of the weights of the targets that count
 };
-// log_probabilities [n, classes, places], target [n, places] int64, weight [classes] or undefined.
-// out [n, places], or 0-d with args.reduced.
+// log_probabilities [n, classes, positions], target [n, positions] int64, weight [classes] or
+// undefined. out [n, positions], or 0-d with args.reduced.
 DL_KERNEL(NllResult, nll_loss,
           (const Tensor& log_probabilities, const Tensor& target, const Tensor& weight,
            const NllArgs& args, const Tensor& out))

@@ -32,7 +32,8 @@ DL_KERNEL(void, philox_randint,
           (const Tensor& out, std::int64_t low, std::uint64_t range,
            const random::PhiloxSeed& seed))
 // out[i] = 1 with probability probabilities[i], else 0; f32 or f64. Throws kInvalidArgument with
-// the first invalid probability; an asynchronous device reports it when a thread waits for it.
+// the first invalid probability; an asynchronous device reports it when a thread waits for the
+// device.
 DL_KERNEL(void, philox_bernoulli,
           (const Tensor& probabilities, const random::PhiloxSeed& seed, const Tensor& out))
 // A permutation of 0 ... out.numel() - 1 (int64): each number gets 64 random bits as its key, and

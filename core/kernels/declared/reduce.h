@@ -16,7 +16,7 @@ DL_KERNEL(void, extreme,
           (ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& values,
            const Tensor& indices))
 // Fills `out` with zeros, then stores each element of grad at its index along `dim`. `indices` has
-// grad's shape; the indices of one line differ.
+// grad's shape; no two indices of one line are equal.
 DL_KERNEL(void, max_backward,
           (const Tensor& grad, const Tensor& indices, std::int64_t dim, const Tensor& out))
 

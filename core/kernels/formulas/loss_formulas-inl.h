@@ -35,7 +35,7 @@ DL_INLINE N softplus_of_negative(N x) {
   return log1p_of(exp_of(-abs_of(x))) + select(x < N(0), -x, N(0));
 }
 
-// The slopes of a loss of x - t by x and by t are opposite.
+// For a loss of x - t: its derivative by t is minus its derivative by x.
 template <typename F>
 struct OfDifference {  // NOLINT(bugprone-crtp-constructor-accessibility): of static functions
   template <typename N>
@@ -95,8 +95,8 @@ struct Huber : OfDifference<Huber> {
   }
 };
 
-// PyTorch's bounds: a logarithm is at least -100, and the gradient's denominator at least 1e-12 of
-// float32.
+// PyTorch's bounds: a logarithm is at least -100, and the gradient's denominator at least the
+// float32 nearest to 1e-12.
 struct Bce {
   template <typename N>
   static DL_INLINE N log_of_input(const LossElement<N>& e) {

@@ -13,13 +13,13 @@ namespace DL_FORMULAS_NAMESPACE {
 
 // Arguments of term() other than the element: the pivot of its result, and the reduction's p.
 template <typename N>
-struct Beside {
+struct TermArgs {
   N pivot;
   N p;
 };
 
 // Arguments of finish() other than the total.
-struct Ending {
+struct FinishArgs {
   double count;  // elements of the result
   double pivot;
   double p;
@@ -76,32 +76,32 @@ struct KeepSmaller {
 
 struct TakeElement {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>&) {
+  static DL_INLINE N term(N x, const TermArgs<N>&) {
     return x;
   }
 };
 struct TakeTruth {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>&) {
+  static DL_INLINE N term(N x, const TermArgs<N>&) {
     return select(x != N(0), N(1), N(0));
   }
 };
 struct TakeMagnitude {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>&) {
+  static DL_INLINE N term(N x, const TermArgs<N>&) {
     return abs_of(x);
   }
 };
 struct TakeSquareOfDistance {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>& beside) {
-    const N distance = x - beside.pivot;
+  static DL_INLINE N term(N x, const TermArgs<N>& args) {
+    const N distance = x - args.pivot;
     return distance * distance;
   }
 };
 
 struct GiveTotal {
-  static DL_INLINE double finish(double total, const Ending&) { return total; }
+  static DL_INLINE double finish(double total, const FinishArgs&) { return total; }
 };
 
 struct Sum : AddTerms, TakeElement {
@@ -110,12 +110,12 @@ struct Sum : AddTerms, TakeElement {
 struct Total : Sum, GiveTotal {};
 struct TotalOfNumbers : AddTerms, GiveTotal {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>&) {
+  static DL_INLINE N term(N x, const TermArgs<N>&) {
     return select(x != x, N(0), x);
   }
 };
 struct Average : Sum {
-  static DL_INLINE double finish(double total, const Ending& e) { return total / e.count; }
+  static DL_INLINE double finish(double total, const FinishArgs& e) { return total / e.count; }
 };
 struct Product : TakeElement, GiveTotal {
   template <typename N>
@@ -149,10 +149,10 @@ struct CountNonzero : Count, GiveTotal {};
 // The pivot is the largest element, so that no power overflows, or 0 if that is infinite.
 struct LogSumExp : AddTerms {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>& beside) {
-    return exp_of(x - beside.pivot);
+  static DL_INLINE N term(N x, const TermArgs<N>& args) {
+    return exp_of(x - args.pivot);
   }
-  static DL_INLINE double finish(double total, const Ending& e) {
+  static DL_INLINE double finish(double total, const FinishArgs& e) {
     return std::log(total) + e.pivot;
   }
 };
@@ -161,13 +161,13 @@ struct SquaredDistances : AddTerms, TakeSquareOfDistance {
   using Loop = SquaredDistances;
 };
 struct Variance : SquaredDistances {
-  static DL_INLINE double finish(double total, const Ending& e) {
+  static DL_INLINE double finish(double total, const FinishArgs& e) {
     const double divisor = e.count - e.p;
     return total / (divisor > 0 ? divisor : 0);
   }
 };
 struct Deviation : SquaredDistances {
-  static DL_INLINE double finish(double total, const Ending& e) {
+  static DL_INLINE double finish(double total, const FinishArgs& e) {
     return std::sqrt(Variance::finish(total, e));
   }
 };
@@ -176,10 +176,10 @@ struct Norm0 : Count, GiveTotal {};
 struct Norm1 : AddTerms, TakeMagnitude, GiveTotal {};
 struct Norm2 : AddTerms {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>&) {
+  static DL_INLINE N term(N x, const TermArgs<N>&) {
     return x * x;
   }
-  static DL_INLINE double finish(double total, const Ending&) { return std::sqrt(total); }
+  static DL_INLINE double finish(double total, const FinishArgs&) { return std::sqrt(total); }
 };
 struct NormLargest : KeepLarger, TakeMagnitude, GiveTotal {
   template <typename N>
@@ -190,10 +190,10 @@ struct NormLargest : KeepLarger, TakeMagnitude, GiveTotal {
 struct NormSmallest : KeepSmaller, TakeMagnitude, GiveTotal {};
 struct NormP : AddTerms {
   template <typename N>
-  static DL_INLINE N term(N x, const Beside<N>& beside) {
-    return pow_of(abs_of(x), beside.p);
+  static DL_INLINE N term(N x, const TermArgs<N>& args) {
+    return pow_of(abs_of(x), args.p);
   }
-  static DL_INLINE double finish(double total, const Ending& e) {
+  static DL_INLINE double finish(double total, const FinishArgs& e) {
     return std::pow(total, 1.0 / e.p);
   }
 };

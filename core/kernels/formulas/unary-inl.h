@@ -1,4 +1,4 @@
-// Functions of one element, but for the activation functions. Included by formulas-inl.h, which
+// Functions of one element, except the activation functions. Included by formulas-inl.h, which
 // says how a formula is written.
 
 namespace DL_FORMULAS_NAMESPACE {

@@ -103,7 +103,7 @@ void* CachingAllocator::allocate(std::size_t bytes, void* stream) {
   constexpr std::size_t kMost = std::size_t{1} << 47;
   if (bytes > kMost) out_of_memory(bytes);
   const std::size_t size = rounded(bytes, kUnit);
-  settle_events(false);
+  process_events(false);
   Pool& pool = pool_for(stream);
   Block* block = take_free(pool, size, stream);
   if (block == nullptr) block = take_segment(pool, size, stream);
@@ -136,7 +136,7 @@ CachingAllocator::Block* CachingAllocator::take_segment(Pool& pool, std::size_t 
   if (data == nullptr) {
     ++stats_.num_alloc_retries;
     // A wait would break a capture.
-    if (capturing_.empty()) settle_events(true);
+    if (capturing_.empty()) process_events(true);
     if (give_back_segments()) data = runtime_.allocate(device_, bytes);
     if (data == nullptr) {
       // An event that has just passed may have freed a block of this stream.
@@ -240,7 +240,7 @@ void CachingAllocator::record_stream(void* data, void* stream) {
   found->second->streams.insert(stream);
 }
 
-void CachingAllocator::settle_events(bool wait) {
+void CachingAllocator::process_events(bool wait) {
   for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
   // Events of one stream pass in order; events of different streams do not.
   std::set<void*> behind;
@@ -295,7 +295,7 @@ void CachingAllocator::drop_segment(Block* block) {
 
 void CachingAllocator::empty_cache() {
   const Lock lock(mutex_);
-  settle_events(capturing_.empty());
+  process_events(capturing_.empty());
   give_back_segments();
 }
 
@@ -317,7 +317,7 @@ PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
   DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
            "begin_pool: the stream allocates from a pool of its own already");
   // Free blocks whose events have passed before the capture begins.
-  settle_events(false);
+  process_events(false);
   if (id == 0) {
     id = next_pool_++;
     auto pool = std::make_unique<Pool>();

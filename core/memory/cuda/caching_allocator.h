@@ -128,7 +128,7 @@ class CachingAllocator {
   void join(Block* block, Block* neighbour) DL_REQUIRES(mutex_);
   void hold_back(Block* block) DL_REQUIRES(mutex_);
   // Frees blocks whose events have passed; with `wait`, waits for all events.
-  void settle_events(bool wait) DL_REQUIRES(mutex_);
+  void process_events(bool wait) DL_REQUIRES(mutex_);
   // True if anything was returned.
   bool give_back_segments() DL_REQUIRES(mutex_);
   void drop_segment(Block* block) DL_REQUIRES(mutex_);
@@ -146,7 +146,7 @@ class CachingAllocator {
   std::unordered_map<void*, Block*> in_use_ DL_GUARDED_BY(mutex_);
   std::deque<Waiting> waiting_ DL_GUARDED_BY(mutex_);
   std::vector<Block*> after_capture_
-      DL_GUARDED_BY(mutex_);  // freed while a stream of theirs was captured
+      DL_GUARDED_BY(mutex_);  // freed while a stream that uses them was captured
 };
 
 }  // namespace dl::cuda

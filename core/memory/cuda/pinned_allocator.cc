@@ -30,7 +30,7 @@ void* PinnedAllocator::allocate(int device, std::size_t bytes) {
            "pinned memory: {} bytes are more than a process can have", bytes);
   const std::size_t size = std::bit_ceil(std::max(bytes, kLeast));
   const Lock lock(mutex_);
-  settle_events();
+  process_events();
   if (const auto found = free_.find(size); found != free_.end()) {
     const Blocks::iterator block = found->second;
     free_.erase(found);
@@ -107,7 +107,7 @@ bool PinnedAllocator::owns(const void* data) const noexcept {
   return block != blocks_.end() && block->second.in_use;
 }
 
-void PinnedAllocator::settle_events() {
+void PinnedAllocator::process_events() {
   for (const Blocks::iterator block : std::exchange(after_capture_, {})) hold_back(block);
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     Block& block = at->block->second;
@@ -129,7 +129,7 @@ void PinnedAllocator::settle_events() {
 
 void PinnedAllocator::empty_cache() {
   const Lock lock(mutex_);
-  settle_events();
+  process_events();
   for (const auto& [size, block] : std::exchange(free_, {})) {
     runtime_.deallocate_pinned(block->first);
     blocks_.erase(block);

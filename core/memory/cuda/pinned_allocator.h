@@ -55,7 +55,7 @@ class PinnedAllocator {
   Blocks::iterator find(const void* data) DL_REQUIRES(mutex_);
   Blocks::const_iterator find(const void* data) const DL_REQUIRES(mutex_);
   void hold_back(Blocks::iterator block) DL_REQUIRES(mutex_);
-  void settle_events() DL_REQUIRES(mutex_);
+  void process_events() DL_REQUIRES(mutex_);
 
   Runtime& runtime_;
   mutable Mutex mutex_;
@@ -64,7 +64,7 @@ class PinnedAllocator {
   std::multimap<std::size_t, Blocks::iterator> free_ DL_GUARDED_BY(mutex_);
   std::deque<Waiting> waiting_ DL_GUARDED_BY(mutex_);
   std::vector<Blocks::iterator> after_capture_
-      DL_GUARDED_BY(mutex_);  // freed while a stream of theirs was captured
+      DL_GUARDED_BY(mutex_);  // freed while a stream that uses them was captured
 };
 
 }  // namespace dl::cuda

@@ -22,7 +22,7 @@ struct BatchNormPlan {
   }
 };
 
-// Checks the arguments of batch_norm, and throws what it throws (norm.h).
+// Checks the arguments, and throws what batch_norm() throws (norm.h).
 BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                               const BatchNormOptions& options);

@@ -230,7 +230,7 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               .batch_statistics = options.training,
                               .momentum = options.momentum,
                               .eps = options.eps}};
-  for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
+  for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.positions *= input.size(d);
   // PyTorch uses another code path for weights with gaps.
   const bool dense_weights =
       (!weight.defined() || weight.is_contiguous()) && (!bias.defined() || bias.is_contiguous());
@@ -243,7 +243,7 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
   const StoredOrder stored(input);
   const bool image = plan.in_torch == MemoryFormat::kChannelsLast ||
                      (stored->is_channels_last() && !stored->is_contiguous());
-  plan.args.channels_last = image || plan.args.places == 1;
+  plan.args.channels_last = image || plan.args.positions == 1;
   if (image) plan.format = MemoryFormat::kChannelsLast;
   return plan;
 }
@@ -259,7 +259,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   const BatchNormPlan plan =
       plan_batch_norm(input, running_mean, running_var, weight, bias, options);
   const BatchNormArgs& args = plan.args;
-  if (options.training) check_enough_to_train(args.samples * args.places, input);
+  if (options.training) check_enough_to_train(args.samples * args.positions, input);
   const Tensor x = laid_out(input, plan.format);
   const Tensor w = laid_out_or_none(weight);
   // An empty batch leaves the running statistics unchanged.

@@ -60,7 +60,7 @@ WholeBatch whole_batch(const BatchNormArgs& args, const Tensor& x, BatchRanks& r
   const Tensor moments = empty({2, channels}, kWide);
   call<Op::kBatchMoments>(x.device(), args, x, moments);
   const Tensor mine = empty({2 * channels + 1}, kWide);
-  mine.data<double>()[0] = static_cast<double>(args.samples * args.places);
+  mine.data<double>()[0] = static_cast<double>(args.samples * args.positions);
   std::copy_n(moments.data<double>(), 2 * channels, mine.data<double>() + 1);
   const Tensor all = ranks.gather(mine);
   WholeBatch whole{.mean = zeros({channels}, kWide), .variance = zeros({channels}, kWide)};

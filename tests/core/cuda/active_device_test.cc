@@ -72,13 +72,13 @@ TEST_F(ActiveDevice, AThreadThatHasNamedNoneIsNeverTakenToDeviceZero) {
                   const OnDevice on(2);
                 }
                 EXPECT_EQ(device_of_thread, 3);
-                settle_device();
+                ensure_device();
               }),
               ElementsAre(3, 2, 3));
   // A call without a device, in a thread without one: some device that the process uses.
   EXPECT_THAT(touched_by([] {
-                settle_device();
-                settle_device();
+                ensure_device();
+                ensure_device();
               }),
               ElementsAre(3));
 }
@@ -100,7 +100,7 @@ TEST_F(ActiveDevice, DeviceZeroIsSetIfItIsWanted) {
 TEST_F(ActiveDevice, TheProgramsOwnChoiceHolds) {
   EXPECT_THAT(touched_by([] {
                 device_of_thread = 5;
-                settle_device();
+                ensure_device();
                 {
                   const OnDevice on(2);
                 }

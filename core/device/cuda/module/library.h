@@ -1,9 +1,11 @@
 // Opens a module of dlrun together with the NVIDIA libraries that it needs.
 //
 // Modules are looked for in module_folders() (core/base/system/machine/module_folders.h). A library
-// that the loader does not find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in
-// the nvidia/ packages of Python environments (VIRTUAL_ENV, CONDA_PREFIX, that of the python3 in
-// PATH and of what it is a link to, and the user's own), as PyTorch's wheels bring them.
+// that the loader does not find by itself is looked for in CUDA_HOME, in /usr/local/cuda, and in
+// the nvidia/ packages that PyTorch's wheels install. These are looked for in VIRTUAL_ENV,
+// CONDA_PREFIX, the environment of the python3 in PATH (and of the file to which it links), and the
+// user's own packages.
+//
 // Thread-safety: any thread may call.
 #pragma once
 

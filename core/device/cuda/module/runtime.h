@@ -4,9 +4,9 @@
 // that needs no GPU. Streams and events are the library's own handles (cudaStream_t, cudaEvent_t)
 // and belong to the code that made them. Unless a comment says otherwise, a call that fails throws
 // kInternal and names the CUDA function; any call may report an earlier kernel's failure. A call
-// initialises only devices that the process has named: a thread whose first call names no device
-// gets one of these, and a thread's own cudaSetDevice() stays in force
-// (kernels/cuda/active_device.h). Thread-safety: any thread may call all of them.
+// initialises only devices that the process has named: the first call of a thread that names no
+// device uses one of these. A thread's own cudaSetDevice() stays in force
+// (core/kernels/cuda/runtime/active_device.h). Thread-safety: any thread may call all of them.
 #pragma once
 
 #include <cstddef>

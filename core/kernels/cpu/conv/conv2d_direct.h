@@ -57,9 +57,9 @@ bool all_finite(const float* values, std::int64_t count) noexcept;
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight);
 
-// After an algorithm that multiplies the padding's zeros: a NaN or an infinity in the other operand
-// then makes results NaN that do not depend on it. Recomputes the elements of y that are not finite
-// and whose window reaches into the padding; without ReLU.
+// After an algorithm that multiplies the padding's zeros: 0 times a NaN or an infinity is NaN, in
+// results to which the padding contributes nothing by the definition. Recomputes the elements of y
+// that are not finite and whose window reaches into the padding; without ReLU.
 void direct_conv2d_mend_border(const Conv2dShape& s, const float* x, const float* weight,
                                const float* bias, float* y);
 

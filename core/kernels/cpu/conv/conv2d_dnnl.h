@@ -3,8 +3,8 @@
 //
 // It never fuses a ReLU: oneDNN's turns NaN into 0, which would hide that training diverges.
 //
-// Returns true if oneDNN multiplied the padding's zeros (its GEMM does): a NaN or an infinity in
-// the other operand then makes results NaN that do not depend on it.
+// Returns true if oneDNN multiplied the padding's zeros (its GEMM does): 0 times a NaN or an
+// infinity is NaN, in results to which the padding contributes nothing by the definition.
 #pragma once
 
 #include "core/kernels/cpu/conv/conv2d.h"

@@ -82,8 +82,8 @@ struct Workspace {
         v(floats(kElements * plan.max_tiles() * plan.c)),
         m(floats(kElements * plan.max_tiles() * plan.o)) {}
 
-  // The strip's rows of one image's input inside their padding, with zeros in the channels that do
-  // not exist.
+  // Loads the strip's rows of one image with their padding. Channels that exist only because their
+  // count was rounded up are zero.
   void load(const Plan& plan, const Strip& strip, std::int64_t image, const float* x) {
     const Conv2dShape& s = plan.s;
     const std::int64_t width = 2 * plan.tiles_w + 2;

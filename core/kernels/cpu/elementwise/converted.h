@@ -57,7 +57,7 @@ class ConvertedOutput {
   Store store_;
 };
 
-// A small tensor in the compute type, while this object lives.
+// A small tensor in the compute type: the tensor's own memory, or a copy in this object.
 template <typename T>
 class ConvertedTensor {
  public:

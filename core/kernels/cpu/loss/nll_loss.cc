@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kNllGrain = 4 * 1024;  // targets worth a thread
 
-// Targets on plain memory: position k of sample n has the class target[n * places + k].
+// Targets on plain memory: position k of sample n has the class target[n * positions + k].
 template <typename T>
 struct NllTargets {
   NllTargets(const Tensor& targets, const Tensor& weights, const NllArgs& given,
@@ -22,23 +22,25 @@ struct NllTargets {
         args(given),
         classes(class_count),
         samples(targets.size(0)),
-        places(targets.size(1)) {}
+        positions(targets.size(1)) {}
 
   T weight_of(std::int64_t c) const { return weight == nullptr ? T(1) : weight[c]; }
   // The offset of class 0 for target i.
-  std::int64_t first(std::int64_t i) const { return i / places * classes * places + i % places; }
+  std::int64_t first(std::int64_t i) const {
+    return i / positions * classes * positions + i % positions;
+  }
 
   const std::int64_t* target;
   const T* weight;
   const NllArgs& args;
   std::int64_t classes;
   std::int64_t samples;
-  std::int64_t places;
+  std::int64_t positions;
 };
 
 template <typename T>
 std::int64_t first_bad_target(const NllTargets<T>& t) {
-  for (std::int64_t i = 0; i < t.samples * t.places; ++i) {
+  for (std::int64_t i = 0; i < t.samples * t.positions; ++i) {
     if (t.target[i] != t.args.ignore_index && (t.target[i] < 0 || t.target[i] >= t.classes)) {
       return i;
     }
@@ -52,10 +54,10 @@ template <typename T>
 T loss_of_target(const NllTargets<T>& t, const T* log_probabilities, std::int64_t i) {
   const T* const x = log_probabilities + t.first(i);
   const std::int64_t own = t.target[i];
-  const T loss = -t.weight_of(own) * x[own * t.places];
+  const T loss = -t.weight_of(own) * x[own * t.positions];
   if (t.args.smoothing == 0) return loss;
   T all = 0;
-  for (std::int64_t c = 0; c < t.classes; ++c) all -= t.weight_of(c) * x[c * t.places];
+  for (std::int64_t c = 0; c < t.classes; ++c) all -= t.weight_of(c) * x[c * t.positions];
   const T share = static_cast<T>(t.args.smoothing);
   return (T(1) - share) * loss + share / static_cast<T>(t.classes) * all;
 }
@@ -64,7 +66,7 @@ template <typename T>
 NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out) {
   NllResult result{.bad = first_bad_target(t)};
   if (result.bad >= 0) return result;
-  const std::int64_t count = t.samples * t.places;
+  const std::int64_t count = t.samples * t.positions;
   struct Sums {
     double loss = 0;
     double weight = 0;
@@ -103,16 +105,16 @@ void backward_nll(const NllTargets<T>& t, const T* grad, double total, T* d) {
   const T own_share = T(1) - share;
   const T each_share = share / static_cast<T>(std::max<std::int64_t>(1, t.classes));
   const T common = static_cast<T>(t.args.mean ? 1 / total : 1.0);
-  const std::int64_t count = t.samples * t.places;
+  const std::int64_t count = t.samples * t.positions;
   parallel_for(count, kNllGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       T* const to = d + t.first(i);
       const bool counts = t.target[i] != t.args.ignore_index;
       const T g = counts ? (t.args.reduced ? *grad * common : grad[i]) : T(0);
       for (std::int64_t c = 0; c < t.classes; ++c) {
-        to[c * t.places] = counts && share != T(0) ? -g * each_share * t.weight_of(c) : T(0);
+        to[c * t.positions] = counts && share != T(0) ? -g * each_share * t.weight_of(c) : T(0);
       }
-      if (counts) to[t.target[i] * t.places] -= g * own_share * t.weight_of(t.target[i]);
+      if (counts) to[t.target[i] * t.positions] -= g * own_share * t.weight_of(t.target[i]);
     }
   });
 }

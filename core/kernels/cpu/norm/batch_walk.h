@@ -18,7 +18,7 @@ inline constexpr std::int64_t kBatchNormGrain = 16 * 1024;  // elements worth a 
 inline constexpr std::int64_t kBlockElements = 4096;
 
 inline std::int64_t rows_of(const BatchNormArgs& args) {
-  return args.samples * args.places;
+  return args.samples * args.positions;
 }
 // A channels-last batch; several rows of few channels are treated as one wide row, so that vectors
 // are full.
@@ -94,9 +94,9 @@ std::vector<T> block_memory(bool wanted, std::int64_t count) {
 template <typename Visit>
 void for_each_plane_block(const BatchNormArgs& args, std::int64_t c, const Visit& visit) {
   for (std::int64_t n = 0; n < args.samples; ++n) {
-    const std::int64_t first = (n * args.channels + c) * args.places;
-    for (std::int64_t i = 0; i < args.places; i += kBlockElements) {
-      visit(first + i, std::min(kBlockElements, args.places - i));
+    const std::int64_t first = (n * args.channels + c) * args.positions;
+    for (std::int64_t i = 0; i < args.positions; i += kBlockElements) {
+      visit(first + i, std::min(kBlockElements, args.positions - i));
     }
   }
 }

@@ -61,10 +61,10 @@ HWY_INLINE float merge_lanes(Lanes v) {
 }
 
 template <typename F>
-HWY_INLINE float merge_block(const float* in, std::int64_t count, const Beside<Lanes>& beside) {
+HWY_INLINE float merge_block(const float* in, std::int64_t count, const TermArgs<Lanes>& args) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto term = [&](const float* from) HWY_ATTR { return F::term(load(from), beside); };
+  const auto term = [&](const float* from) HWY_ATTR { return F::term(load(from), args); };
   const Lanes none = F::template identity<Lanes>();
   Lanes a = none;
   std::int64_t i = 0;
@@ -83,7 +83,7 @@ HWY_INLINE float merge_block(const float* in, std::int64_t count, const Beside<L
   for (; i + lanes <= count; i += lanes) a = F::merge(a, term(in + i));
   if (i < count) {
     const auto rest = static_cast<std::size_t>(count - i);
-    const Lanes last = F::term(load_first(in + i, rest), beside);
+    const Lanes last = F::term(load_first(in + i, rest), args);
     a = F::merge(a, Lanes(hn::IfThenElse(hn::FirstN(d, rest), last.v, none.v)));
   }
   return merge_lanes<F>(a);

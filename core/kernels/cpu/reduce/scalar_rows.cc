@@ -9,10 +9,10 @@
 namespace dl::kernels::cpu {
 namespace {
 
-using reductions::Beside;
+using reductions::TermArgs;
 
 template <typename T>
-Beside<NumberOf<T>> beside_of(const ReduceRun& run) {
+TermArgs<NumberOf<T>> term_args_of(const ReduceRun& run) {
   if constexpr (std::is_floating_point_v<T>) {
     return {0, run.p};
   } else {
@@ -27,9 +27,9 @@ void scalars_across(const ReduceRun& run) {
   constexpr std::int64_t kLanes = 8;
   const T* in = static_cast<const T*>(run.in);
   T* const totals = static_cast<T*>(run.totals);
-  auto beside = beside_of<T>(run);
+  auto args = term_args_of<T>(run);
   for (std::int64_t r = 0; r < run.results; ++r, in += run.step) {
-    if constexpr (kPivot) beside.pivot = N(run.pivots[r]);
+    if constexpr (kPivot) args.pivot = N(run.pivots[r]);
     N total(totals[r]);
     std::int64_t i = 0;
     if (run.count >= kLanes) {
@@ -37,12 +37,12 @@ void scalars_across(const ReduceRun& run) {
       lanes.fill(F::template identity<N>());
       for (; i + kLanes <= run.count; i += kLanes) {
         for (std::size_t k = 0; k < kLanes; ++k) {
-          lanes[k] = F::merge(lanes[k], F::term(N(in[i + static_cast<std::int64_t>(k)]), beside));
+          lanes[k] = F::merge(lanes[k], F::term(N(in[i + static_cast<std::int64_t>(k)]), args));
         }
       }
       for (const N lane : lanes) total = F::merge(total, lane);
     }
-    for (; i < run.count; ++i) total = F::merge(total, F::term(N(in[i]), beside));
+    for (; i < run.count; ++i) total = F::merge(total, F::term(N(in[i]), args));
     totals[r] = element_of(total);
   }
 }
@@ -52,11 +52,11 @@ void scalars_down(const ReduceRun& run) {
   using N = NumberOf<T>;
   const T* in = static_cast<const T*>(run.in);
   T* const totals = static_cast<T*>(run.totals);
-  auto beside = beside_of<T>(run);
+  auto args = term_args_of<T>(run);
   for (std::int64_t row = 0; row < run.count; ++row, in += run.step) {
     for (std::int64_t c = 0; c < run.results; ++c) {
-      if constexpr (kPivot) beside.pivot = N(run.pivots[c]);
-      totals[c] = element_of(F::merge(N(totals[c]), F::term(N(in[c]), beside)));
+      if constexpr (kPivot) args.pivot = N(run.pivots[c]);
+      totals[c] = element_of(F::merge(N(totals[c]), F::term(N(in[c]), args)));
     }
   }
 }

@@ -25,13 +25,13 @@ template <typename F, typename S, bool kPivot>
 void across(const ReduceRun& run) {
   const auto* in = static_cast<const float*>(run.in);
   auto* const totals = static_cast<double*>(run.totals);
-  Beside<Lanes> beside{Lanes(0), Lanes(run.p)};
+  TermArgs<Lanes> args{Lanes(0), Lanes(run.p)};
   for (std::int64_t r = 0; r < run.results; ++r, in += run.step) {
-    if constexpr (kPivot) beside.pivot = Lanes(run.pivots[r]);
+    if constexpr (kPivot) args.pivot = Lanes(run.pivots[r]);
     double total = totals[r];
     for (std::int64_t i = 0; i < run.count; i += kAcrossBlock) {
       const std::int64_t count = std::min(kAcrossBlock, run.count - i);
-      total = S::merge(total, static_cast<double>(merge_block<F>(in + i, count, beside)));
+      total = S::merge(total, static_cast<double>(merge_block<F>(in + i, count, args)));
     }
     totals[r] = total;
   }
@@ -40,9 +40,9 @@ void across(const ReduceRun& run) {
 // The merge of `rows` rows of one vector of columns. Merges pairs first, because a chain would wait
 // for each merge.
 template <typename F, typename LoadRow>
-HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const Beside<Lanes>& beside,
+HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const TermArgs<Lanes>& args,
                             const LoadRow& load_row) {
-  const auto term = [&](std::int64_t r) HWY_ATTR { return F::term(load_row(r), beside); };
+  const auto term = [&](std::int64_t r) HWY_ATTR { return F::term(load_row(r), args); };
   if (rows != kRowsAtOnce) {
     for (std::int64_t r = 0; r < rows; ++r) a = F::merge(a, term(r));
     return a;
@@ -60,13 +60,13 @@ HWY_NOINLINE void merge_columns(const float* in, std::int64_t step, std::int64_t
                                 float* block) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Beside<Lanes> beside{Lanes(0), Lanes(p)};
+  TermArgs<Lanes> args{Lanes(0), Lanes(p)};
   const Lanes none = F::template identity<Lanes>();
   for (std::int64_t c = 0; c < columns; c += lanes) {
-    if constexpr (kPivot) beside.pivot = load(pivots + c);
+    if constexpr (kPivot) args.pivot = load(pivots + c);
     const Lanes before = begins ? none : load(block + c);
     const Lanes after = merge_rows<F>(
-        before, rows, beside, [&](std::int64_t r) HWY_ATTR { return load(in + r * step + c); });
+        before, rows, args, [&](std::int64_t r) HWY_ATTR { return load(in + r * step + c); });
     hn::StoreU(after.v, d, block + c);
   }
 }

@@ -26,8 +26,8 @@ HWY_INLINE Lanes exp_below(Lanes x) {
 
 struct PowersBelow : AddTerms {
   template <typename N>
-  static HWY_INLINE N term(N x, const Beside<N>& beside) {
-    return exp_below(x - beside.pivot);
+  static HWY_INLINE N term(N x, const TermArgs<N>& args) {
+    return exp_below(x - args.pivot);
   }
 };
 
@@ -59,10 +59,10 @@ HWY_INLINE float map_lanes(const float* a, const float* b, float* out, std::int6
 
 // Merges a line block by block, in double.
 template <typename F>
-HWY_INLINE double merge_line(const float* in, std::int64_t size, const Beside<Lanes>& beside) {
+HWY_INLINE double merge_line(const float* in, std::int64_t size, const TermArgs<Lanes>& args) {
   double total = 0;
   for (std::int64_t i = 0; i < size; i += kAcrossBlock) {
-    total += static_cast<double>(merge_block<F>(in + i, std::min(kAcrossBlock, size - i), beside));
+    total += static_cast<double>(merge_block<F>(in + i, std::min(kAcrossBlock, size - i), args));
   }
   return total;
 }
@@ -79,7 +79,7 @@ HWY_INLINE double map_line(const float* a, const float* b, float* out, std::int6
 }
 
 void one_line(bool is_log, const float* in, float* out, std::int64_t size) {
-  const Beside<Lanes> none{Lanes(0), Lanes(0)};
+  const TermArgs<Lanes> none{Lanes(0), Lanes(0)};
   const Lanes largest(merge_block<Largest>(in, size, none));
   if (is_log) {
     const double total = merge_line<PowersBelow>(in, size, {largest, Lanes(0)});

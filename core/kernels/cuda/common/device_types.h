@@ -15,7 +15,7 @@ inline constexpr bool kIsHalfWidth = std::is_same_v<T, Half> || std::is_same_v<T
 template <typename T>
 using Wide = std::conditional_t<kIsHalfWidth<T>, float, T>;
 
-// The conversions that are device instructions; none when compiled for the host.
+// Whether the device has an instruction for the conversion; false when compiled for the host.
 #if defined(__CUDA_ARCH__)
 inline constexpr bool kConvertsHalf = true;
 inline constexpr bool kConvertsBFloat16 = __CUDA_ARCH__ >= 800;
@@ -134,7 +134,7 @@ __device__ inline void store_as(void* data, DType dtype, std::int64_t at, M valu
 
 inline constexpr int kThreads = 256;  // of an element-wise block
 
-// The number of blocks, with one element (or pack) for each thread.
+// The number of blocks if each thread gets one element (or pack).
 inline unsigned blocks_for(std::int64_t threads) {
   return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
 }
@@ -142,7 +142,7 @@ __device__ inline std::int64_t thread_number() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
 
-// Host code: launch.operator()<M>() with the type that arithmetic on a floating dtype is done in.
+// Host code: calls launch.operator()<M>(). M is the type in which a floating dtype is computed.
 template <typename Launch>
 void with_arithmetic(DType dtype, const Launch& launch) {
   if (dtype == DType::kF64) return launch.template operator()<double>();

@@ -3,8 +3,8 @@
 //
 // It uses cuDNN's convolution functions, not its graph API. cuDNN 9 marks the functions as
 // deprecated, but has all of them and guarantees compatibility with every later 9.x; the version is
-// checked when the module is opened. They list their algorithms, and for each whether it is
-// deterministic and its memory. The graph API gives this only after building each engine. Graphs
+// checked when the module is opened. They list their algorithms, with the memory of each and
+// whether it is deterministic. The graph API gives this only after building each engine. Graphs
 // could fuse bias and ReLU and use engines compiled at run time; measure the gain on a GPU before
 // using them.
 #pragma once

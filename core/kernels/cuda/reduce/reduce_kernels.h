@@ -15,8 +15,8 @@ class Tensor;
 
 namespace dl::kernels::cuda {
 
-// Each of `kept` results is a sum over `reduced`. Floating elements are summed in f64, integers and
-// bool in int64.
+// One sum for each element of the map `kept`, over the elements of the map `reduced`. Floating
+// elements are summed in f64, integers and bool in int64.
 struct SumArgs {
   const void* in = nullptr;
   DType dtype = DType::kF32;
@@ -28,8 +28,8 @@ struct SumArgs {
   bool accumulate = false;
   Lines lines{};
   // Each sum is divided into `parts`, so that a few long sums use the whole device. More than one
-  // part needs `partial`, 8 bytes for each part and result. The number of parts changes the last
-  // bits.
+  // part needs `partial`, 8 bytes for each part and result. Sums of different numbers of
+  // parts may differ in their last bits.
   std::uint32_t parts = 1;
   void* partial = nullptr;
 };

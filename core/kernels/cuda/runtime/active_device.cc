@@ -43,7 +43,7 @@ OnDevice::~OnDevice() {
   if (before_ != device_) cudaSetDevice(before_);
 }
 
-void settle_device() noexcept {
+void ensure_device() noexcept {
   const int device = used_by_process.load(std::memory_order_relaxed);
   if (has_own || device == kNone) return;
   int own = kNone;

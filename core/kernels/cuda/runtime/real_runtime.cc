@@ -137,13 +137,13 @@ class CudaRuntime final : public Runtime {
   }
 
   void deallocate_pinned(void* block) noexcept override {
-    settle_device();
+    ensure_device();
     const RelaxedCapture relaxed;
     cudaFreeHost(block);
   }
 
   void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, as_stream(stream)));
   }
 
@@ -159,12 +159,12 @@ class CudaRuntime final : public Runtime {
   }
 
   void destroy_stream(void* stream) noexcept override {
-    settle_device();
+    ensure_device();
     cudaStreamDestroy(as_stream(stream));
   }
 
   void synchronize_stream(void* stream) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaStreamSynchronize(as_stream(stream)));
     raise_faults();
   }
@@ -184,17 +184,17 @@ class CudaRuntime final : public Runtime {
   }
 
   void destroy_event(void* event) noexcept override {
-    settle_device();
+    ensure_device();
     cudaEventDestroy(as_event(event));
   }
 
   void record_event(void* event, void* stream) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaEventRecord(as_event(event), as_stream(stream)));
   }
 
   bool query_event(void* event) override {
-    settle_device();
+    ensure_device();
     const RelaxedCapture relaxed;
     const cudaError_t status = cudaEventQuery(as_event(event));
     if (status == cudaErrorNotReady) {
@@ -206,25 +206,25 @@ class CudaRuntime final : public Runtime {
   }
 
   void synchronize_event(void* event) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaEventSynchronize(as_event(event)));
     raise_faults();
   }
 
   void wait_event(void* stream, void* event) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0));
   }
 
   float elapsed_ms(void* begin, void* end) override {
-    settle_device();
+    ensure_device();
     float ms = 0;
     DL_CUDA_CHECK(cudaEventElapsedTime(&ms, as_event(begin), as_event(end)));
     return ms;
   }
 
   CaptureState capture_state(void* stream) override {
-    settle_device();
+    ensure_device();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     DL_CUDA_CHECK(cudaStreamIsCapturing(as_stream(stream), &status));
     switch (status) {
@@ -238,12 +238,12 @@ class CudaRuntime final : public Runtime {
   }
 
   void begin_capture(void* stream) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal));
   }
 
   void* end_capture(void* stream) override {
-    settle_device();
+    ensure_device();
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(as_stream(stream), &graph);
     if (status != cudaSuccess || graph == nullptr) {
@@ -258,12 +258,12 @@ class CudaRuntime final : public Runtime {
   }
 
   void launch_graph(void* graph, void* stream) override {
-    settle_device();
+    ensure_device();
     DL_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), as_stream(stream)));
   }
 
   void destroy_graph(void* graph) noexcept override {
-    settle_device();
+    ensure_device();
     cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
   }
 

@@ -33,7 +33,7 @@ HWY_INLINE void store_group(const Lanes* part, float* to) {
 
 using Words = hn::Vec<hn::RebindToUnsigned<Lanes::D>>;
 
-// The bits of x, so that the upper half is x rounded to nearest even; for numbers, not for NaN.
+// The bits of x, whose upper half is x as bfloat16, rounded to nearest even; not for NaN.
 HWY_INLINE Words rounded_to_upper_half(Lanes x) {
   const hn::RebindToUnsigned<Lanes::D> words;
   const auto all = hn::BitCast(words, x.v);
