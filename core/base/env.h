@@ -26,7 +26,7 @@ struct Row {
 std::span<const Row> table() noexcept;
 std::string_view name_of(Var var) noexcept;
 
-// Nullopt if unset or empty; is_set() tells them apart.
+// True also for an empty variable, for which get() returns nullopt as for one that is not set.
 bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
 // For a variable that the user named (dlrun -x).
@@ -44,9 +44,8 @@ std::optional<std::int64_t> get_int(Var var);
 // rank".
 std::int64_t require_int(Var var);
 
-// Whether PMI_RANK and PMI_SIZE come from srun, which sets them beside its own variables if it
-// speaks PMI (--mpi=pmi2). They do if they have the values of srun's own; an mpirun that runs
-// inside a step of srun gives its ranks other ones.
+// True if srun has set PMI_RANK and PMI_SIZE (--mpi=pmi2): they then equal SLURM_PROCID and
+// SLURM_STEP_NUM_TASKS. An mpirun inside a step of srun sets other values.
 bool is_pmi_of_srun();
 
 }  // namespace dl::env

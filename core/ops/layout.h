@@ -10,12 +10,12 @@
 namespace dl {
 
 namespace detail {
-// core/ops/copy.cc: laid_out() of a tensor that is deferred or in another order.
+// core/ops/copy.cc: laid_out() for a tensor that is deferred or in another order.
 Tensor in_stored_format(const Tensor& tensor, MemoryFormat format);
 }  // namespace detail
 
-// A tensor with the elements in the order that the kernel needs, without history and read-only. It
-// is the tensor or the source of a deferred tensor if that has this order, else a copy.
+// The elements in the order that the kernel needs, without history, to be read only. Returns the
+// tensor itself, or the source of a deferred tensor, if it has this order; else a copy.
 inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat::kContiguous) {
   if (tensor.is_contiguous(format) && tensor.impl()->is_materialized()) return tensor;
   return detail::in_stored_format(tensor, format);
@@ -49,8 +49,8 @@ void through_row_major(const Tensor& result, const Compute& compute) {
   call<Op::kCopy>(result.device(), rows, result);
 }
 
-// A row-major tensor as a matrix [n, width], width being its last size, in the same memory: without
-// history, or the tensor itself if it is such a matrix.
+// Views a row-major tensor as a matrix [n, width], width being its last size. The view has no
+// history; a tensor that is such a matrix already is returned as it is.
 inline Tensor rows_of(const Tensor& tensor) {
   const std::int64_t width = tensor.size(-1);
   if (tensor.dim() == 2 && tensor.stride(0) == width && tensor.stride(1) == 1) return tensor;

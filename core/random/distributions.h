@@ -27,10 +27,10 @@ void fill_uniform(std::span<Half> out, double low, double high, Generator& gener
 void fill_uniform(std::span<BFloat16> out, double low, double high, Generator& generator);
 
 // N(mean, std^2): Tensor.normal_, torch.randn. From 16 elements on by Box-Muller in blocks of 16,
-// below that in pairs whose second half is kept for the next call. A tensor of a half
-// type gets the rounded numbers of a float tensor. One case differs from PyTorch's draws: if such a
-// tensor has more than 16 elements and their number is not a multiple of 16, PyTorch does not draw
-// the last 16 again. Throws kInvalidArgument unless std >= 0.
+// below that in pairs whose second half is kept for the next call. A tensor of a half type gets the
+// rounded numbers of a float tensor. One case differs from PyTorch's draws: if such a tensor has
+// more than 16 elements and their number is not a multiple of 16, PyTorch does not draw the last 16
+// again. Throws kInvalidArgument unless std >= 0.
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<Half> out, double mean, double std, Generator& generator);

@@ -59,7 +59,7 @@ class TensorImpl final : public RefCounted {
   bool requires_grad = false;
   // A view made while nothing was recorded: it never has a history.
   bool is_unrecorded_view = false;
-  // is_unrecorded_view, because forward() of a custom Function made the view or its base.
+  // Says why is_unrecorded_view is set: forward() of a custom Function made the view or its base.
   bool is_function_view = false;
   std::uint32_t output_nr = 0;
   std::uint32_t view_version = 0;  // the storage's version at which `node` was right for this view

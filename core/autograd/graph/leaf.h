@@ -105,9 +105,9 @@ namespace dl {
 // (undefined, if no gradient flowed back). Calls `failed`, if it is set, when a backward pass that
 // uses the leaf ends with an exception. A hook, a node or a callback may have thrown it, or
 // backward() before it ran any of these. backward() rethrows that exception after these calls and
-// ignores exceptions of `failed`. Returns
-// a number for remove_grad_ready(). Throws kInvalidArgument if the tensor is not a leaf or requires
-// no gradients. A callback may add and remove callbacks of the leaf, itself included.
+// ignores exceptions of `failed`. Returns a number for remove_grad_ready(). Throws kInvalidArgument
+// if the tensor is not a leaf or requires no gradients. A callback may add and remove callbacks of
+// the leaf, itself included.
 std::uint64_t on_grad_ready(const Tensor& leaf, autograd::GradReady ready,
                             autograd::GradFailed failed = {});
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;

@@ -25,8 +25,8 @@
 //
 // record<>() (record.h) returns null if no input requires gradients, so a forward pass without
 // gradients pays one test. Input i is the i-th tensor given to record(). Tensors for backward() go
-// through save() and saved(), which check that they were not written in between, and which free
-// them after backward. Numbers and shapes are plain members. Gradients of gradients are not
+// through save() and saved(): saved() throws if the tensor was written in between, and the tensors
+// are freed after backward. Numbers and shapes are plain members. Gradients of gradients are not
 // recorded.
 //
 // Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
@@ -108,8 +108,8 @@ class Node : public RefCounted {
   // The hooks of an output, which a tensor keeps if it becomes a leaf; null if there are none.
   std::shared_ptr<Hooks> hooks_of(std::uint32_t output_nr) const;
   void set_hooks(std::uint32_t output_nr, std::shared_ptr<Hooks> hooks);
-  // Makes backward passes add the gradient of an output, after its hooks, to that of `holder`, as
-  // long as `holder` has another owner.
+  // Makes backward passes add an output's gradient, as its hooks return it, to the gradient of
+  // `holder`, as long as `holder` has another owner.
   void retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder);
   // Undoes retain_grad() of an output.
   void forget_retained(std::uint32_t output_nr);

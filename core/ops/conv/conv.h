@@ -4,7 +4,8 @@
 // Both compute on channels-last memory: an input of another layout is copied once. The results have
 // PyTorch's strides. If these are row-major, the elements stay channels-last until their memory is
 // accessed (core/tensor/layout/deferred.h): in a network, from its first convolution to its
-// flatten(). Thread-safety: as for every operation, one thread a graph.
+// flatten(). Thread-safety: as for every operation, one thread at a time uses
+// a graph.
 #pragma once
 
 #include "core/args/window_args.h"

@@ -45,16 +45,17 @@ struct CloseOptions {
   double atol = 1e-8;
   bool equal_nan = false;  // NaN is close to NaN
 };
-// a - b| <= atol + rtol |b|, element by element; allclose(): for all elements. Both have one dtype;
-// throws kDType otherwise.
+// |a - b| <= atol + rtol |b|, element by element; allclose(): for all elements. Both have one
+// dtype; throws kDType otherwise.
 Tensor isclose(const Tensor& a, const Tensor& b, CloseOptions options = {});
 bool allclose(const Tensor& a, const Tensor& b, CloseOptions options = {});
 // True if shapes and all elements are equal; NaN is not equal to NaN. Both have one dtype; throws
 // kDType otherwise.
 bool equal(const Tensor& a, const Tensor& b);
 
-// `==` compares elements; is_same() compares handles. NOLINTBEGIN(bugprone-macro-parentheses):
-// names of functions
+// `==` compares elements; is_same() compares handles.
+
+// NOLINTBEGIN(bugprone-macro-parentheses): names of functions
 #define DL_OPERATOR(sign, name, mirrored)                         \
   inline Tensor operator sign(const Tensor& a, const Tensor& b) { \
     return name(a, b);                                            \

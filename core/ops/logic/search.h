@@ -35,8 +35,8 @@ struct BucketizeOptions {
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, BucketizeOptions options = {});
 
 // The most frequent value along a dimension (the smallest of equally frequent ones), and the index
-// (int64) of its last occurrence. Each NaN counts as a different value. The gradient goes to that
-// element. Throws kIndex for a dimension of size 0.
+// (int64) of its last occurrence. Each NaN counts as a different value. The gradient goes to the
+// element at that index. Throws kIndex for a dimension of size 0.
 std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim = -1,
                                ReduceOptions options = {});
 

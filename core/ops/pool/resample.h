@@ -1,8 +1,7 @@
 // Average pooling, and resizing of images.
 //
 // Images are floating [N, C, H, W], for average pooling also [C, H, W]. Results have the memory
-// layout of a convolution's (conv.h).
-// Throws kShape, kDType and kInvalidArgument. There is no CUDA
+// layout of a convolution's (conv.h). Throws kShape, kDType and kInvalidArgument. There is no CUDA
 // kernel yet.
 #pragma once
 

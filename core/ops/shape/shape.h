@@ -65,8 +65,8 @@ enum class PadMode : std::uint8_t { kConstant, kReflect, kReplicate, kCircular }
 Tensor pad(const Tensor& input, const Dims& pads, PadMode mode = PadMode::kConstant,
            Scalar value = 0);
 
-// [..., C r r, H, W] as [..., C, H r, W r], and the reverse (Shi et al. 2016). Throws kShape if a
-// size is not a multiple of r.
+// Rearranges [..., C r r, H, W] to [..., C, H r, W r], and the reverse (Shi et al. 2016). Throws
+// kShape if a size is not a multiple of r.
 Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor);
 Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor);
 

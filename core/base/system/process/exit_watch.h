@@ -27,8 +27,8 @@ class ExitWatch {
   bool is_exiting_thread() const noexcept;
   // Blocks the calling thread until the process is gone, unless it is the one in exit(). A static
   // destructor that joins the thread would wait for ever. So stay() returns if the handler is done
-  // and the thread in exit() has slept for 10 s without using its processor; for this thread it
-  // then returns at once.
+  // and the thread in exit() has slept for 10 s without using its processor. Later calls on the
+  // same thread then return at once.
   void stay() const noexcept;
 
  private:

@@ -1,7 +1,8 @@
 // A shell's rules for programs: the search in PATH, exit codes, and how error texts describe the
 // end of a process.
 //
-// Thread-safety: everything here may be used from any thread, while none changes the environment.
+// Thread-safety: everything here may be used from any thread while no thread changes the
+// environment.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 namespace dl {
 
 // The paths that `name`, which has no slash, may mean: one for each folder of PATH in order,
-// whether or not it exists. An empty entry of PATH is the current folder; without
-// PATH, or if it is empty, the folders are /usr/local/bin, /usr/bin and /bin.
+// whether or not it exists. An empty entry of PATH is the current folder. If PATH is
+// unset or empty, the folders are /usr/local/bin, /usr/bin and /bin.
 std::vector<std::string> candidates_in_path(const std::string& name);
 
 // 0, or the errno value that says why this process may not execute the file; EISDIR for a folder.

@@ -13,8 +13,7 @@
 
 namespace dl {
 
-// Harmless when repeated. Throws kIo if the system gives no thread; the next call tries
-// again.
+// Harmless when repeated. Throws kIo if the system gives no thread; the next call tries again.
 void watch_for_stops();
 
 // The total until now; never decreases. Costs two loads.
