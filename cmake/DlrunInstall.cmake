@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and the package that find_package(dlrun) reads.
+# Which files `cmake --install` installs in which folder, and the package that find_package(dlrun) reads.
 get_property(libraries GLOBAL PROPERTY DLRUN_LIBRARIES)
 get_property(programs GLOBAL PROPERTY DLRUN_PROGRAMS)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dlrun")

@@ -15,7 +15,7 @@ function(dl_library name)
 endfunction()
 
 # dl_program(NAME SOURCES... [PRIVATE LIBS...] [INSTALL])
-# A program in build/<preset>/bin; installed where INSTALL is given.
+# A program in build/<preset>/bin; with INSTALL it is also installed.
 function(dl_program name)
   cmake_parse_arguments(ARG "INSTALL" "" "SOURCES;PRIVATE" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -110,7 +110,7 @@ function(dl_test_base)
       add_executable(${flags}_base EXCLUDE_FROM_ALL support/precompiled.cc)
       set_target_properties(${flags}_base PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
       target_link_libraries(${flags}_base PRIVATE ${flags})
-      # clang reads a precompiled header as it needs it, so that one of tensors costs the other tests nothing; g++ gains nothing by it.
+      # clang reads only the parts of a precompiled header that it needs, so tensors in it cost the other tests nothing; g++ gains nothing by it.
       target_precompile_headers(${flags}_base PRIVATE <gmock/gmock.h> <gtest/gtest.h>
         "$<$<CXX_COMPILER_ID:Clang>:${PROJECT_SOURCE_DIR}/core/autograd/graph/node.h>")
       target_include_directories(${flags}_base PRIVATE ${PROJECT_SOURCE_DIR})

@@ -17,7 +17,7 @@ rm -rf "$folder"
 # ---- what every machine has, or must bring itself -----------------------------------------------------------------------
 
 # The C library is one thing with its kernel and its configuration. The driver's libraries belong to the kernel's module. CUDA's, cuDNN's
-# and NCCL's are large, licensed apart, and on every GPU machine, where libdlrun_*.so look for them. An MPI is its cluster's own.
+# and NCCL's are large, licensed apart, and on every GPU machine, on which libdlrun_*.so look for them. An MPI is its cluster's own.
 is_the_systems() { # SONAME
   case $1 in
     ld-linux*.so* | libc.so.* | libm.so.* | libmvec.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | libutil.so.*) return 0 ;;
@@ -28,7 +28,7 @@ is_the_systems() { # SONAME
   return 1
 }
 
-needed_by() { # FILE: "SONAME PATH" a line, PATH empty where the loader does not find it
+needed_by() { # FILE: "SONAME PATH" a line, PATH empty if the loader does not find it
   ldd "$1" 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\).*/\1 \2/p; s/^[[:space:]]*\([^ ]*\) => not found.*/\1 /p'
 }
 

@@ -64,7 +64,7 @@ class Session:
         if self.pid == 0:
             os.chdir(folder)
             environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": folder, "TERM": "xterm", "LANG": "C.UTF-8", "PS1": PROMPT}
-            # A name of its own needs a UTS namespace, and that one of users if this is not root.
+            # A host name of its own needs a UTS namespace; this needs a user namespace if this is not root.
             namespaces = ["--uts"] if os.geteuid() == 0 else ["--uts", "--map-root-user"]
             bash = f"hostname {HOST} && exec bash --norc --noprofile --noediting -i"
             os.execvpe("unshare", ["unshare", *namespaces, "sh", "-c", bash], environment)

@@ -3,8 +3,8 @@
 #
 # Two network namespaces joined by a veth pair are two hosts; a token bucket at both ends is a slow link between them.
 # The first run, on the bare link, says how long backward takes and how many bytes a pass sends. The link then gets the
-# rate at which these bytes take that long, and the second run is the result. Exit 1 where backward with DDP takes more
-# than 1.25 x the longer of backward and all-reduce, or where the hidden share that DDP prints is more than 0.15 away from
+# rate at which these bytes take that long, and the second run is the result. Exit 1 if backward with DDP takes more
+# than 1.25 x the longer of backward and all-reduce, or if the hidden share that DDP prints is more than 0.15 away from
 # what the clock says. Needs root, iproute2, and a machine with nothing else to do.
 set -eu
 bin=$(cd "${1:-build/release/bin}" && pwd)

@@ -2,7 +2,7 @@
 # check_commands.sh ROOT WORK BIN FAKE_NVML: every line of the documentation that starts dlrun is one that dlrun takes.
 #
 # Lines of code blocks that begin with dlrun, with a prompt ("$ ", "node0$ ") or variables before it, and text between backticks that names a
-# program, run with --dry-run as they stand, in a folder where the programs that they name are stubs and on a machine with eight GPUs that do not
+# program, run with --dry-run as they stand, in a folder in which the programs that they name are stubs, and on a machine with eight GPUs that do not
 # exist. " ... " and a remark in parentheses at the end are left out, and a single capital letter stands for a number. `dlrun autopsy` has no
 # --dry-run: it runs, and may not call its command line wrong (2).
 set -u

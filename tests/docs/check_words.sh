@@ -24,6 +24,20 @@ check_comments() {
     LC_ALL=C sort | xargs awk -f tests/docs/words.awk
 }
 
+# Comments that begin with `#`.
+check_hash_comments() {
+  {
+    find . -path ./build -prune -o -path ./.git -prune -o -type f \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.sh' -o -name '*.py' -o -name '*.awk' -o -name '*.sbatch' \) -print
+    printf '%s\n' ./dev ./.ci/run
+  } | grep -v '^./tests/docs/\(words.awk\|check_words.sh\)$' | LC_ALL=C sort | xargs awk -v hash=1 -f tests/docs/words.awk
+}
+
+check_sample() { # SAMPLE VARIABLE
+  found=$(printf '%s\n' "$1" | awk -v "${2:-hash=0}" -f tests/docs/words.awk | sed 's/^[^0-9]*\([0-9]*\):.*/\1/' | sort -nu | tr '\n' ' ')
+  wanted=$(printf '%s\n' "$1" | grep -n 'wrong$' | cut -d: -f1 | tr '\n' ' ')
+  [ "$found" = "$wanted" ] || echo "tests/docs/words.awk finds lines $found of its sample, wanted $wanted"
+}
+
 # words.awk itself: each line here that says "wrong" is found, and no other one.
 check_rules() {
   sample='// Throws where it is empty.  wrong
@@ -36,10 +50,13 @@ const char* where = "// where";  // `where` is an operation; that one rank waits
 // clang-format off
 //   bias  [C]
 // clang-format on'
-  found=$(printf '%s\n' "$sample" | awk -f tests/docs/words.awk | sed 's/^[^0-9]*\([0-9]*\):.*/\1/' | sort -nu | tr '\n' ' ')
-  wanted=$(printf '%s\n' "$sample" | grep -n 'wrong$' | cut -d: -f1 | tr '\n' ' ')
-  [ "$found" = "$wanted" ] || echo "tests/docs/words.awk finds lines $found of its sample, wanted $wanted"
+  check_sample "$sample" ''
+  sample='# A program; installed where INSTALL is given.  wrong
+set(where ON)  # whoever asks  wrong
+echo "# where"  # `where` is an operation
+case $# in where) ;; esac'
+  check_sample "$sample" hash=1
 }
 
-bad=$(check_test_names; check_rules; check_comments)
+bad=$(check_test_names; check_rules; check_comments; check_hash_comments)
 [ -z "$bad" ] || { echo "$bad"; exit 1; }

@@ -1,4 +1,4 @@
-# Takes the C++ (or C) blocks out of a page, or out of the comments of headers, as one translation unit on stdout; nothing where there is none.
+# Takes the C++ (or C) blocks out of a page, or out of the comments of headers, as one translation unit on stdout; nothing if there is none.
 #
 #   awk -v root=/dlrun/ -v want=cpp -f snippets.awk page.md
 #   awk -v root=/dlrun/ -v want=header -v table=tests/docs/headers.txt -f snippets.awk core/*/*.h ...
@@ -9,7 +9,7 @@
 # After `<!-- cpp: list -->` or `<!-- cpp: list given ... -->` comes a numbered list, whose items "- dlrun:" are compiled: what stands between
 # backquotes in an item is a block of its own.
 # Statements and declarations are inside a namespace of their own, with `using namespace dl`. A page is read from its top: it includes what
-# its blocks include, or <dlrun.h> where none includes anything.
+# its blocks include, or <dlrun.h> if none includes anything.
 #
 # Headers: a block is a run of comment lines that are indented by at least three blanks, one of which ends with ; { or }. It stands in the
 # header's namespace. The table has a row `header | given ...` for what it uses, `header | text` for what is no C++, and lines of #include.

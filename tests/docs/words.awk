@@ -1,4 +1,5 @@
-# Checks the comments of C++ files: prints FILE:LINE: what is wrong. Used by check_words.sh.
+# Checks comments: prints FILE:LINE: what is wrong. Used by check_words.sh. With -v hash=1 comments begin with `#`, as in CMake, shell and
+# Python; else with `//`, and tables in them are checked, too.
 #
 # A table in a comment has rows of a key, two spaces or more, and a text; keys begin three spaces after the slashes:
 #
@@ -9,6 +10,22 @@
 # All texts of a table begin in one column. clang-format joins the lines of a table that is too wide; then they do not.
 
 function complain(line, text) { print FILENAME ":" line ": " text }
+
+function check_words_of(comment,  words) {
+  words = tolower(comment)
+  gsub(/`[^`]*`/, "", words)
+  if (words ~ /(^|[^a-z_])where($|[^a-z_(])/) complain(FNR, "\"where\" in a comment; write \"if\", \"when\" or \"in which\" (the operation is `where`)")
+  if (match(words, /(^|[^a-z])(whoever|nobody|somebody)($|[^a-z])/)) complain(FNR, "name the rank, thread or process instead of whoever, nobody or somebody")
+  if (words ~ /(^|[^a-z])that one($|[.,;:)]| (is|was|has|had|may|can|does|goes|will|would|fails|waits|dies|ends)($|[^a-z]))/) complain(FNR, "name the thing instead of \"that one\"")
+}
+
+hash {
+  # A `#` in quotes, or after another character than a blank ("$#", "a#b"), begins no comment.
+  code = $0
+  if (code !~ /^[ \t]*#/) gsub(/"([^"\\]|\\.)*"|'[^']*'/, "", code)
+  if (match(code, /(^|[ \t])#[ \t]*[^ \t!]/)) check_words_of(substr(code, RSTART))
+  next
+}
 
 FNR == 1 { column = 0 }
 
@@ -23,11 +40,7 @@ FNR == 1 { column = 0 }
   comment = substr(comment, start)
   sub(/^[^\/]*\/\//, "", comment)
 
-  words = tolower(comment)
-  gsub(/`[^`]*`/, "", words)
-  if (words ~ /(^|[^a-z_])where($|[^a-z_(])/) complain(FNR, "\"where\" in a comment; write \"if\", \"when\" or \"in which\" (the operation is `where`)")
-  if (match(words, /(^|[^a-z])(whoever|nobody|somebody)($|[^a-z])/)) complain(FNR, "name the rank, thread or process instead of whoever, nobody or somebody")
-  if (words ~ /(^|[^a-z])that one($|[.,;:)]| (is|was|has|had|may|can|does|goes|will|would|fails|waits|dies|ends)($|[^a-z]))/) complain(FNR, "name the thing instead of \"that one\"")
+  check_words_of(comment)
 }
 
 /clang-format off/ { is_free = 1 }

@@ -64,7 +64,7 @@ def main():
     a.bin, a.tests = a.root / "bin", a.root / "tests"
     if not (a.bin / "dlrun").exists():
         p.error(f"there is no {a.bin / 'dlrun'}; build dlrun, or name its folder with --root")
-    a.data = (a.root if in_bundle else here.parents[1])  # where tests look for files of the sources
+    a.data = (a.root if in_bundle else here.parents[1])  # the folder in which tests look for files of the sources
     os.environ.pop("DLRUN_NCCL_SHARED_GPU", None)
     session = Session(a.out, a.budget)
     parts.find_libraries(session, a)

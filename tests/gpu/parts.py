@@ -99,7 +99,7 @@ def ops(s, a):
             done = s.run([str(program), f"--gtest_filter={name}"], 60, test_environment(a))
             alone[name] = "late" if done is None else "passed" if done.code == 0 else done.why()
         broken = {name: what for name, what in alone.items() if what not in ("passed", "late")}
-        # Where train_cnn sees a device, tests that see none are wrong.
+        # If train_cnn sees a device, tests that see none are wrong.
         right = first.code == 0 and not broken and (counts["ok"] or a.device == "cpu")
         s.note("ops", program.name, "ok" if right else "failed", passed=len(counts["ok"]), failed=len(broken) + len(bad[40:]),
                only_after_others=sum(what == "passed" for what in alone.values()), skipped=len(counts["skipped"]), seconds=first.seconds,

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_libraries.sh DLRUN: dlrun needs the C library only, and its loader looks for it where the system has it, so that it runs on any
+# check_libraries.sh DLRUN: dlrun needs the C library only, and its loader looks for it only in the system's folder, so that it runs on any
 # node and starts in a millisecond.
 set -eu
 others=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vxE 'libc\.so\..*|libm\.so\..*|ld-linux.*' || true)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# bundle_test.sh BUILD SOURCE: a bundle of the build runs where there is nothing but a C library, /proc and /dev, from another folder and with
+# bundle_test.sh BUILD SOURCE: a bundle of the build runs on a system that has only a C library, /proc and /dev, from another folder and with
 # an empty environment.
 set -eu
 build=$1
 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# A mount namespace: as root, or where users may have their own.
+# A mount namespace: as root, or if users may have their own.
 if unshare -m true 2>/dev/null; then
   apart="unshare -m"
 elif unshare -rm true 2>/dev/null; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_no_cuda.sh PROGRAM...: programs are linked with no library of NVIDIA's, so that they start as fast as without CUDA, and run
-# where there is none.
+# on machines without these.
 set -eu
 bad=0
 for program; do

@@ -534,7 +534,7 @@ def images(m):
     if name == "max_pool2d":
         kernel = pair(m, 1, 4)
         args = {"stride": pair(m, 1, 3), "padding": [m.r.randint(0, k // 2) for k in kernel], "dilation": pair(m, 1, 2), "ceil_mode": m.r.random() < 0.5}
-        # Where a window sees nothing but padding, PyTorch's backward pass writes outside its memory.
+        # If a window sees nothing but padding, PyTorch's backward pass writes outside its memory.
         args["padding"] = [p if d == 1 else 0 for p, d in zip(args["padding"], args["dilation"])]
         return Case(name, [x], dict(args, kernel=kernel), lambda x: F.max_pool2d(x, kernel, **args))
     if name == "avg_pool2d":
