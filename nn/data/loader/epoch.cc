@@ -40,11 +40,12 @@ class DataLoader::Epoch::Impl {
         options_(options),
         batches_(reader_->batches().value_or(std::numeric_limits<std::int64_t>::max())),
         workers_(static_cast<int>(std::min<std::int64_t>(options.num_workers, batches_))),
-        lanes_(reader_->batches() ? 1 : std::max<std::size_t>(1, workers())),
+        streams_(reader_->batches() ? 1 : std::max<std::size_t>(1, workers())),
         slots_(static_cast<std::size_t>(
             std::min(std::int64_t{workers_} * options.prefetch_factor, batches_))),
         skipped_(std::move(skipped)) {
-    for (std::size_t i = 0; i < lanes_.size(); ++i) lanes_[i].next = static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < streams_.size(); ++i)
+      streams_[i].next = static_cast<std::int64_t>(i);
   }
 
   // The number of threads to start: at most one per batch.
@@ -53,9 +54,9 @@ class DataLoader::Epoch::Impl {
   std::optional<Batch> next() {
     while (!finished_ && delivered_ < batches_) {
       ReadBatch read;
-      if (!lane_of(delivered_).ended) read = options_.num_workers == 0 ? read_here() : take();
+      if (!stream_of(delivered_).ended) read = options_.num_workers == 0 ? read_here() : take();
       *skipped_ += read.skipped;
-      if (read.over) end_lane();
+      if (read.over) end_stream();
       if (options_.num_workers == 0) {
         if (!read.over) ++delivered_;
       } else {
@@ -71,17 +72,17 @@ class DataLoader::Epoch::Impl {
   void work(int worker) {
     const SerialScope no_parallel_regions;
     Lock lock(mutex_);
-    Lane& lane = lanes_[static_cast<std::size_t>(worker) % lanes_.size()];
+    BatchStream& stream = streams_[static_cast<std::size_t>(worker) % streams_.size()];
     for (;;) {
       const auto has_none = [&]() DL_REQUIRES(mutex_) {
-        return stopping_ || lane.over || lane.next >= batches_;
+        return stopping_ || stream.over || stream.next >= batches_;
       };
       room_.wait(lock.native(), [&]() DL_REQUIRES(mutex_) {
-        return has_none() || lane.next < delivered_ + static_cast<std::int64_t>(slots_.size());
+        return has_none() || stream.next < delivered_ + static_cast<std::int64_t>(slots_.size());
       });
       if (has_none()) break;
-      const std::int64_t batch = lane.next;
-      lane.next += static_cast<std::int64_t>(lanes_.size());
+      const std::int64_t batch = stream.next;
+      stream.next += static_cast<std::int64_t>(streams_.size());
       Slot& slot = slot_of(batch);
       slot.place = {.batch = batch};
       slot.reading = true;
@@ -100,7 +101,7 @@ class DataLoader::Epoch::Impl {
         error = std::current_exception();
       }
       lock.lock();
-      lane.over = lane.over || result.over || error;
+      stream.over = stream.over || result.over || error;
       slot.read = std::move(result);
       slot.error = std::move(error);
       slot.place = place;
@@ -149,9 +150,9 @@ class DataLoader::Epoch::Impl {
     bool reading = false;
     bool ready = false;
   };
-  // The batches of one worker of a stream: every lanes_.size()-th batch. Batches in a known order
-  // have a single lane, from which all workers take.
-  struct Lane {
+  // With samples from a stream, each worker has a stream of its own: every streams_.size()-th
+  // batch. Batches in a known order are a single stream, from which all workers take.
+  struct BatchStream {
     std::int64_t next = 0;  // the first batch that no worker has taken
     bool over = false;      // no batch is left to take
     bool ended = false;     // next() has seen the end; used only by the thread that calls next()
@@ -161,13 +162,13 @@ class DataLoader::Epoch::Impl {
   Slot& slot_of(std::int64_t batch) noexcept DL_REQUIRES(mutex_) {
     return slots_[static_cast<std::size_t>(batch) % slots_.size()];
   }
-  Lane& lane_of(std::int64_t batch) noexcept {
-    return lanes_[static_cast<std::size_t>(batch) % lanes_.size()];
+  BatchStream& stream_of(std::int64_t batch) noexcept {
+    return streams_[static_cast<std::size_t>(batch) % streams_.size()];
   }
 
-  void end_lane() noexcept {
-    lane_of(delivered_).ended = true;
-    finished_ = std::ranges::all_of(lanes_, &Lane::ended);
+  void end_stream() noexcept {
+    stream_of(delivered_).ended = true;
+    finished_ = std::ranges::all_of(streams_, &BatchStream::ended);
   }
 
   // Counts batch `delivered_` as done, and wakes a worker that has room for another batch.
@@ -176,7 +177,7 @@ class DataLoader::Epoch::Impl {
       const Lock guard(mutex_);
       ++delivered_;
     }
-    if (lanes_.size() == 1) {
+    if (streams_.size() == 1) {
       room_.notify_one();
     } else {
       room_.notify_all();  // only one worker can use the room, and it may be any of them
@@ -240,7 +241,7 @@ class DataLoader::Epoch::Impl {
   Mutex mutex_;
   std::condition_variable ready_;  // a batch was read; only the epoch's owner waits for it
   std::condition_variable room_;   // a batch was taken, or the epoch ends; workers wait for it
-  std::vector<Lane> lanes_;
+  std::vector<BatchStream> streams_;
   std::vector<Slot> slots_ DL_GUARDED_BY(mutex_);  // batch b lives in slot b % size
   // Batches that next() has returned or skipped. The epoch's owner changes it under mutex_, and
   // reads it without.
