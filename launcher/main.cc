@@ -166,7 +166,7 @@ int start(Launch launch, CommandLine line) {
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(
       descriptors_for(ranks, !options.output.log_dir.empty()), ranks, kHighestRankFd);
-  JobSignals::hold();
+  JobSignals::block_signals();
   StartHere starter(plan, start_warden({program.path, plan.job.started.program, open_files}, line));
   if (key) key->serve();
   Frontend frontend(options, starter);
@@ -198,7 +198,7 @@ int main(int argc, char** argv) {
   dl::open_missing_standard_streams();
   std::string step;
   try {
-    dl::launcher::JobSignals::hold_what_ends_nothing();
+    dl::launcher::JobSignals::block_report_signals();
     const int code = dl::launcher::run({argc, argv}, step);
     if (std::fflush(stdout) == 0) return code;
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));

@@ -396,7 +396,7 @@ int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
     const int ranks = node.plan.local_world_size();
     const rlimit open_files =
         raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
-    JobSignals::hold();
+    JobSignals::block_signals();
     WardenHandle warden =
         start_warden({node.plan.program.path, node.plan.job.started.program, open_files}, line);
     return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();

@@ -129,7 +129,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
   raise_descriptor_limit(
       descriptors_for(0, !options.output.log_dir.empty()) + hosts * kFdsOfHost + logs, hosts,
       kHighestRankFd);
-  JobSignals::hold();
+  JobSignals::block_signals();
   StartOnHosts starter(std::move(job), start_warden_of_helpers(line));
   return Frontend(options, starter).run();
 }

@@ -73,8 +73,8 @@ struct WeightedRandomSamplerOptions {
 };
 
 // num_samples indices, each drawn with a probability proportional to its weight:
-// torch.utils.data.WeightedRandomSampler, index by index with replacement (fill_multinomial() says
-// what differs without).
+// torch.utils.data.WeightedRandomSampler, index by index if drawn with replacement
+// (fill_multinomial() says what differs otherwise).
 class WeightedRandomSampler final : public Sampler {
  public:
   // Throws kInvalidArgument unless num_samples is at least 1 and the weights are finite, at least

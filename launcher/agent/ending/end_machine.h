@@ -74,8 +74,8 @@ class EndMachine {
   bool is_agreed_;
   bool has_left_;  // the other nodes have this node's last message
   bool is_stopping_ = false;
-  bool is_final_ = false;          // the job was told to end: no generation follows
-  bool have_ranks_ended_ = false;  // the ranks
+  bool is_final_ = false;  // the job was told to end: no generation follows
+  bool have_ranks_ended_ = false;
   bool all_well_ = false;
   bool said_done_ = false;
   bool is_awaiting_verdict_ = false;

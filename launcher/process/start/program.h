@@ -28,6 +28,7 @@ Program find_program(const std::string& name, const std::string& script = "");
 
 // If the kernel did not execute a file (ENOEXEC), it is a script without a `#!` line, which a shell
 // runs, or a program that this machine cannot run, which no shell should get.
+
 // True if the file is text without a `#!` line. False if it cannot be read.
 bool is_shell_text(const std::string& path);
 

@@ -53,7 +53,7 @@ KernelSet blocked_now() {
 
 }  // namespace
 
-void JobSignals::hold_what_ends_nothing() {
+void JobSignals::block_report_signals() {
   KernelSet set = just(SIGXFSZ);
   for (const int asks : {SIGUSR1, SIGUSR2}) {
     if (has_default_action(asks)) set |= just(asks);
@@ -61,7 +61,7 @@ void JobSignals::hold_what_ends_nothing() {
   block(set);
 }
 
-void JobSignals::hold() {
+void JobSignals::block_signals() {
   block(meant_for_dlrun());
 }
 

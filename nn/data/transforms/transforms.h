@@ -10,9 +10,10 @@
 // it. Images are float32, or uint8 with 0 to 255, and keep their dtype except in ToTensor. For
 // uint8, resizing and blurring compute in float32 and round. Random transforms draw the same
 // numbers as torchvision's, from sample_generator() (worker.h). A batch of no images, [0, 3, 5, 5],
-// gives one of the result's shape. A wrong image throws kShape, kDType or kInvalidArgument, and a
-// wrong option throws kInvalidArgument; the text begins with the transform's name. Sides, paddings
-// and results have at most kMostSide pixels, and numbers are finite.
+// gives a batch of no images of the result's shape. A wrong image throws kShape, kDType or
+// kInvalidArgument, and a wrong option throws kInvalidArgument; the text begins with the
+// transform's name. Sides, paddings and results have at most kMostSide pixels, and numbers are
+// finite.
 //
 // Thread-safety: transforms may be called from any thread; a call runs on that thread alone.
 #pragma once

@@ -3,9 +3,9 @@
 //     data::save_image(samples, "samples.png", {.nrow = 4, .normalize = true});
 //
 // Images are [N, C, height, width], [C, height, width] or [height, width], floating or uint8, on
-// any device; nothing is recorded by autograd. Images of one channel become grey ones of three.
-// Throw kInvalidArgument, kShape and kDType. Thread-safety: any thread may call; if several ranks
-// save, give each a name of its own.
+// any device; nothing is recorded by autograd. Images of one channel become grey ones of three. All
+// functions throw kInvalidArgument, kShape and kDType. Thread-safety: any thread may call; if
+// several ranks save, give each a name of its own.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class Unflatten : public Module {
   Shape unflattened_size;
 };
 
-// [..., C r r, H, W] as [..., C, H r, W r], and the reverse.
+// Rearranges [..., C r r, H, W] to [..., C, H r, W r], and the reverse.
 class PixelShuffle : public Module {
  public:
   explicit PixelShuffle(std::int64_t factor) : upscale_factor(factor) {}

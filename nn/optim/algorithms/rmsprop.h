@@ -2,9 +2,9 @@
 // PyTorch's formulas.
 //
 //   g = gradient + weight_decay p;  v = alpha v + (1 - alpha) g^2
-//   centered: uses v minus the square of the gradient's running mean below (Graves 2013) d = g /
-//   (sqrt(v) + eps); b = momentum b + d
+//   d = g / (sqrt(v) + eps);  b = momentum b + d
 //   p = p - lr d, or p - lr b with a momentum
+//   centered: d uses v minus the square of the gradient's running mean (Graves 2013)
 #pragma once
 
 #include "nn/optim/optimizer_of.h"
