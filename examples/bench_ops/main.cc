@@ -29,8 +29,7 @@
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 
 namespace {
 

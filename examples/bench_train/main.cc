@@ -27,8 +27,7 @@
 #include "examples/bench_train/options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 

@@ -12,7 +12,7 @@
 #include "examples/support/python_float.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
-#include "nn/optim/algorithms/adam.h"
+#include "nn/optim/algorithms/algorithms.h"
 
 namespace dl::examples::book {
 namespace {

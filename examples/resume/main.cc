@@ -33,7 +33,7 @@
 #include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
 

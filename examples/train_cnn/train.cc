@@ -18,7 +18,7 @@
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
 #include "nn/functional/functional.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 

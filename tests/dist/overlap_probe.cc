@@ -27,7 +27,7 @@
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/distributed.h"
 
 namespace {

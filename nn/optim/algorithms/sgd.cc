@@ -1,4 +1,4 @@
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 
 #include "nn/optim/optimizer_of-inl.h"
 

@@ -11,8 +11,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/nn/support.h"
 
 namespace dl::amp {

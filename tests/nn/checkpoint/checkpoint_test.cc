@@ -22,7 +22,7 @@
 #include "nn/layers/activation/dropout.h"
 #include "nn/layers/linear.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/support/eventually.h"
 #include "tests/support/file_size_limit.h"

@@ -14,11 +14,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/adagrad.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/nadam.h"
-#include "nn/optim/algorithms/rmsprop.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/capture_step.h"
 #include "tests/core/cuda/on_device.h"
 

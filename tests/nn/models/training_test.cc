@@ -7,8 +7,7 @@
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn {

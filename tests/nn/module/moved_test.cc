@@ -15,8 +15,7 @@
 #include "nn/layers/pool/pool.h"
 #include "nn/layers/shape/shape.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 
 namespace dl::nn {
 namespace {

@@ -13,11 +13,7 @@
 #include "core/base/first_error.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/algorithms/adagrad.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/nadam.h"
-#include "nn/optim/algorithms/rmsprop.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/serialize/value.h"
 #include "tests/nn/support.h"
 

@@ -13,7 +13,7 @@
 #include "nn/layers/linear.h"
 #include "nn/layers/norm.h"
 #include "nn/module/sequential.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/serialize/pth/pth.h"
 #include "nn/serialize/safetensors.h"

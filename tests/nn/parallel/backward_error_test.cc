@@ -14,7 +14,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/distributed.h"
 #include "tests/collectives/ranks.h"
 

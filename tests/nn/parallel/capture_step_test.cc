@@ -21,7 +21,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
 #include "tests/collectives/ranks.h"

@@ -21,7 +21,7 @@
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
 #include "nn/models/book.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::nn::parallel {

@@ -12,7 +12,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/nn/parallel/items_of.h"
 #include "tests/nn/parallel/scripted_group.h"
 

@@ -13,7 +13,7 @@
 #include "nn/data/datasets/tensor_dataset.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
-#include "nn/optim/algorithms/adam.h"
+#include "nn/optim/algorithms/algorithms.h"
 
 namespace dl::profiler {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
 #include "nn/amp/grad_scaler.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "nn/optim/lr_scheduler/compose/chained.h"
 #include "nn/optim/lr_scheduler/compose/sequential.h"
 #include "nn/optim/lr_scheduler/cycle/cyclic.h"

@@ -13,11 +13,7 @@
 #include "core/ops/conv/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
-#include "nn/optim/algorithms/adagrad.h"
-#include "nn/optim/algorithms/adam.h"
-#include "nn/optim/algorithms/nadam.h"
-#include "nn/optim/algorithms/rmsprop.h"
-#include "nn/optim/algorithms/sgd.h"
+#include "nn/optim/algorithms/algorithms.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/nn/serialize/pth_files.h"
 
