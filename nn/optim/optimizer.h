@@ -58,8 +58,9 @@ struct OptionRef {
   std::optional<double> if_missing{};
 };
 
-// Values that schedulers store in a parameter group, with PyTorch's names: initial_lr, the base of
-// schedules; OneCycleLR's end rates and momenta; CyclicLR's momenta; SWALR's end rate.
+// Values that schedulers store in a parameter group: the base of schedules; OneCycleLR's end rates
+// and momenta; CyclicLR's momenta; SWALR's end rate. As in PyTorch, which gives them the names
+// below, they are only in the state of optimizers that have such a scheduler.
 enum class SchedulerOption : std::uint8_t {
   kInitialLr,
   kMaxLr,
@@ -68,7 +69,9 @@ enum class SchedulerOption : std::uint8_t {
   kMaxMomentum,
   kSwaLr
 };
-inline constexpr std::size_t kSchedulerOptionCount = 6;
+inline constexpr std::array<std::string_view, 6> kSchedulerOptionNames = {
+    "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"};
+inline constexpr std::size_t kSchedulerOptionCount = kSchedulerOptionNames.size();
 
 class Optimizer {
  public:

@@ -10,9 +10,8 @@
 //
 // Make a scheduler after the optimizer's last parameter group. It holds a reference to the
 // optimizer, which must outlive it. Two schedulers of one optimizer multiply their factors, as in
-// PyTorch; CosineAnnealingWarmRestarts, CyclicLR, LambdaLR and OneCycleLR set the rate instead. A
-// step() before the optimizer's first step() skips the schedule's first rate, and logs a warning as
-// PyTorch does.
+// PyTorch, except for schedulers that set the rate; their comments say so. A step() before the
+// optimizer's first step() skips the schedule's first rate, and logs a warning as PyTorch does.
 // Thread-safety: none; step() belongs on the thread that trains.
 #pragma once
 

@@ -167,7 +167,7 @@ struct CosineAnnealingLROptions {
 using CosineAnnealingLR = Schedule<CosineAnnealingLROptions>;
 
 // The cosine from base_lr down to eta_min over T_0 steps, then again over T_0 T_mult, and so on
-// (Loshchilov and Hutter 2017).
+// (Loshchilov and Hutter 2017). Sets the rate.
 struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0;         // at least 1
   std::int64_t T_mult = 1;  // at least 1
@@ -182,7 +182,7 @@ struct CosineAnnealingWarmRestartsOptions {
 };
 using CosineAnnealingWarmRestarts = Schedule<CosineAnnealingWarmRestartsOptions>;
 
-// lr = base_lr lr_lambda(E).
+// lr = base_lr lr_lambda(E). Sets the rate.
 struct LambdaLROptions {
   std::vector<std::function<double(std::int64_t epoch)>> lr_lambda;  // one for all groups, or each
 

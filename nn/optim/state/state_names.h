@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -16,9 +15,6 @@ namespace dl::optim {
 inline constexpr std::string_view kParams = "params";
 inline constexpr std::string_view kParamGroups = "param_groups";
 inline constexpr std::string_view kMaximize = "maximize";
-// Indexed by SchedulerOption. As in PyTorch, only in the state of optimizers that have a scheduler.
-inline constexpr std::array<std::string_view, kSchedulerOptionCount> kSchedulerOptionNames = {
-    "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"};
 inline bool is_scheduler_option(std::string_view name) {
   return std::ranges::find(kSchedulerOptionNames, name) != kSchedulerOptionNames.end();
 }

@@ -1,4 +1,4 @@
-#include "nn/optim/lr_scheduler/cycle/cyclic.h"
+#include "nn/optim/lr_scheduler/cycle/cycle.h"
 
 #include <cmath>
 #include <utility>
