@@ -87,9 +87,11 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Te
 //   weight  [rows, width], floating
 Tensor embedding(const Tensor& input, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
-// core/ops/index/indexing.h and core/ops/shape/shape.h.
-using dl::one_hot;
-using dl::pad;
+// Operations made of others: core/ops/index/indexing.h, core/ops/shape/shape.h and
+// core/ops/elementwise/activation.h.
+#define DL_COMPOSED_OP(...)
+#define DL_COMPOSED_FUNCTIONAL(name, ...) using dl::name;
+#include "core/ops/composed.def"
 using dl::PadMode;
 // Normalisation: core/ops/norm/norm.h.
 using dl::batch_norm;
@@ -99,14 +101,10 @@ using dl::rms_norm;
 
 using dl::celu;
 using dl::elu;
-using dl::glu;
 using dl::hardshrink;
 using dl::hardtanh;
 using dl::leaky_relu;
 using dl::log_softmax;
-using dl::pixel_shuffle;
-using dl::pixel_unshuffle;
-using dl::prelu;
 using dl::softmax;
 using dl::softplus;
 using dl::softshrink;
