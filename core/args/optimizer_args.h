@@ -1,5 +1,5 @@
 // Arguments of the optimizer kernels. The update rules, one for each kind of step, are in
-// optimizer_rules-inl.h.
+// core/kernels/formulas/optimizer_rules-inl.h.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,7 @@ struct AdagradStep {
   static constexpr int kCounts = 1;
 };
 
+// All kinds: the kernels of both devices are made for each of them.
 using OptimizerStep = std::variant<SgdStep, AdamStep, NAdamStep, RMSpropStep, AdagradStep>;
 
 // The next scale of gradient scaling: times growth_factor after growth_interval steps in a row

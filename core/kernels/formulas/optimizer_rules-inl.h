@@ -6,7 +6,8 @@
 //   next(step, c)   the parameter's counts after one more step, if the step has any
 //   factors<T>(step, lr, c)
 //   update(f, first, p, g, state)   changes p and state; g is directed(step, gradient)
-// Branches are on factors, which are the same for all elements.
+// Branches are on factors, which are the same for all elements. rule_of() below a rule names its
+// kind of step (core/args/optimizer_args.h).
 
 namespace DL_FORMULAS_NAMESPACE {
 
@@ -67,6 +68,9 @@ struct SgdRule {
     p = mul_add(N(-f.lr), g, p);
   }
 };
+DL_INLINE SgdRule rule_of(const SgdStep&) {
+  return {};
+}
 
 // p = shrink p - size m / (sqrt(v) root + eps)
 struct AdamRule {
@@ -100,6 +104,9 @@ struct AdamRule {
     p = p - N(f.size) * state[0] / mul_add(sqrt_of(square), N(f.root), N(f.eps));
   }
 };
+DL_INLINE AdamRule rule_of(const AdamStep&) {
+  return {};
+}
 
 // p = shrink p - (size_g g + size_m m) / (sqrt(v) root + eps)
 struct NAdamRule {
@@ -137,6 +144,9 @@ struct NAdamRule {
     p = p - way / mul_add(sqrt_of(state[1]), N(f.root), N(f.eps));
   }
 };
+DL_INLINE NAdamRule rule_of(const NAdamStep&) {
+  return {};
+}
 
 struct RMSpropRule {
   template <typename T>
@@ -171,6 +181,9 @@ struct RMSpropRule {
     p = mul_add(N(-f.lr), g, p);
   }
 };
+DL_INLINE RMSpropRule rule_of(const RMSpropStep&) {
+  return {};
+}
 
 struct AdagradRule {
   template <typename T>
@@ -193,23 +206,11 @@ struct AdagradRule {
     p = p - N(f.lr) * g / (sqrt_of(state[0]) + N(f.eps));
   }
 };
-
-// The rule of a kind of step.
-DL_INLINE SgdRule rule_of(const SgdStep&) {
-  return {};
-}
-DL_INLINE AdamRule rule_of(const AdamStep&) {
-  return {};
-}
-DL_INLINE NAdamRule rule_of(const NAdamStep&) {
-  return {};
-}
-DL_INLINE RMSpropRule rule_of(const RMSpropStep&) {
-  return {};
-}
 DL_INLINE AdagradRule rule_of(const AdagradStep&) {
   return {};
 }
+
+// The rule of a kind of step.
 template <typename Step>
 using RuleOf = decltype(rule_of(Step()));
 

@@ -16,6 +16,7 @@ template <typename Step>
 void step_of(DType dtype, std::span<const OptimizerTensor> tensors, const Step& step,
              const OptimizerScalars& scalars) {
   constexpr int kPointers = kPointersOf<Step>;
+  const StepLaunches<Step>& launches = optimizer_launches;
   const Launch launch;
   const auto add = [&](ListOf<Step>& list, int slot, std::size_t i) {
     const OptimizerTensor& t = tensors[i];
@@ -32,13 +33,13 @@ void step_of(DType dtype, std::span<const OptimizerTensor> tensors, const Step& 
     for_each_list<kPointers>(
         tensors.size(), [](std::size_t) { return std::int64_t{1}; }, add,
         [&](const ListOf<Step>& list, int, int count) {
-          raise_counts_launch(list, count, step, scalars, launch.stream());
+          launches.raise_counts(list, count, step, scalars, launch.stream());
         });
   }
   for_each_list<kPointers>(
       tensors.size(), [&](std::size_t i) { return tensors[i].n; }, add,
       [&](const ListOf<Step>& list, int blocks, int) {
-        optimizer_launch(dtype, list, blocks, step, scalars, launch.stream());
+        launches.update(dtype, list, blocks, step, scalars, launch.stream());
       });
   DL_CUDA_LAUNCHED("optimizer_step");
 }

@@ -114,8 +114,6 @@ __global__ void update_scale_kernel(float* scale, std::int32_t* growth_tracker,
   if (isfinite(grown)) *scale = grown;
 }
 
-}  // namespace
-
 template <typename Step>
 void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
                          const OptimizerScalars& scalars, cudaStream_t stream) {
@@ -140,18 +138,21 @@ void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const S
   }
 }
 
-#define DL_STEP(Step)                                                                \
-  template void optimizer_launch<Step>(DType, const ListOf<Step>&, int, const Step&, \
-                                       const OptimizerScalars&, cudaStream_t);
-#define DL_COUNTED_STEP(Step)                                                    \
-  DL_STEP(Step)                                                                  \
-  template void raise_counts_launch<Step>(const ListOf<Step>&, int, const Step&, \
-                                          const OptimizerScalars&, cudaStream_t);
-DL_STEP(SgdStep)
-DL_COUNTED_STEP(AdamStep)
-DL_COUNTED_STEP(NAdamStep)
-DL_COUNTED_STEP(RMSpropStep)
-DL_COUNTED_STEP(AdagradStep)
+template <typename Step>
+constexpr StepLaunches<Step> launches_of() {
+  if constexpr (Step::kCounts > 0) return {raise_counts_launch<Step>, optimizer_launch<Step>};
+  return {nullptr, optimizer_launch<Step>};
+}
+
+template <typename... Steps>
+constexpr LaunchesOf<std::variant<Steps...>> all_launches(const std::variant<Steps...>*) {
+  return {launches_of<Steps>()...};
+}
+
+}  // namespace
+
+constexpr LaunchesOf<OptimizerStep> optimizer_launches =
+    all_launches(static_cast<const OptimizerStep*>(nullptr));
 
 void unscale_launch(const TensorList<1>& list, int blocks, const float* inverse_scale,
                     float* found_inf, cudaStream_t stream) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <variant>
 
 #include "core/args/optimizer_args.h"
 #include "core/kernels/cuda/common/tensor_list.h"
@@ -17,13 +18,23 @@ inline constexpr int kPointersOf = 2 + Step::kState + Step::kCounts;
 template <typename Step>
 using ListOf = TensorList<kPointersOf<Step>>;
 
-// Increments the counts of the list's first `tensors`, unless an infinity was found.
+// The kernels of one kind of step.
 template <typename Step>
-void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
-                         const OptimizerScalars& scalars, cudaStream_t stream);
-template <typename Step>
-void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
-                      const OptimizerScalars& scalars, cudaStream_t stream);
+struct StepLaunches {
+  // Increments the counts of the list's first `tensors`, unless an infinity was found. Null for a
+  // step without counts.
+  void (*raise_counts)(const ListOf<Step>& list, int tensors, const Step& step,
+                       const OptimizerScalars& scalars, cudaStream_t stream);
+  void (*update)(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
+                 const OptimizerScalars& scalars, cudaStream_t stream);
+};
+
+// A base StepLaunches<Step> for each kind of step in the variant.
+template <typename Variant>
+struct LaunchesOf;
+template <typename... Steps>
+struct LaunchesOf<std::variant<Steps...>> : StepLaunches<Steps>... {};
+extern const LaunchesOf<OptimizerStep> optimizer_launches;
 
 // Pointers: gradient. Mark: its dtype.
 void unscale_launch(const TensorList<1>& list, int blocks, const float* inverse_scale,
