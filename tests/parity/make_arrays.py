@@ -855,7 +855,7 @@ def layers():
         nn.Conv1d(4, 4, 3, groups=2, bias=False), nn.ConvTranspose2d(3, 4, 2, stride=2), nn.ConvTranspose2d(3, 4, 3, 2, 1, 1, bias=False, dilation=2),
         nn.Upsample(scale_factor=2), nn.Upsample((3, 4), mode="bilinear"), nn.Upsample(size=5), nn.Dropout1d(), nn.Dropout3d(0.2), nn.AlphaDropout(0.1), nn.SELU(),
         nn.SELU(inplace=True), nn.CELU(), nn.CELU(0.5, True), nn.Softshrink(), nn.Hardshrink(0.25), nn.Threshold(0.1, 20.0), nn.Threshold(0.1, 20.0, True), nn.Tanhshrink(),
-        nn.PReLU(), nn.PReLU(4), nn.GLU(), nn.Softmin(1), nn.PixelShuffle(2), nn.PixelUnshuffle(3), nn.ZeroPad2d(1), nn.ZeroPad1d((1, 2)), nn.ConstantPad2d((1, 2, 3, 4), 3.5),
+        nn.PReLU(), nn.PReLU(4), nn.GLU(), nn.Softmin(1), nn.PixelShuffle(2), nn.PixelUnshuffle(3), nn.ChannelShuffle(2), nn.ZeroPad2d(1), nn.ZeroPad1d((1, 2)), nn.ConstantPad2d((1, 2, 3, 4), 3.5),
         nn.ReflectionPad2d(2), nn.ReplicationPad3d(1), nn.CircularPad1d(2), nn.Bilinear(3, 4, 5), nn.MaxPool1d(3, 2, ceil_mode=True), nn.AvgPool1d(3), nn.AvgPool1d(3, 2, 1),
         nn.AdaptiveMaxPool2d(5), nn.AdaptiveMaxPool2d((3, None)), nn.Identity()))
     a["text"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
@@ -1253,6 +1253,7 @@ COMPOSED = {
     "diag of a vector": (lambda x: x.diag(2), [(3,)]),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 2, 3)]),
     "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), [(2, 3, 6)]),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 3), [(2, 6, 2, 3)]),
     "prelu": (F.prelu, [(2, 3, 4), (3,)]),
     "prelu of one": (F.prelu, [(2, 3), (1,)]),
     "glu": (lambda x: F.glu(x, 1), [(3, 4, 2)]),

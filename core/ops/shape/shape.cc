@@ -420,4 +420,20 @@ Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
                     "PixelUnshuffleBackward0");
 }
 
+Tensor channel_shuffle(const Tensor& input, std::int64_t groups) {
+  constexpr std::string_view kName = "channel_shuffle";
+  check_defined(input, kName, "the input");
+  DL_CHECK(groups > 0, kInvalidArgument, "{}: groups is {}, wanted at least 1", kName, groups);
+  DL_CHECK(
+      input.dim() >= 3 && input.size(1) % groups == 0, kShape,
+      "{}: the input has shape {}, wanted [N, C, ...] of at least 3 dimensions with a multiple "
+      "of {} channels",
+      kName, input.sizes().str(), groups);
+  const Shape& shape = input.sizes();
+  std::int64_t inner = 1;
+  for (std::size_t d = 2; d < shape.size(); ++d) inner *= shape[d];
+  return rearranged(input, {shape[0], groups, shape[1] / groups, inner}, {0, 2, 1, 3}, shape,
+                    "ChannelShuffleBackward0");
+}
+
 }  // namespace dl

@@ -69,5 +69,9 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode = PadMode::kConst
 // kShape if a size is not a multiple of r.
 Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor);
 Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor);
+// Deals the channels of [N, C, ...] out: channel k of each of the `groups` groups, in turn, for
+// each k (Zhang et al. 2018). Throws kShape if `groups` does not divide C, or for less than 3
+// dimensions.
+Tensor channel_shuffle(const Tensor& input, std::int64_t groups);
 
 }  // namespace dl

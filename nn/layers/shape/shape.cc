@@ -55,4 +55,13 @@ std::string PixelUnshuffle::extra_repr() const {
   return fmt::format("downscale_factor={}", downscale_factor);
 }
 
+Tensor ChannelShuffle::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return channel_shuffle(input, groups);
+}
+
+std::string ChannelShuffle::extra_repr() const {
+  return fmt::format("groups={}", groups);
+}
+
 }  // namespace dl::nn

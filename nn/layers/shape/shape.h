@@ -1,4 +1,5 @@
-// Modules that only reshape: Flatten, Unflatten, PixelShuffle, PixelUnshuffle, Identity.
+// Modules that only reshape or reorder: Flatten, Unflatten, PixelShuffle, PixelUnshuffle,
+// ChannelShuffle, Identity.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,15 @@ class PixelUnshuffle : public Module {
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
   std::int64_t downscale_factor;
+};
+
+// Reorders the channels of [N, C, ...], so that each of the next groups has some of each group.
+class ChannelShuffle : public Module {
+ public:
+  explicit ChannelShuffle(std::int64_t count) : groups(count) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t groups;
 };
 
 class Identity : public Module {

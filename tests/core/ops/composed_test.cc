@@ -247,6 +247,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"diag of a vector", [](I in) { return in[0].diag(2); }},
       {"pixel_shuffle", [](I in) { return pixel_shuffle(in[0], 2); }},
       {"pixel_unshuffle", [](I in) { return pixel_unshuffle(in[0], 3); }},
+      {"channel_shuffle", [](I in) { return channel_shuffle(in[0], 3); }},
       {"prelu", [](I in) { return prelu(in[0], in[1]); }},
       {"prelu of one", [](I in) { return prelu(in[0], in[1]); }},
       {"glu", [](I in) { return glu(in[0], 1); }},

@@ -78,6 +78,8 @@ const std::pair<const char*, Call> kSaveNothing[] = {
     {"pad", [](const Tensor& x, const Tensor&) { return pad(x, {1, 2, -1, 1}); }},
     {"pixel_shuffle",
      [](const Tensor& x, const Tensor&) { return pixel_shuffle(x.reshape({4, 2, 3}), 2); }},
+    {"channel_shuffle",
+     [](const Tensor& x, const Tensor&) { return channel_shuffle(x.reshape({1, 4, 6}), 2); }},
     {"sum", [](const Tensor& x, const Tensor&) { return x.sum(); }},
     {"sum of dimensions", [](const Tensor& x, const Tensor&) { return x.sum({0, 2}); }},
     {"mean", [](const Tensor& x, const Tensor&) { return x.mean(1); }},

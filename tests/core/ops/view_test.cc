@@ -215,6 +215,7 @@ TEST(View, OfOnePixelEachIsACopy) {
   const Tensor x = ones({1, 1, 2, 2});
   pixel_shuffle(x, 1).fill_(3);
   pixel_unshuffle(x, 1).fill_(3);
+  channel_shuffle(x, 1).fill_(3);
   EXPECT_EQ(values<int>(x), (Ints{1, 1, 1, 1}));
 }
 

@@ -122,6 +122,23 @@ TEST(Functional, EmbeddingTakesTheIndexFirst) {
                "embedding: int64 is not supported; wanted a floating dtype");
 }
 
+TEST(Functional, ChannelShuffleTakesOneChannelOfEachGroupInTurn) {
+  const Tensor x = arange(6).view({1, 6, 1});
+  EXPECT_EQ(values<int>(F::channel_shuffle(x, 2)), (std::vector{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(values<int>(F::channel_shuffle(x, 3)), (std::vector{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(F::channel_shuffle(zeros({2, 0, 4}), 3).sizes(), (Shape{2, 0, 4}));
+  EXPECT_ERROR(F::channel_shuffle(x, 0), kInvalidArgument,
+               "channel_shuffle: groups is 0, wanted at least 1");
+  EXPECT_ERROR(F::channel_shuffle(x, 4), kShape,
+               "channel_shuffle: the input has shape [1, 6, 1], wanted [N, C, ...] of at least 3 "
+               "dimensions with a multiple of 4 channels");
+  EXPECT_ERROR(F::channel_shuffle(zeros({6, 6}), 2), kShape,
+               "channel_shuffle: the input has shape [6, 6], wanted [N, C, ...] of at least 3 "
+               "dimensions with a multiple of 2 channels");
+  EXPECT_ERROR(F::channel_shuffle(Tensor(), 2), kInvalidArgument,
+               "channel_shuffle: the input is an undefined tensor");
+}
+
 TEST(Functional, HasPadAndOneHot) {
   const Tensor x = counting({2, 2});
   EXPECT_EQ(values<int>(F::pad(x, {1, 0})), (std::vector<int>{0, 1, 2, 0, 3, 4}));

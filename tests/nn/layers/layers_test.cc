@@ -300,6 +300,7 @@ TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
   show(Softmin(1));
   show(PixelShuffle(2));
   show(PixelUnshuffle(3));
+  show(ChannelShuffle(2));
   show(ZeroPad2d(1));
   show(ZeroPad1d({1, 2}));
   show(ConstantPad2d({1, 2, 3, 4}, 3.5));

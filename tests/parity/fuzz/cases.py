@@ -454,7 +454,7 @@ def sequences(m):
 
 @family(2)
 def gates(m):
-    name = m.r.choice(("prelu", "glu", "pixel_shuffle", "pixel_unshuffle"))
+    name = m.r.choice(("prelu", "glu", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle"))
     dtype, shape = m.dtype(), m.shape(1)
     if name == "prelu":
         count = 1 if len(shape) < 2 or m.r.random() < 0.4 else shape[1]
@@ -464,6 +464,9 @@ def gates(m):
         shape = tuple(2 * n if d == dim % len(shape) else n for d, n in enumerate(shape))
         return Case(name, [m.input(shape, dtype)], {"dim": dim}, lambda x: F.glu(x, dim), 3)
     r, (c, h, w) = m.r.randint(1, 3), (m.r.randint(1, 3) for _ in range(3))
+    if name == "channel_shuffle":
+        shape = (m.r.randint(0, 2), c * r, h, w, *m.shape(0, 1))
+        return Case(name, [m.input(shape, dtype)], {"groups": r}, lambda x: F.channel_shuffle(x, r))
     image = m.shape(0, 1) + ((c * r * r, h, w) if name == "pixel_shuffle" else (c, h * r, w * r))
     return Case(name, [m.input(image, dtype)], {"factor": r}, lambda x: getattr(F, name)(x, r))
 

@@ -38,6 +38,7 @@ void add_places(Operations& operations) {
   add("bincount", [](const Case& c) { return Results{bincount(c[0], c[1], c.whole("minlength"))}; });
   add("pixel_shuffle", [](const Case& c) { return Results{pixel_shuffle(c[0], c.whole("factor"))}; });
   add("pixel_unshuffle", [](const Case& c) { return Results{pixel_unshuffle(c[0], c.whole("factor"))}; });
+  add("channel_shuffle", [](const Case& c) { return Results{channel_shuffle(c[0], c.whole("groups"))}; });
   add("prelu", [](const Case& c) { return Results{prelu(c[0], c[1])}; });
   add("glu", [](const Case& c) { return Results{glu(c[0], c.whole("dim"))}; });
   add("take", [](const Case& c) { return Results{take(c[0], c[1])}; });
