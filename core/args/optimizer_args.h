@@ -55,6 +55,14 @@ struct NAdamStep {
   static constexpr int kCounts = 2;  // steps; the product of all momenta so far
 };
 
+struct RAdamStep {
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  bool decoupled = false;
+  bool maximize = false;
+  static constexpr int kState = 2;   // means of the gradient and of its square
+  static constexpr int kCounts = 1;  // steps
+};
+
 struct RMSpropStep {
   double lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0;
   bool centered = false;
@@ -71,7 +79,8 @@ struct AdagradStep {
 };
 
 // All kinds: the kernels of both devices are made for each of them.
-using OptimizerStep = std::variant<SgdStep, AdamStep, NAdamStep, RMSpropStep, AdagradStep>;
+using OptimizerStep =
+    std::variant<SgdStep, AdamStep, NAdamStep, RAdamStep, RMSpropStep, AdagradStep>;
 
 // The next scale of gradient scaling: times growth_factor after growth_interval steps in a row
 // without an infinity, times backoff_factor after a step with one.

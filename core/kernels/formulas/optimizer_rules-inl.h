@@ -34,7 +34,7 @@ DL_INLINE N lerp_of(N a, N b, T weight, T rest) {
   return weight < static_cast<T>(0.5) ? mul_add(N(weight), b - a, a) : mul_add(N(-rest), b - a, b);
 }
 
-// The part that Adam and NAdam share: weight decay, and the running means of the gradient
+// The part that Adam, NAdam and RAdam share: weight decay, and the running means of the gradient
 // (state[0]) and of its square (state[1]).
 template <typename Factors, typename N>
 DL_INLINE void take_gradient(const Factors& f, N& p, N& g, N* state) {
@@ -145,6 +145,48 @@ struct NAdamRule {
   }
 };
 DL_INLINE NAdamRule rule_of(const NAdamStep&) {
+  return {};
+}
+
+// p = shrink p - size m / (sqrt(v) + eps), or p = shrink p - size m in the first steps, in which
+// the second mean has seen too few gradients to scale by.
+struct RAdamRule {
+  template <typename T>
+  struct Factors {
+    T keep1, take1, keep2, take2, eps, decay, shrink, size;
+    bool scaled;
+  };
+  static DL_INLINE OptimizerCounts next(const RAdamStep&, OptimizerCounts c) {
+    return {c.step + 1, c.product};
+  }
+  template <typename T>
+  static DL_INLINE Factors<T> factors(const RAdamStep& s, double lr, OptimizerCounts c) {
+    const double t = c.step;
+    const double kept2 = std::pow(s.beta2, t);
+    const double limit = 2 / (1 - s.beta2) - 1;  // of `length` for many steps
+    const double length = limit - 2 * t * kept2 / (1 - kept2);
+    const bool scaled = length > 5;
+    const double rectified =
+        (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length) * (1 - kept2);
+    const double size = lr / (1 - std::pow(s.beta1, t));
+    return {.keep1 = static_cast<T>(s.beta1),
+            .take1 = static_cast<T>(1 - s.beta1),
+            .keep2 = static_cast<T>(s.beta2),
+            .take2 = static_cast<T>(1 - s.beta2),
+            .eps = static_cast<T>(s.eps),
+            .decay = static_cast<T>(s.decoupled ? 0 : s.weight_decay),
+            .shrink = static_cast<T>(s.decoupled ? 1 - lr * s.weight_decay : 1),
+            .size = static_cast<T>(scaled ? size * std::sqrt(rectified) : size),
+            .scaled = scaled};
+  }
+  template <typename N, typename T>
+  static DL_INLINE void update(const Factors<T>& f, bool, N& p, N g, N* state) {
+    take_gradient(f, p, g, state);
+    const N way = N(f.size) * state[0];
+    p = p - (f.scaled ? way / (sqrt_of(state[1]) + N(f.eps)) : way);
+  }
+};
+DL_INLINE RAdamRule rule_of(const RAdamStep&) {
   return {};
 }
 

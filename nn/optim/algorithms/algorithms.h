@@ -1,6 +1,6 @@
-// The optimizers, each with its options: SGD, Adam and AdamW, NAdam, RMSprop, Adagrad. The formulas
-// are PyTorch's. In them p is a parameter, and t the number of the parameter's own steps. An
-// optimizer is a struct of options here, a file of its name beside this one, and a kind of step
+// The optimizers, each with its options: SGD, Adam and AdamW, NAdam, RAdam, RMSprop, Adagrad. The
+// formulas are PyTorch's. In them p is a parameter, and t the number of the parameter's own steps.
+// An optimizer is a struct of options here, a file of its name beside this one, and a kind of step
 // with its rule (core/args/optimizer_args.h).
 #pragma once
 
@@ -73,6 +73,25 @@ struct NAdamOptions {
 };
 extern template class OptimizerOf<NAdamOptions>;
 using NAdam = OptimizerOf<NAdamOptions>;
+
+// Adam that scales its steps once the second mean has seen enough gradients, and corrects for those
+// that it has not seen (Liu et al. 2020).
+//
+//   m, v as Adam's
+//   L = 2 / (1 - beta2) - 1;  l = L - 2 t beta2^t / (1 - beta2^t)
+//   p = p - lr / (1 - beta1^t) m                                       if l <= 5
+//   p = p - lr / (1 - beta1^t) m r sqrt(1 - beta2^t) / (sqrt(v) + eps)  if l > 5,
+//       r = sqrt((l - 4) (l - 2) L / ((L - 4) (L - 2) l))
+struct RAdamOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled_weight_decay = false;  // as AdamW's
+  bool maximize = false;                // steps go up the gradient
+};
+extern template class OptimizerOf<RAdamOptions>;
+using RAdam = OptimizerOf<RAdamOptions>;
 
 // The gradient divided by the root of its running mean square (Tieleman and Hinton 2012).
 //

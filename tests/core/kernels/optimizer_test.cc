@@ -129,6 +129,8 @@ TYPED_TEST(OptimizerOf, VectorsOfEveryRuleAgreeWithNumbers) {
                         .eps = 1e-3,
                         .weight_decay = 0.01,
                         .momentum_decay = 0.1};
+  // It scales the steps of the tensors that have taken some.
+  const RAdamStep radam{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.8, .eps = 1e-3, .weight_decay = 0.01};
   const RMSpropStep rmsprop{.lr = 0.01, .alpha = 0.8, .eps = 1e-3};
   const RMSpropStep centered{.lr = 0.01,
                              .alpha = 0.3,
@@ -140,7 +142,7 @@ TYPED_TEST(OptimizerOf, VectorsOfEveryRuleAgreeWithNumbers) {
   const SgdStep sgd{.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01};
   for (const OptimizerStep& any :
        {OptimizerStep(sgd), OptimizerStep(adam), OptimizerStep(amsgrad), OptimizerStep(decoupled),
-        OptimizerStep(nadam), OptimizerStep(rmsprop), OptimizerStep(centered),
+        OptimizerStep(nadam), OptimizerStep(radam), OptimizerStep(rmsprop), OptimizerStep(centered),
         OptimizerStep(adagrad)}) {
     std::visit(
         [&]<typename Step>(const Step& step) {
@@ -156,7 +158,7 @@ TYPED_TEST(OptimizerOf, VectorsOfEveryRuleAgreeWithNumbers) {
               state.emplace_back(static_cast<std::size_t>(kSizes[i]), T{0});
             }
             // Tensors have taken unlike numbers of steps.
-            counts.insert(counts.end(), {static_cast<float>(i / 2), 0.5f});
+            counts.insert(counts.end(), {i < 2 ? 0.0f : 8.0f, 0.5f});
           }
           const auto start = p;
           const auto start_counts = counts;

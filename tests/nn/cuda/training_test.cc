@@ -51,6 +51,7 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
       with<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
       with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1, .amsgrad = true}),
       with<optim::NAdam>(optim::NAdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+      with<optim::RAdam>(optim::RAdamOptions{.lr = 0.01, .betas = {0.9, 0.7}}),
       with<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9, .centered = true}),
       with<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01, .lr_decay = 0.1}),
   };
@@ -77,6 +78,23 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
       }
     }
   }
+}
+
+// The first five steps are not scaled.
+TEST_F(CudaTraining, RAdamScalesItsLaterStepsAsOnTheCPU) {
+  const Tensor here = numbers({100}).requires_grad_();
+  const Tensor there = here.detach().to(kGPU).requires_grad_();
+  const optim::RAdamOptions options{.lr = 0.01, .betas = {0.9, 0.95}, .weight_decay = 0.1};
+  optim::RAdam cpu({here}, options);
+  optim::RAdam gpu({there}, options);
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    const Tensor grad = numbers({100}, 1 + step);
+    here.set_grad(grad);
+    there.set_grad(grad.to(kGPU));
+    cpu.step();
+    gpu.step();
+  }
+  expect_close(there.detach(), here.detach(), 4 * tolerance(DType::kF32), "the parameter");
 }
 
 TEST_F(CudaTraining, ACapturedStepGoesOnWithTheStateThatIsLoaded) {

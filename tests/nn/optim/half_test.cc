@@ -34,6 +34,7 @@ std::vector<std::pair<std::string, Make>> all_optimizers() {
       {"Adam", made_by<Adam>(AdamOptions{.lr = 0.02, .weight_decay = 0.1, .amsgrad = true})},
       {"AdamW", made_by<AdamW>(AdamWOptions{.lr = 0.02})},
       {"NAdam", made_by<NAdam>(NAdamOptions{.lr = 0.02})},
+      {"RAdam", made_by<RAdam>(RAdamOptions{.lr = 0.02, .betas = {0.8, 0.9}})},
       {"RMSprop", made_by<RMSprop>(RMSpropOptions{.lr = 0.02, .momentum = 0.5, .centered = true})},
       {"Adagrad", made_by<Adagrad>(AdagradOptions{.lr = 0.1})}};
 }

@@ -118,6 +118,8 @@ TEST(Maximize, StepsAsPyTorchDoes) {
                   make<AdamW>(AdamWOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
   expect_pytorchs("nadam_maximize",
                   make<NAdam>(NAdamOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
+  expect_pytorchs("radam_maximize",
+                  make<RAdam>(RAdamOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
   expect_pytorchs(
       "rmsprop_maximize",
       make<RMSprop>(RMSpropOptions{
@@ -153,6 +155,8 @@ TEST(LoadStateDict, DefaultsOptionsOfOlderPyTorchStates) {
   expect_off(rmsprop, {"momentum", "centered", "maximize"});
   NAdam nadam(params, {.decoupled_weight_decay = true, .maximize = true});
   expect_off(nadam, {"decoupled_weight_decay", "maximize"});
+  RAdam radam(params, {.decoupled_weight_decay = true, .maximize = true});
+  expect_off(radam, {"decoupled_weight_decay", "maximize"});
   Adam adam(params, {.amsgrad = true, .maximize = true});
   expect_off(adam, {"amsgrad", "maximize"});
   AdamW adamw(params, {.amsgrad = true, .maximize = true});
@@ -189,6 +193,19 @@ TEST(NAdam, StepsAsPyTorchDoes) {
   expect_pytorchs(
       "nadam_decoupled",
       make<NAdam>(NAdamOptions{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}));
+}
+
+// The first five steps of the default betas are not scaled, nor are any with a beta 2 of 0.6.
+TEST(RAdam, StepsAsPyTorchDoes) {
+  expect_pytorchs("radam", make<RAdam>(RAdamOptions{}));
+  expect_pytorchs("radam_options",
+                  make<RAdam>(RAdamOptions{
+                      .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.1}));
+  expect_pytorchs(
+      "radam_decoupled",
+      make<RAdam>(RAdamOptions{
+          .lr = 0.02, .betas = {0.8, 0.9}, .weight_decay = 0.1, .decoupled_weight_decay = true}));
+  expect_pytorchs("radam_never_scaled", make<RAdam>(RAdamOptions{.lr = 0.02, .betas = {0.5, 0.6}}));
 }
 
 TEST(RMSprop, StepsAsPyTorchDoes) {
@@ -415,6 +432,8 @@ TEST(Optimizer, StateResumesARun) {
   expect_resumes(make<AdamW>(AdamWOptions{.lr = 0.02}), make<AdamW>(AdamWOptions{}));
   expect_resumes(make<Adam>(AdamOptions{.amsgrad = true}), make<Adam>(AdamOptions{}));
   expect_resumes(make<NAdam>(NAdamOptions{.lr = 0.02}), make<NAdam>(NAdamOptions{}));
+  expect_resumes(make<RAdam>(RAdamOptions{.lr = 0.02, .betas = {0.8, 0.9}}),
+                 make<RAdam>(RAdamOptions{}));
   expect_resumes(make<RMSprop>(RMSpropOptions{.momentum = 0.9, .centered = true}),
                  make<RMSprop>(RMSpropOptions{}));
   expect_resumes(make<Adagrad>(AdagradOptions{.lr_decay = 0.1}), make<Adagrad>(AdagradOptions{}));
@@ -443,6 +462,12 @@ TEST(Optimizer, RefusesAForeignState) {
                "NAdam: load_state_dict: the state was written by RMSprop: it has alpha, momentum, "
                "centered, which NAdam does not have, and lacks betas, momentum_decay, "
                "decoupled_weight_decay");
+  EXPECT_ERROR(Adam(params).load_state_dict(RAdam(params).state_dict()), kMismatch,
+               "Adam: load_state_dict: the state was written by RAdam: it has "
+               "decoupled_weight_decay, which Adam does not have, and lacks amsgrad");
+  EXPECT_ERROR(RAdam(params).load_state_dict(NAdam(params).state_dict()), kMismatch,
+               "RAdam: load_state_dict: the state was written by NAdam: it has momentum_decay, "
+               "which RAdam does not have");
   state = good;
   state.push_back({"state.7.momentum_buffer", ones({3})});
   EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
@@ -472,6 +497,10 @@ TEST(Optimizer, RefusesBadOptions) {
   EXPECT_ERROR(Adam(p, {.betas = {1, 0.9}}), kInvalidArgument,
                "Adam: beta 0 is 1, wanted at least 0 and less than 1");
   EXPECT_ERROR(Adam(p, {.eps = -1}), kInvalidArgument, "Adam: eps is -1, wanted at least 0");
+  EXPECT_ERROR(RAdam(p, {.betas = {0.9, 1}}), kInvalidArgument,
+               "RAdam: beta 1 is 1, wanted at least 0 and less than 1");
+  EXPECT_ERROR(RAdam(p, {.weight_decay = -1}), kInvalidArgument,
+               "RAdam: weight_decay is -1, wanted at least 0");
 }
 
 TEST(Optimizer, RefusesAGroupThatIsNotThere) {
@@ -489,6 +518,7 @@ const std::pair<const char*, Make> kMakers[] = {
     {"Adam", [](const auto& p) { return std::make_unique<Adam>(p); }},
     {"AdamW", [](const auto& p) { return std::make_unique<AdamW>(p); }},
     {"NAdam", [](const auto& p) { return std::make_unique<NAdam>(p); }},
+    {"RAdam", [](const auto& p) { return std::make_unique<RAdam>(p); }},
     {"RMSprop", [](const auto& p) { return std::make_unique<RMSprop>(p); }},
     {"Adagrad", [](const auto& p) { return std::make_unique<Adagrad>(p); }},
 };

@@ -161,8 +161,8 @@ def rewritten(name, compression=zipfile.ZIP_STORED, root="other/folder", big=Fal
                     out.write(data)
 
 
-def optimizer(name, make):
-    """A model and an optimizer after three steps, the gradients of the fourth, and the parameters after it."""
+def optimizer(name, make, steps=3):
+    """A model and an optimizer after some steps, the gradients of the next, and the parameters after it."""
     torch.manual_seed(1)
     model = nn.Linear(3, 2)
     opt = make(model.parameters())
@@ -170,7 +170,7 @@ def optimizer(name, make):
         for p in model.parameters():
             p.grad = torch.randn_like(p)
         opt.step()
-    for _ in range(3):
+    for _ in range(steps):
         step()
     # What torch.save keeps must not change with the step that follows.
     saved = {"model": {k: v.clone() for k, v in model.state_dict().items()}, "epoch": 3}
@@ -210,6 +210,7 @@ def main():
     optimizer("amsgrad", lambda p: torch.optim.Adam(p, lr=0.02, amsgrad=True))
     optimizer("maximize", lambda p: torch.optim.Adam(p, lr=0.02, maximize=True))
     optimizer("nadam", lambda p: torch.optim.NAdam(p, lr=0.02, weight_decay=0.1, decoupled_weight_decay=True))
+    optimizer("radam", lambda p: torch.optim.RAdam(p, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1, decoupled_weight_decay=True), steps=8)
     optimizer("rmsprop", lambda p: torch.optim.RMSprop(p, lr=0.02, momentum=0.9, centered=True))
     optimizer("adagrad", lambda p: torch.optim.Adagrad(p, lr=0.02, lr_decay=0.1))
 

@@ -190,6 +190,8 @@ const OptimizerFile kOptimizerFiles[] = {
      [](const auto& p) { return std::make_unique<optim::Adam>(p, optim::AdamOptions{.lr = 7}); }},
     {"nadam",
      [](const auto& p) { return std::make_unique<optim::NAdam>(p, optim::NAdamOptions{.lr = 7}); }},
+    {"radam",
+     [](const auto& p) { return std::make_unique<optim::RAdam>(p, optim::RAdamOptions{.lr = 7}); }},
     {"rmsprop",
      [](const auto& p) {
        return std::make_unique<optim::RMSprop>(p, optim::RMSpropOptions{.lr = 7});
