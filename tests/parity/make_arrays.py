@@ -11,6 +11,7 @@ import csv
 import gzip
 import hashlib
 import io
+import math
 import pathlib
 import re
 import sys
@@ -377,6 +378,21 @@ def optim():
     return a
 
 
+def warmup_stable_decay(optimizer, warmup, stable, decay, rise="linear", fall="cosine", least=0.0, cycles=0.5):
+    """The schedule of get_wsd_schedule() in Hugging Face's transformers."""
+    from torch.optim.lr_scheduler import LambdaLR
+    rising = {"linear": lambda x: x, "cosine": lambda x: (1 - math.cos(math.pi * x)) / 2, "1-sqrt": lambda x: 1 - math.sqrt(1 - x)}[rise]
+    falling = {"linear": lambda x: 1 - x, "cosine": lambda x: (1 + math.cos(2 * math.pi * cycles * x)) / 2, "1-sqrt": lambda x: 1 - math.sqrt(x)}[fall]
+
+    def height(step):
+        if step < warmup:
+            return rising(step / warmup)
+        if step < warmup + stable:
+            return 1
+        return falling((step - warmup - stable) / decay) if step < warmup + stable + decay else 0
+    return LambdaLR(optimizer, lambda step: least + (1 - least) * height(step))
+
+
 def schedulers():
     """nn/optim/lr_scheduler: the rates of two groups (0.1 and 0.02) at the start and after each of 50 steps; of a cycle the momenta too."""
     from torch.optim import lr_scheduler as lrs
@@ -392,6 +408,11 @@ def schedulers():
              "warm_restarts_even": lambda o: [lrs.CosineAnnealingWarmRestarts(o, 6)],
              "lambda": lambda o: [lrs.LambdaLR(o, lambda e: 1 / (1 + e))],
              "lambdas": lambda o: [lrs.LambdaLR(o, [lambda e: 0.9 ** e, lambda e: 1 + e])],
+             "wsd": lambda o: [warmup_stable_decay(o, 10, 20, 15)],
+             "wsd_linear": lambda o: [warmup_stable_decay(o, 7, 13, 20, "cosine", "linear", 0.1)],
+             "wsd_sqrt": lambda o: [warmup_stable_decay(o, 9, 11, 30, "1-sqrt", "1-sqrt", 0.05)],
+             "wsd_waves": lambda o: [warmup_stable_decay(o, 0, 0, 45, fall="cosine", least=0.2, cycles=1.5)],
+             "wsd_abrupt": lambda o: [warmup_stable_decay(o, 0, 25, 0, least=0.25)],
              "multiplicative": lambda o: [lrs.MultiplicativeLR(o, lambda e: 1 - e / 100)],
              "chained": lambda o: [lrs.ExponentialLR(o, 0.95), lrs.LinearLR(o, 0.1, 1, 10), lrs.StepLR(o, 9, 0.5)],
              "sequential": lambda o: [lrs.SequentialLR(o, [lrs.LinearLR(o, 0.1, 1, 5), lrs.CosineAnnealingLR(o, 30), lrs.ExponentialLR(o, 0.9)], [5, 35])],

@@ -33,12 +33,13 @@ double factor_of(const Lambdas& lambdas, const LRMoment& now) {
 }
 
 // Functions are not saved, but PyTorch saves the attributes of callable objects: refuses such a
-// state.
+// state. Objects without attributes, as those of functools.partial(), lose nothing.
 void refuse_states(SavedScheduler& saved) {
   const nn::Value* const lambdas = saved.find("lr_lambdas");
   if (lambdas == nullptr) return;
   for (const nn::Value& each : lambdas->as_list()) {
-    if (!each.is_none()) saved.refuse("lr_lambdas", each, "None for each function");
+    const bool is_empty = each.is_none() || (each.is_dict() && each.as_dict().empty());
+    if (!is_empty) saved.refuse("lr_lambdas", each, "None for each function");
   }
 }
 
@@ -271,6 +272,57 @@ double CosineAnnealingWarmRestartsOptions::next_rate(const LRMoment& now) const 
   const auto [at, length] = place_of(now.epoch);
   return cosine_between(now.base_lr, eta_min,
                         static_cast<double>(at) / static_cast<double>(length));
+}
+
+void WarmupStableDecayLROptions::check(std::size_t) const {
+  require_count(kName, "num_warmup_steps", num_warmup_steps);
+  require_count(kName, "num_decay_steps", num_decay_steps);
+  DL_CHECK(num_training_steps.has_value() != num_stable_steps.has_value(), kInvalidArgument,
+           "{}: {} of num_training_steps and num_stable_steps is given, wanted one", kName,
+           num_stable_steps ? "each" : "none");
+  if (num_stable_steps) require_count(kName, "num_stable_steps", *num_stable_steps);
+  if (num_training_steps) {
+    // Subtracted one after the other, as their sum may be out of range.
+    DL_CHECK(*num_training_steps >= num_warmup_steps &&
+                 *num_training_steps - num_warmup_steps >= num_decay_steps,
+             kInvalidArgument,
+             "{}: num_training_steps is {}, wanted at least num_warmup_steps ({}) and "
+             "num_decay_steps ({}) together",
+             kName, *num_training_steps, num_warmup_steps, num_decay_steps);
+  }
+  for (const auto& [option, type] :
+       {std::pair("warmup_type", &warmup_type), {"decay_type", &decay_type}}) {
+    DL_CHECK(*type == "linear" || *type == "cosine" || *type == "1-sqrt", kInvalidArgument,
+             "{}: {} is \"{}\", wanted \"linear\", \"cosine\" or \"1-sqrt\"", kName, option, *type);
+  }
+  DL_CHECK(min_lr_ratio >= 0 && min_lr_ratio <= 1, kInvalidArgument,
+           "{}: min_lr_ratio is {}, wanted 0 to 1", kName, min_lr_ratio);
+  require_finite(kName, "num_cycles", num_cycles);
+}
+
+void WarmupStableDecayLROptions::take_from(SavedScheduler& saved) {
+  refuse_states(saved);
+}
+
+double WarmupStableDecayLROptions::next_rate(const LRMoment& now) const {
+  const std::int64_t stable = num_stable_steps.value_or(num_training_steps.value_or(0) -
+                                                        num_warmup_steps - num_decay_steps);
+  const auto rate = [&](double height) {
+    return now.base_lr * (height * (1 - min_lr_ratio) + min_lr_ratio);
+  };
+  if (now.epoch < num_warmup_steps) {
+    const double x = static_cast<double>(now.epoch) / static_cast<double>(num_warmup_steps);
+    if (warmup_type == "cosine") return rate((1 - std::cos(std::numbers::pi * x)) / 2);
+    return rate(warmup_type == "linear" ? x : 1 - std::sqrt(1 - x));
+  }
+  const std::int64_t decayed = now.epoch - num_warmup_steps - stable;
+  if (decayed < 0) return now.base_lr;
+  if (decayed >= num_decay_steps) return rate(0);
+  const double x = static_cast<double>(decayed) / static_cast<double>(num_decay_steps);
+  if (decay_type == "cosine") {
+    return rate((1 + std::cos(std::numbers::pi * num_cycles * 2 * x)) / 2);
+  }
+  return rate(decay_type == "linear" ? 1 - x : 1 - std::sqrt(x));
 }
 
 void LambdaLROptions::check(std::size_t groups) const {

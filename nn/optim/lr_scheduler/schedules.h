@@ -1,11 +1,14 @@
 // Schedules with a formula: each is a struct of options with a function next_rate(). Formulas and
-// names of options are PyTorch's. E below is last_epoch(), in steps of the scheduler.
+// names of options are PyTorch's if nothing else is said. E below is last_epoch(), in steps of the
+// scheduler.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -181,6 +184,32 @@ struct CosineAnnealingWarmRestartsOptions {
   std::pair<std::int64_t, std::int64_t> place_of(std::int64_t epoch) const;
 };
 using CosineAnnealingWarmRestarts = Schedule<CosineAnnealingWarmRestartsOptions>;
+
+// Warm-up, stable, decay (Hu et al. 2024), with names and numbers of get_wsd_schedule() of Hugging
+// Face's transformers: lr = base_lr f(E), in which f rises from min_lr_ratio to 1 in
+// num_warmup_steps, stays 1 for num_stable_steps, falls to min_lr_ratio in num_decay_steps, and
+// stays there. Sets the rate. With x from 0 to 1 in a phase, its shape is
+//   "linear"  x, and 1 - x for the decay
+//   "cosine"  (1 - cos(pi x)) / 2, and (1 + cos(2 pi num_cycles x)) / 2
+//   "1-sqrt"  1 - sqrt(1 - x), and 1 - sqrt(x) (Haegele et al. 2024)
+struct WarmupStableDecayLROptions {
+  std::int64_t num_warmup_steps;  // at least 0
+  std::int64_t num_decay_steps;   // at least 0
+  // Exactly one of these; of all steps, the stable ones are the rest.
+  std::optional<std::int64_t> num_training_steps{};
+  std::optional<std::int64_t> num_stable_steps{};
+  std::string warmup_type = "linear";
+  std::string decay_type = "cosine";
+  double min_lr_ratio = 0;  // in [0, 1]
+  double num_cycles = 0.5;  // of the cosine in the decay
+
+  static constexpr const char* kName = "WarmupStableDecayLR";
+  void check(std::size_t groups) const;
+  // The state of PyTorch's LambdaLR that get_wsd_schedule() returns has no options: they stay.
+  void take_from(SavedScheduler& saved);
+  double next_rate(const LRMoment& now) const;
+};
+using WarmupStableDecayLR = Schedule<WarmupStableDecayLROptions>;
 
 // lr = base_lr lr_lambda(E). Sets the rate.
 struct LambdaLROptions {

@@ -101,6 +101,76 @@ TEST(LRScheduler, GivesPyTorchsRates) {
       MultiplicativeLROptions{{[](Epoch e) { return 1 - static_cast<double>(e) / 100; }}});
 }
 
+TEST(WarmupStableDecayLR, GivesTheRatesOfTransformers) {
+  using Options = WarmupStableDecayLROptions;
+  expect_rates<WarmupStableDecayLR>(
+      "wsd", Options{.num_warmup_steps = 10, .num_decay_steps = 15, .num_stable_steps = 20});
+  expect_rates<WarmupStableDecayLR>(
+      "wsd", Options{.num_warmup_steps = 10, .num_decay_steps = 15, .num_training_steps = 45});
+  expect_rates<WarmupStableDecayLR>("wsd_linear", Options{.num_warmup_steps = 7,
+                                                          .num_decay_steps = 20,
+                                                          .num_training_steps = 40,
+                                                          .warmup_type = "cosine",
+                                                          .decay_type = "linear",
+                                                          .min_lr_ratio = 0.1});
+  expect_rates<WarmupStableDecayLR>("wsd_sqrt", Options{.num_warmup_steps = 9,
+                                                        .num_decay_steps = 30,
+                                                        .num_stable_steps = 11,
+                                                        .warmup_type = "1-sqrt",
+                                                        .decay_type = "1-sqrt",
+                                                        .min_lr_ratio = 0.05});
+  expect_rates<WarmupStableDecayLR>("wsd_waves", Options{.num_warmup_steps = 0,
+                                                         .num_decay_steps = 45,
+                                                         .num_stable_steps = 0,
+                                                         .min_lr_ratio = 0.2,
+                                                         .num_cycles = 1.5});
+  expect_rates<WarmupStableDecayLR>("wsd_abrupt", Options{.num_warmup_steps = 0,
+                                                          .num_decay_steps = 0,
+                                                          .num_training_steps = 25,
+                                                          .min_lr_ratio = 0.25});
+}
+
+TEST(WarmupStableDecayLR, RefusesBadOptions) {
+  SGD opt = two_groups();
+  using Options = WarmupStableDecayLROptions;
+  const auto refused = [&](const Options& options, const std::string& text) {
+    EXPECT_ERROR(WarmupStableDecayLR(opt, options), kInvalidArgument,
+                 "WarmupStableDecayLR: " + text);
+  };
+  refused({.num_warmup_steps = -1, .num_decay_steps = 1, .num_stable_steps = 1},
+          "num_warmup_steps is -1, wanted at least 0");
+  refused({.num_warmup_steps = 1, .num_decay_steps = -1, .num_stable_steps = 1},
+          "num_decay_steps is -1, wanted at least 0");
+  refused({.num_warmup_steps = 1, .num_decay_steps = 1, .num_stable_steps = -1},
+          "num_stable_steps is -1, wanted at least 0");
+  refused({.num_warmup_steps = 1, .num_decay_steps = 1},
+          "none of num_training_steps and num_stable_steps is given, wanted one");
+  refused(
+      {.num_warmup_steps = 1, .num_decay_steps = 1, .num_training_steps = 3, .num_stable_steps = 1},
+      "each of num_training_steps and num_stable_steps is given, wanted one");
+  refused({.num_warmup_steps = 5, .num_decay_steps = 6, .num_training_steps = 10},
+          "num_training_steps is 10, wanted at least num_warmup_steps (5) and num_decay_steps (6) "
+          "together");
+  refused({.num_warmup_steps = 1,
+           .num_decay_steps = std::numeric_limits<std::int64_t>::max(),
+           .num_training_steps = 10},
+          "num_training_steps is 10, wanted at least num_warmup_steps (1) and num_decay_steps "
+          "(9223372036854775807) together");
+  refused({.num_warmup_steps = 1,
+           .num_decay_steps = 1,
+           .num_stable_steps = 1,
+           .decay_type = "exponential"},
+          "decay_type is \"exponential\", wanted \"linear\", \"cosine\" or \"1-sqrt\"");
+  refused({.num_warmup_steps = 1, .num_decay_steps = 1, .num_stable_steps = 1, .min_lr_ratio = 1.5},
+          "min_lr_ratio is 1.5, wanted 0 to 1");
+  refused({.num_warmup_steps = 1,
+           .num_decay_steps = 1,
+           .num_stable_steps = 1,
+           .num_cycles = std::nan("")},
+          "num_cycles is nan, wanted a finite number");
+  EXPECT_EQ(opt.lr(0), 0.1);
+}
+
 TEST(LRScheduler, ChainsAsPyTorchsDo) {
   SGD opt = two_groups();
   ExponentialLR exponential(opt, {.gamma = 0.95});

@@ -7,6 +7,7 @@ when a test needs another file, in an environment with torch:
 Written with torch 2.15.
 """
 import collections
+import functools
 import io
 import pathlib
 import zipfile
@@ -73,6 +74,11 @@ def others():
     }
 
 
+def warmup_stable_decay(step, warmup, stable, decay):
+    """As get_wsd_schedule() of Hugging Face's transformers gives to LambdaLR; "linear" in both directions."""
+    return min(1, step / warmup, max(0, 1 - (step - warmup - stable) / decay))
+
+
 def schedulers():
     """Schedulers after four steps, with their optimizer, and the rates of each further step."""
     from torch.optim import lr_scheduler as L
@@ -88,6 +94,7 @@ def schedulers():
         "CosineAnnealingWarmRestarts": lambda o: L.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
         "SWALR": lambda o: SWALR(o, 0.05, 6, "linear"),
         "LambdaLR": lambda o: L.LambdaLR(o, lambda epoch: 1 / (1 + epoch)),
+        "WarmupStableDecayLR": lambda o: L.LambdaLR(o, functools.partial(warmup_stable_decay, warmup=3, stable=2, decay=4)),
         "CyclicLR": lambda o: L.CyclicLR(o, 0.01, 0.1, 3, 2, mode="triangular2"),
         "OneCycleLR": lambda o: L.OneCycleLR(o, [0.5, 0.3], 12, pct_start=0.25, three_phase=True),
         "SequentialLR": lambda o: L.SequentialLR(o, [L.ConstantLR(o, 0.1, 2), L.ExponentialLR(o, 0.8)], [5]),

@@ -103,6 +103,13 @@ const std::vector<std::pair<std::string, MakeStepper>>& makers() {
                                     return 1.0 / (1.0 + static_cast<double>(epoch));
                                   }}});
        }},
+      {"WarmupStableDecayLR",
+       [](Optimizer& o) {
+         return stepper<WarmupStableDecayLR>(o, WarmupStableDecayLROptions{.num_warmup_steps = 3,
+                                                                           .num_decay_steps = 4,
+                                                                           .num_stable_steps = 2,
+                                                                           .decay_type = "linear"});
+       }},
       {"CyclicLR",
        [](Optimizer& o) {
          return stepper<CyclicLR>(o, CyclicLROptions{.base_lr = {0.2}, .max_lr = {0.3}});
