@@ -8,7 +8,7 @@
 //                     deadline)
 //   kAborted          the store was closed under the call
 //   kInvalidArgument  a key that is empty, too long or not UTF-8, or a value that is too long
-// A wait that lasts longer than 5 s (`speak_after` of each store) logs the missing keys. Callers
+// A wait that lasts longer than 5 s (`warn_after` of each store) logs the missing keys. Callers
 // that belong to a generation use a PrefixStore, so that generations do not see each other's keys.
 //
 // Thread-safety: every member may be called from any thread; waiting calls of several threads do

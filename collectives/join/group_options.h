@@ -37,7 +37,7 @@ struct GroupOptions {
   bool all_say_here = false;  // see RosterOptions
   std::string node{};         // ranks with equal `node` share a node; empty: the host's name
   // After this time a wait logs the missing ranks.
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
+  std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
   // Whether a peer's failure is reported to the agent; false inside a group that does so itself.
   bool reports_failures = true;

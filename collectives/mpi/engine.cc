@@ -27,7 +27,7 @@ constexpr std::chrono::nanoseconds kShortestNap = 20us;
 constexpr std::chrono::nanoseconds kLongestNap = 500us;
 // At the end of the process: time for messages that are not received yet, and for MPI_Finalize,
 // which waits for the other ranks.
-constexpr auto kSpeakAfter = 5s;
+constexpr auto kWarnAfter = 5s;
 constexpr auto kEndTime = 600s;
 
 std::mutex engine_mutex;  // constant-initialised
@@ -195,9 +195,9 @@ void Engine::end(int status) noexcept {
   is_woken_ = true;
   changed_.notify_all();
   const auto is_over = [this] { return is_over_; };
-  if (!changed_.wait_for(lock, kSpeakAfter, is_over)) {
+  if (!changed_.wait_for(lock, kWarnAfter, is_over)) {
     log::warning("waiting in MPI_Finalize for the other ranks of the job");
-    if (!changed_.wait_for(lock, kEndTime - kSpeakAfter, is_over)) is_holding_ = true;
+    if (!changed_.wait_for(lock, kEndTime - kWarnAfter, is_over)) is_holding_ = true;
   }
   if (!is_holding_) return;
   std::fflush(nullptr);

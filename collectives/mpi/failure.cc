@@ -10,8 +10,8 @@ namespace dl::collectives::mpi {
 namespace {
 
 // When to probe the other ranks next.
-Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration speak_after) noexcept {
-  return o.begin + std::min<Core::Clock::duration>(o.questions.next(o.timeout, speak_after),
+Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration warn_after) noexcept {
+  return o.begin + std::min<Core::Clock::duration>(o.questions.next(o.timeout, warn_after),
                                                    Core::Clock::time_point::max() - o.begin);
 }
 
@@ -126,7 +126,7 @@ void Core::look_at_clocks(Clock::time_point now) {
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
-  const Clock::duration speak_after = options_.policy.speak_after;
+  const Clock::duration warn_after = options_.policy.warn_after;
   if (now >= operation.deadline.when()) {
     log_.wait_for(operation.slot, missing_rank(operation));
     fail(ErrorKind::kTimeout,
@@ -136,24 +136,24 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
          true);
     return;
   }
-  if (operation.questions.are_due(operation.begin, now, operation.timeout, speak_after)) {
+  if (operation.questions.are_due(operation.begin, now, operation.timeout, warn_after)) {
     Control ask{};
     ask.kind = Control::Kind::kAsk;
     for (int r = 0; r < size(); ++r) {
       if (r != rank_) tell(r, ask);
     }
   }
-  const bool is_slow = operation.timeout > speak_after;
-  if (is_slow && !operation.has_warned && now >= operation.begin + speak_after) {
+  const bool is_slow = operation.timeout > warn_after;
+  if (is_slow && !operation.has_warned && now >= operation.begin + warn_after) {
     operation.has_warned = true;
     log_.wait_for(operation.slot, missing_rank(operation));
     log::warning(
-        "{}", with_operation(operation.descriptor, fmt::format("{} s {}", seconds_text(speak_after),
+        "{}", with_operation(operation.descriptor, fmt::format("{} s {}", seconds_text(warn_after),
                                                                missing_text(operation))));
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  timer_ = std::min(timer_, ask_time(operation, speak_after));
-  if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + speak_after);
+  timer_ = std::min(timer_, ask_time(operation, warn_after));
+  if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + warn_after);
 }
 
 int Core::missing_rank(const Operation& operation) const {

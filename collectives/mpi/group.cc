@@ -109,7 +109,7 @@ Ref<ProcessGroup> make_group(Engine& engine, const MpiGroupOptions& options, int
         {.rank = static_cast<int>(ranks.size()), .host = host, .pid = each.pid, .node = host});
   }
   WaitPolicy policy = wait_policy(local);
-  policy.speak_after = options.speak_after;
+  policy.warn_after = options.warn_after;
   auto core = make_ref<Core>(
       engine, circle->comm, std::move(ranks), rank,
       Core::Options{.name = options.name, .policy = policy, .recorder = options.recorder});

@@ -40,7 +40,7 @@ struct MpiGroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
   // then a wait logs the missing ranks
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
+  std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
 };
 

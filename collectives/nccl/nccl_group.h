@@ -44,7 +44,7 @@ struct NcclGroupOptions {
   std::chrono::nanoseconds connect_timeout{};  // for NCCL's own connections
   Ref<nccl::Notices> notices{};
   std::shared_ptr<record::Recorder> recorder{};
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
+  std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   // How long the other ranks have to report their last calls when an operation is late.
   std::chrono::nanoseconds answer_patience = std::chrono::seconds(1);
   std::chrono::nanoseconds abort_time = std::chrono::seconds(5);

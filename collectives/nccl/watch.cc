@@ -222,7 +222,7 @@ void Core::look_at_gone(const Operation& front) {
 void Core::look_at_clock(const Ref<Operation>& front) {
   const Clock::duration age = Clock::now() - front->clock_;
   const bool is_late = age >= front->timeout_;
-  if (!is_late && (front->warned_ || age < options_.speak_after)) return;
+  if (!is_late && (front->warned_ || age < options_.warn_after)) return;
   front->warned_ = true;
   const Missing missing = who_is_missing(*front);
   if (options_.host->error() != nullptr) return;  // another rank knows more

@@ -19,7 +19,7 @@ Ref<ProcessGroup> make_shm_group(const GroupOptions& options) {
            options.size, shm::kMostRanks);
   if (options.size == 1) return make_solo_group(options.name);
   WaitPolicy policy = wait_policy(options.size);
-  policy.speak_after = options.speak_after;
+  policy.warn_after = options.warn_after;
   shm::Links links = shm::connect_links(options, policy.yields);
   return make_ref<shm::Group>(
       make_ref<shm::Core>(std::move(links),

@@ -39,7 +39,7 @@ Ref<ProcessGroup> make_tcp_group(const GroupOptions& options) {
   GroupOptions how = options;
   how.plan = mesh.plan;
   WaitPolicy policy = wait_policy(static_cast<int>(local));
-  policy.speak_after = options.speak_after;
+  policy.warn_after = options.warn_after;
   policy.spin = kTcpSpin;
   return make_ref<tcp::Group>(
       shared != nullptr ? Ref<tcp::Engine>(shared) : make_ref<tcp::Engine>(), std::move(mesh),

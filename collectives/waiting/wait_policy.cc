@@ -39,17 +39,17 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
 }
 
 std::chrono::nanoseconds Questions::next(std::chrono::nanoseconds timeout,
-                                         std::chrono::nanoseconds speak_after) const noexcept {
-  const std::chrono::nanoseconds first = std::min(speak_after - kAskBefore, timeout / 4 * 3);
+                                         std::chrono::nanoseconds warn_after) const noexcept {
+  const std::chrono::nanoseconds first = std::min(warn_after - kAskBefore, timeout / 4 * 3);
   if (asked_ == 0) return first;
   const std::chrono::nanoseconds last = timeout - kAskBeforeDeadline;
   return asked_ == 1 && last > first + kAskBefore ? last : std::chrono::nanoseconds::max();
 }
 
 bool Questions::are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
-                        std::chrono::nanoseconds speak_after) noexcept {
+                        std::chrono::nanoseconds warn_after) noexcept {
   const int before = asked_;
-  while (now - begin >= next(timeout, speak_after)) ++asked_;
+  while (now - begin >= next(timeout, warn_after)) ++asked_;
   if (asked_ == before) return false;
   asked_at_ = now;
   return true;

@@ -20,7 +20,7 @@ struct WaitPolicy {
   std::chrono::nanoseconds spin{0};
   bool yields = true;
   // After this time a wait logs the missing ranks.
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
+  std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
 };
 
 // For `local_ranks` ranks on this node and the CPU set of the calling thread.
@@ -40,10 +40,10 @@ class Questions {
 
   // Whether to probe now; if it returns true, the probes count as sent.
   bool are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
-               std::chrono::nanoseconds speak_after) noexcept;
+               std::chrono::nanoseconds warn_after) noexcept;
   // When the next probe is due; max(): never.
   std::chrono::nanoseconds next(std::chrono::nanoseconds timeout,
-                                std::chrono::nanoseconds speak_after) const noexcept;
+                                std::chrono::nanoseconds warn_after) const noexcept;
   // True if a peer whose last answer came at `last_answer` has not answered the latest probe. Any
   // answer counts, also one to another operation's probe.
   bool are_unanswered(Time last_answer) const noexcept {

@@ -78,7 +78,7 @@ class GrpcStore::Client {
   Reply change(const std::string& what, Method<Request, Reply> method, Request request,
                Deadline deadline);
 
-  // call() for a request that waits. After `speak_after` and at the deadline `describe` returns
+  // call() for a request that waits. After `warn_after` and at the deadline `describe` returns
   // what is missing; its argument is its own deadline.
   template <typename Request, typename Reply, typename Describe>
   Reply wait(const std::string& what, Method<Request, Reply> method, const Request& request,
@@ -151,7 +151,7 @@ grpc::Status GrpcStore::Client::run(const std::function<grpc::Status(grpc::Clien
 }
 
 std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline deadline) {
-  Patience patience(options_.speak_after);
+  Patience patience(options_.warn_after);
   for (;;) {
     check_open();
     try {
@@ -296,7 +296,7 @@ Reply GrpcStore::Client::change(const std::string& what, Method<Request, Reply> 
 template <typename Request, typename Reply, typename Describe>
 Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> method,
                               const Request& request, Deadline deadline, const Describe& describe) {
-  Patience patience(options_.speak_after);
+  Patience patience(options_.warn_after);
   for (;;) {
     const Deadline until = patience.until(deadline);
     try {

@@ -24,7 +24,7 @@ struct GrpcStoreOptions {
   JobKey key;
   Hello hello{};  // job, generation, from, rank; the purpose is set by the store
   std::chrono::nanoseconds reconnect_for = std::chrono::seconds(10);
-  std::chrono::nanoseconds speak_after = kSpeakAfter;
+  std::chrono::nanoseconds warn_after = kWarnAfter;
 };
 
 class GrpcStore final : public Store {

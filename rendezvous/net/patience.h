@@ -11,13 +11,13 @@
 
 namespace dl::rendezvous {
 
-inline constexpr std::chrono::seconds kSpeakAfter{5};
+inline constexpr std::chrono::seconds kWarnAfter{5};
 
 class Patience {
  public:
   using Time = Deadline::Clock::time_point;
   explicit Patience(Time start = Deadline::Clock::now()) noexcept : start_(start) {}
-  explicit Patience(std::chrono::nanoseconds speak_after) noexcept : next_(speak_after) {}
+  explicit Patience(std::chrono::nanoseconds warn_after) noexcept : next_(warn_after) {}
 
   // When the wait should next wake up to log, or `deadline` if that is earlier.
   Deadline until(Deadline deadline) const noexcept {
@@ -25,10 +25,10 @@ class Patience {
   }
   // True once for each time at which the wait should log.
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
-    return should_speak_after(now - start(now));
+    return should_warn_after(now - start(now));
   }
   // should_speak() for a wait that has lasted `waited`.
-  bool should_speak_after(std::chrono::nanoseconds waited) noexcept {
+  bool should_warn_after(std::chrono::nanoseconds waited) noexcept {
     if (waited < next_) return false;
     next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));
     return true;
@@ -42,7 +42,7 @@ class Patience {
 
   Time start_ = Deadline::Clock::now();
   std::chrono::nanoseconds stopped_before_ = stopped_time(start_);
-  std::chrono::nanoseconds next_ = kSpeakAfter;
+  std::chrono::nanoseconds next_ = kWarnAfter;
 };
 
 }  // namespace dl::rendezvous

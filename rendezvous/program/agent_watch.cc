@@ -27,7 +27,7 @@ std::optional<Agent> AgentWatch::on_word(Agent::State said, Time now) {
 }
 
 std::optional<Agent> AgentWatch::on_time(Time now) {
-  if (!patience_.should_speak_after(now - heard_)) return std::nullopt;
+  if (!patience_.should_warn_after(now - heard_)) return std::nullopt;
   named_ = true;
   return state(suspended_              ? Agent::SUSPENDED
                : options_.is_stopped() ? Agent::STOPPED

@@ -41,7 +41,7 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
   // The last rank to come tells the others, so that each waits for one key only.
   if (store.add(prefix + "count", 1, deadline) == options.size) store.set(all_here, "", deadline);
 
-  Patience patience(options.speak_after);
+  Patience patience(options.warn_after);
   for (;;) {
     const Deadline until = patience.until(deadline);
     try {

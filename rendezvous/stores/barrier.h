@@ -17,10 +17,10 @@ struct BarrierOfRanks {
   int rank = 0;
   int size = 1;
   std::string who{};  // this rank in the texts of others, e.g. "node1, pid 4711"
-  std::chrono::nanoseconds speak_after = kSpeakAfter;
+  std::chrono::nanoseconds warn_after = kWarnAfter;
 };
 
-// Returns once all ranks 0 .. size-1 have called it. After `speak_after` it logs the missing ranks.
+// Returns once all ranks 0 .. size-1 have called it. After `warn_after` it logs the missing ranks.
 // Throws kTimeout "barrier 'init': rank 0 has waited 10.0 s for rank 2, rank 5 (of 8)", and what
 // the store throws.
 void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline);

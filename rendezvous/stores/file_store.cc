@@ -79,8 +79,8 @@ std::string host_and_pid() {
 
 }  // namespace
 
-FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after)
-    : directory_(std::move(directory)), speak_after_(speak_after) {
+FileStore::FileStore(std::string directory, std::chrono::nanoseconds warn_after)
+    : directory_(std::move(directory)), speak_after_(warn_after) {
   DL_CHECK(!directory_.empty(), kInvalidArgument, "store: the directory's name is empty");
   make_directory();
   struct stat status{};

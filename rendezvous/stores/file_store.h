@@ -34,7 +34,7 @@ namespace dl::rendezvous {
 class FileStore final : public Store {
  public:
   // Throws kInvalidArgument if others could write to the directory, kIo if it cannot be made.
-  explicit FileStore(std::string directory, std::chrono::nanoseconds speak_after = kSpeakAfter);
+  explicit FileStore(std::string directory, std::chrono::nanoseconds warn_after = kWarnAfter);
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;

@@ -57,8 +57,8 @@ class Sleeper {
 
 }  // namespace
 
-MemoryStore::MemoryStore(std::chrono::nanoseconds speak_after)
-    : table_(std::make_unique<KeyTable>()), speak_after_(speak_after) {}
+MemoryStore::MemoryStore(std::chrono::nanoseconds warn_after)
+    : table_(std::make_unique<KeyTable>()), speak_after_(warn_after) {}
 
 MemoryStore::~MemoryStore() = default;
 

@@ -15,7 +15,7 @@ class KeyTable;
 
 class MemoryStore final : public Store {
  public:
-  explicit MemoryStore(std::chrono::nanoseconds speak_after = kSpeakAfter);
+  explicit MemoryStore(std::chrono::nanoseconds warn_after = kWarnAfter);
   ~MemoryStore() override;
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;

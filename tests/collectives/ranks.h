@@ -44,14 +44,14 @@ inline void run_threads(int size, const std::function<void(int rank)>& body) {
   }
 }
 
-// As RankOptions::speak_after: an operation asks its peers for a sign of life as soon as it waits,
+// As RankOptions::warn_after: an operation asks its peers for a sign of life as soon as it waits,
 // and not only in the last quarter of its deadline, so that a short one gives them longer.
 inline constexpr std::chrono::milliseconds kAskAtOnce = 500ms;
 
 struct RankOptions {
   std::chrono::nanoseconds timeout = 30s;
   std::string name = "world";
-  std::chrono::nanoseconds speak_after = 5s;
+  std::chrono::nanoseconds warn_after = 5s;
   int lanes = 0;
   Plan plan{};               // over TCP
   Ref<RefCounted> engine{};  // that groups of one rank share
@@ -74,7 +74,7 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                    .store = &store,
                    .timeout = options.timeout,
                    .connect_timeout = 30s,
-                   .speak_after = options.speak_after,
+                   .warn_after = options.warn_after,
                    .lanes = options.lanes,
                    .plan = options.plan,
                    .engine = options.engine};

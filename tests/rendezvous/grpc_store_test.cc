@@ -48,11 +48,11 @@ class Server {
 };
 
 GrpcStoreOptions options(const Server& server, const JobKey& key,
-                         std::chrono::nanoseconds speak_after = kSpeakAfter) {
+                         std::chrono::nanoseconds warn_after = kWarnAfter) {
   return {.endpoint = server.endpoint(),
           .key = key,
           .hello = {.job = "j1", .from = "rank 1"},
-          .speak_after = speak_after};
+          .warn_after = warn_after};
 }
 Deadline soon() {
   return Deadline::after(30s);
@@ -86,7 +86,7 @@ class HeldPort {
 // Clients 0 and 1 come over the network, client 2 is the hosting process itself.
 class GrpcWorld final : public StoreWorld {
  public:
-  explicit GrpcWorld(std::chrono::nanoseconds speak_after) : speak_after_(speak_after) {}
+  explicit GrpcWorld(std::chrono::nanoseconds warn_after) : speak_after_(warn_after) {}
   Store& client(int number) override {
     return number == 0 ? static_cast<Store&>(first_) : number == 1 ? second_ : server_.local();
   }
@@ -178,7 +178,7 @@ TEST_F(GrpcStoreTest, WaitOutlivesABreakLongerThanItsPatience) {
   GrpcStoreOptions wanted = options(server, key_);
   wanted.endpoint = proxy.endpoint();
   wanted.reconnect_for = 60s;
-  wanted.speak_after = 200ms;
+  wanted.warn_after = 200ms;
   GrpcStore store(wanted, soon());
   std::string value;
   std::thread waiter([&] { value = store.get("end", Deadline::after(60s)); });

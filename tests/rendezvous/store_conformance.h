@@ -35,14 +35,14 @@ class StoreWorld {
 
 struct StoreParam {
   const char* name;
-  std::function<std::unique_ptr<StoreWorld>(std::chrono::nanoseconds speak_after)> make;
+  std::function<std::unique_ptr<StoreWorld>(std::chrono::nanoseconds warn_after)> make;
 };
 
 class StoreConformance : public ::testing::TestWithParam<StoreParam> {
  protected:
   void SetUp() override {
     log::set_level(log::Level::kOff);
-    world_ = GetParam().make(kSpeakAfter);
+    world_ = GetParam().make(kWarnAfter);
   }
   void TearDown() override {
     world_.reset();
@@ -159,7 +159,7 @@ TEST_P(StoreConformance, ABarrierThatLastsSaysWhoIsMissing) {
   log::set_level(log::Level::kWarning);
   const auto call = [&](int rank) {
     barrier(world_->client(rank),
-            {.name = "x", .rank = rank, .size = 2, .speak_after = std::chrono::milliseconds(100)},
+            {.name = "x", .rank = rank, .size = 2, .warn_after = std::chrono::milliseconds(100)},
             soon());
   };
   std::thread waiter(call, 0);

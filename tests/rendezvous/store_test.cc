@@ -20,7 +20,7 @@ namespace {
 
 class MemoryWorld final : public StoreWorld {
  public:
-  explicit MemoryWorld(std::chrono::nanoseconds speak_after) : store_(speak_after) {}
+  explicit MemoryWorld(std::chrono::nanoseconds warn_after) : store_(warn_after) {}
   Store& client(int) override { return store_; }
 
  private:
@@ -29,9 +29,9 @@ class MemoryWorld final : public StoreWorld {
 
 class FileWorld final : public StoreWorld {
  public:
-  explicit FileWorld(std::chrono::nanoseconds speak_after) {
+  explicit FileWorld(std::chrono::nanoseconds warn_after) {
     for (auto& client : clients_) {
-      client = std::make_unique<FileStore>(directory_.path() + "/store", speak_after);
+      client = std::make_unique<FileStore>(directory_.path() + "/store", warn_after);
     }
   }
   Store& client(int number) override { return *clients_[static_cast<std::size_t>(number)]; }

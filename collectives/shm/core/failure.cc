@@ -285,18 +285,18 @@ void Core::look_at_clock(Pending& op, Clock::time_point now) {
     fail(std::move(cause));
     return;
   }
-  const auto speak_after = options_.policy.speak_after;
-  if (op.questions.are_due(*op.begin, now, op.timeout, speak_after)) {
+  const auto warn_after = options_.policy.warn_after;
+  if (op.questions.are_due(*op.begin, now, op.timeout, warn_after)) {
     for (Peer& p : peers_) {
       if (p.socket) send_note(p, Note::Kind::kProbe);
     }
   }
-  if (op.timeout > speak_after && !op.has_warned && now - *op.begin >= speak_after) {
+  if (op.timeout > warn_after && !op.has_warned && now - *op.begin >= warn_after) {
     op.has_warned = true;
     log_.wait_for(op.slot, missing_rank(op));
     log::warning(
         "{}", with_operation(op.descriptor,
-                             fmt::format("{} s {}", seconds_text(speak_after), missing_text(op))));
+                             fmt::format("{} s {}", seconds_text(warn_after), missing_text(op))));
   }
 }
 

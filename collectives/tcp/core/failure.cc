@@ -13,9 +13,9 @@ using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
 // When to probe the peers next.
-Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
+Clock::time_point ask_time(const Operation& operation, Clock::duration warn_after) noexcept {
   return operation.begin +
-         std::min<Clock::duration>(operation.questions.next(operation.timeout, speak_after),
+         std::min<Clock::duration>(operation.questions.next(operation.timeout, warn_after),
                                    Clock::time_point::max() - operation.begin);
 }
 
@@ -180,7 +180,7 @@ void Core::look_at_clocks(Clock::time_point now) {
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
-  const bool is_slow = operation.timeout > policy_.speak_after;
+  const bool is_slow = operation.timeout > policy_.warn_after;
   if (operation.deadline.has_passed(now)) {
     const int missing = missing_rank(operation);
     recorder_.wait_for(operation.slot, missing);
@@ -195,22 +195,22 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
     fail(std::move(cause));
     return;
   }
-  if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.speak_after)) {
+  if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.warn_after)) {
     ask_peers();
   }
-  if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
+  if (is_slow && !operation.has_warned && now >= operation.begin + policy_.warn_after) {
     operation.has_warned = true;
     recorder_.wait_for(operation.slot, missing_rank(operation));
     if (!is_behind(operation)) {  // otherwise the first operation in the queue warns
       log::warning("{}", with_operation(operation.descriptor,
-                                        fmt::format("{} s {}", seconds_text(policy_.speak_after),
+                                        fmt::format("{} s {}", seconds_text(policy_.warn_after),
                                                     missing_text(operation))));
     }
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
+  timer_ = std::min(timer_, ask_time(operation, policy_.warn_after));
   if (is_slow && !operation.has_warned)
-    timer_ = std::min(timer_, operation.begin + policy_.speak_after);
+    timer_ = std::min(timer_, operation.begin + policy_.warn_after);
 }
 
 int Core::missing_rank(const Operation& operation) const {

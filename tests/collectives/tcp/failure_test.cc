@@ -172,7 +172,7 @@ TEST(Deadline, NamesWhoIsMissingOnEveryRank) {
     EXPECT_EQ(thrown.text.find("rank 0"), std::string::npos) << thrown.text;
     over.arrive_and_wait();
   };
-  run_ranks(3, body, {.speak_after = kAskAtOnce});
+  run_ranks(3, body, {.warn_after = kAskAtOnce});
 }
 
 // A rank that comes late, but in time, must find the others waiting.

@@ -25,7 +25,7 @@ std::string said_while_waiting(const std::function<void(ProcessGroup&)>& call,
               if (group.rank() == 1) line = err.line_with(operation);
               call(group);
             },
-            {.speak_after = 100ms});
+            {.warn_after = 100ms});
   return line;
 }
 
