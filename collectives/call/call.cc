@@ -18,7 +18,7 @@ struct InputCopy final : RefCounted {
   InputCopy(const Call& call, std::size_t bytes)
       : memory(static_cast<const std::byte*>(call.input),
                static_cast<const std::byte*>(call.input) + bytes),
-        owner(call.options->holds) {}
+        owner(call.options->keep_alive) {}
   std::vector<std::byte> memory;
   Ref<RefCounted> owner;
 };
@@ -229,7 +229,7 @@ SeparateCall::SeparateCall(const Call& call, int size) : options_(*call.options)
   const auto copy = make_ref<InputCopy>(call, call.gives.all(size) * size_of(call.what.dtype));
   call_.input = copy->memory.data();
   call_.options = &options_;
-  options_.holds = copy;
+  options_.keep_alive = copy;
 }
 
 }  // namespace dl::collectives

@@ -26,7 +26,7 @@ struct CallOptions {
   Stream stream{};  // buffers are ready on it, results appear on it
   std::optional<std::chrono::nanoseconds> timeout{};  // nullopt: the group's
   Order order = Order::kPlan;
-  Ref<RefCounted> holds{};  // owner of the buffers, kept until the operation is over
+  Ref<RefCounted> keep_alive{};  // owner of the buffers, kept until the operation is over
 };
 
 struct AllReduceOptions {

@@ -22,7 +22,7 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOpt
                                const CallOptions& call) {
   auto packed = make_ref<Packed>();
   packed->parts.assign(parts.begin(), parts.end());
-  packed->owner = call.holds;
+  packed->owner = call.keep_alive;
   const DType dtype = parts.empty() ? DType::kF32 : parts.front().dtype;
   const ReduceOp op = parts.empty() ? ReduceOp::kSum : parts.front().op;
   std::size_t count = 0;
@@ -44,7 +44,7 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOpt
     to += part.count * element;
   }
   CallOptions with = call;
-  with.holds = packed;
+  with.keep_alive = packed;
   Ref<Work> reduced = group.all_reduce({.input = packed->memory.data(),
                                         .output = packed->memory.data(),
                                         .count = count,

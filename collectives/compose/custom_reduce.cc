@@ -22,12 +22,12 @@ struct Scratch final : RefCounted {
 
 CallOptions holding(const CallOptions& call, const Ref<Scratch>& scratch) {
   CallOptions with = call;
-  with.holds = scratch;
+  with.keep_alive = scratch;
   return with;
 }
 
 Ref<Scratch> room_for_all(const ProcessGroup& group, const CallOptions& call, std::size_t bytes) {
-  return make_ref<Scratch>(static_cast<std::size_t>(group.size()) * bytes, call.holds);
+  return make_ref<Scratch>(static_cast<std::size_t>(group.size()) * bytes, call.keep_alive);
 }
 
 template <typename T, typename Math>
@@ -113,7 +113,7 @@ Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& o, double fact
     scaled.input = o.output;
     return group.reduce(scaled);
   }
-  const auto scratch = make_ref<Scratch>(o.count * size_of(o.dtype), o.call.holds);
+  const auto scratch = make_ref<Scratch>(o.count * size_of(o.dtype), o.call.keep_alive);
   scale(o.dtype, scratch->memory.data(), o.input, o.count, factor);
   scaled.input = scratch->memory.data();
   scaled.call = holding(o.call, scratch);

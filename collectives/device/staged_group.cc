@@ -68,7 +68,7 @@ class Received final : public Work {
       : cuda_(runtime),
         host_(std::move(host)),
         staged_(std::move(staged)),
-        owner_(call.options->holds),
+        owner_(call.options->keep_alive),
         buffer_(call.output),
         bytes_(bytes),
         stream_(call.options->stream) {}
@@ -184,7 +184,7 @@ class StagedGroup final : public ProcessGroup {
     const auto staged = make_ref<Held>(cuda_);
     begin(call, is_send ? bytes : 0, staged->room);
     CallOptions options = on_the_host(*call.options);
-    options.holds = staged;
+    options.keep_alive = staged;
     Call on_host = call;
     on_host.options = &options;
     void* const memory = bytes > 0 ? staged->room.of(bytes, call.options->stream) : nullptr;

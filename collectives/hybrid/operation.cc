@@ -13,7 +13,7 @@ Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds 
       descriptor_(call.what),
       deadline_(Deadline::after(timeout)),
       timeout_(timeout),
-      owner_(call.options->holds),
+      owner_(call.options->keep_alive),
       memory_(std::move(route.memory)),
       slices_(std::move(route.slices)),
       works_(slices_.size()) {}

@@ -114,7 +114,7 @@ struct MessageHeader {
 class Message final : public Operation {
  public:
   Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-      : Operation(std::move(core), call.what, time, call.options->holds),
+      : Operation(std::move(core), call.what, time, call.options->keep_alive),
         peer(call.peer),
         buffer(static_cast<std::byte*>(call.memory())),
         bytes(call.what.count * size_of(call.what.dtype)) {}

@@ -25,7 +25,7 @@ Operation::Operation(Ref<Core> core, const Descriptor& what, const CallOptions& 
       descriptor_(what),
       timeout_(time),
       captured_(captured),
-      owner_(call.holds),
+      owner_(call.keep_alive),
       done_(captured) {}
 
 Operation::~Operation() {

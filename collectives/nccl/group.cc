@@ -57,12 +57,12 @@ class Group final : public ProcessGroup {
                "batch: over NCCL its messages are one operation of one stream, and these are on "
                "several");
       earliest = std::min(earliest, call.options->timeout.value_or(core_->options().timeout));
-      owners->held.push_back(call.options->holds);
+      owners->held.push_back(call.options->keep_alive);
       what.count += call.what.count;
     }
     if (first.row().is_message) what.count = first.what.count;
     options.timeout = earliest;
-    options.holds = owners;
+    options.keep_alive = owners;
     return core_->launch(what, options, [&](void* stream) {
       for (const Call& call : calls) enqueue(call, stream);
     });

@@ -63,7 +63,7 @@ CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounte
   if (device.type == DeviceType::kCUDA && call.stream.device.type == DeviceType::kCPU) {
     with.stream = cuda::current_stream(device.index);
   }
-  with.holds = std::move(owner);
+  with.keep_alive = std::move(owner);
   return with;
 }
 

@@ -241,12 +241,12 @@ TEST_P(Composed, WritesItsOutputThoughItIsDropped) {
     const std::vector<int> input(100, group.rank());
     std::vector<int> output(100, -1);
     UserReduceOptions options = largest_of(input, output);
-    options.call.holds = make_ref<LetGo>(written);
+    options.call.keep_alive = make_ref<LetGo>(written);
     user_all_reduce(group, options);
-    options.call.holds = nullptr;
+    options.call.keep_alive = nullptr;
     float a = 1, sum = 0;
     const AllReduceOptions parts[] = {{.input = &a, .output = &sum, .count = 1}};
-    all_reduce_coalesced(group, parts, {.holds = make_ref<LetGo>(written)});
+    all_reduce_coalesced(group, parts, {.keep_alive = make_ref<LetGo>(written)});
     // Owners go with later calls, which all ranks make.
     for (float all_are_written = 0; all_are_written == 0;) {
       all_are_written = written.try_wait() ? 1 : 0;
@@ -323,7 +323,7 @@ TEST(CallOptions, OwnerIsReleasedWithTheGroupWithoutAWait) {
     const Ref<Work> work = group.all_reduce({.input = x.data(),
                                              .output = x.data(),
                                              .count = x.size(),
-                                             .call = {.holds = make_ref<Owner>(alive)}});
+                                             .call = {.keep_alive = make_ref<Owner>(alive)}});
     EXPECT_TRUE(tests::eventually([&] { return work->is_completed(); }));
   });
   EXPECT_EQ(alive, 0);
@@ -384,7 +384,7 @@ TEST(CallOptions, LetGoOfTheOwnerWithALaterCall) {
         .all_reduce({.input = x.data(),
                      .output = x.data(),
                      .count = x.size(),
-                     .call = {.holds = make_ref<Owner>(alive)}})
+                     .call = {.keep_alive = make_ref<Owner>(alive)}})
         ->wait();
     for (int i = 0; i < 2; ++i) group.barrier()->wait();
     EXPECT_EQ(alive, 0);

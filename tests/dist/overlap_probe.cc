@@ -103,7 +103,7 @@ void probe(const Options& options) {
                                          .output = bucket.data_ptr(),
                                          .count = static_cast<std::size_t>(bucket.numel()),
                                          .op = dl::collectives::ReduceOp::kAvg,
-                                         .call = {.holds = bucket.storage()}}));
+                                         .call = {.keep_alive = bucket.storage()}}));
     }
     for (const auto& work : works) work->wait();
   };

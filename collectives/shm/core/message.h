@@ -20,7 +20,7 @@ namespace dl::collectives::shm {
 class Message final : public Pending {
  public:
   Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time) noexcept
-      : Pending(std::move(core), call.what, time, call.options->holds),
+      : Pending(std::move(core), call.what, time, call.options->keep_alive),
         peer(call.peer),
         buffer(static_cast<std::byte*>(call.memory())),
         bytes(call.what.count * size_of(call.what.dtype)) {}

@@ -59,7 +59,7 @@ void Pending::sleep_until(Deadline until) {
 }
 
 Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-    : Pending(std::move(core), call.what, time, call.options->holds),
+    : Pending(std::move(core), call.what, time, call.options->keep_alive),
       kind(call.row().fixed_count),
       input(static_cast<const std::byte*>(call.input)),
       gives(call.gives),

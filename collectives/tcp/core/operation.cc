@@ -97,7 +97,7 @@ void Operation::end(std::exception_ptr failed) noexcept {
 
 Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Call& call,
                        std::chrono::nanoseconds time, Schedule schedule, int size)
-    : Operation(std::move(engine), std::move(core), call.what, time, call.options->holds),
+    : Operation(std::move(engine), std::move(core), call.what, time, call.options->keep_alive),
       schedule_(std::move(schedule)),
       input_(static_cast<const std::byte*>(call.input)),
       output_(static_cast<std::byte*>(call.output)),
@@ -271,7 +271,7 @@ bool Collective::is_finished() const noexcept {
 
 Message::Message(Ref<Engine> engine, Ref<Core> core, const Call& call,
                  std::chrono::nanoseconds time)
-    : Operation(std::move(engine), std::move(core), call.what, time, call.options->holds),
+    : Operation(std::move(engine), std::move(core), call.what, time, call.options->keep_alive),
       peer(call.peer),
       buffer(static_cast<std::byte*>(call.memory())),
       bytes(call.what.count * size_of(call.what.dtype)) {}

@@ -39,12 +39,13 @@ void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor>
   // Sends bytes for every dtype, because nothing is computed with them.
   const auto start = [&](const Tensor& tensor) {
     const Stream stream = stream_of(tensor);
-    works.emplace_back(group.broadcast({.buffer = tensor.data_ptr(),
-                                        .count = tensor.nbytes(),
-                                        .dtype = DType::kU8,
-                                        .root = root,
-                                        .call = {.stream = stream, .holds = tensor.storage()}}),
-                       stream);
+    works.emplace_back(
+        group.broadcast({.buffer = tensor.data_ptr(),
+                         .count = tensor.nbytes(),
+                         .dtype = DType::kU8,
+                         .root = root,
+                         .call = {.stream = stream, .keep_alive = tensor.storage()}}),
+        stream);
   };
   std::vector<Tensor> together;
   std::size_t bytes = 0;

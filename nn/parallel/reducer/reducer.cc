@@ -276,7 +276,7 @@ Ref<collectives::Work> Reducer::start(Bucket& bucket) {
        .count = static_cast<std::size_t>(bucket.memory.numel()),
        .dtype = bucket.memory.dtype(),
        .op = collectives::ReduceOp::kAvg,
-       .call = {.stream = stream_of(bucket.memory), .holds = bucket.memory.storage()}});
+       .call = {.stream = stream_of(bucket.memory), .keep_alive = bucket.memory.storage()}});
 }
 
 void Reducer::end_pass() {
