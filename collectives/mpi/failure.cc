@@ -11,7 +11,7 @@ namespace {
 
 // When to probe the other ranks next.
 Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration warn_after) noexcept {
-  return o.begin + std::min<Core::Clock::duration>(o.questions.next(o.timeout, warn_after),
+  return o.begin + std::min<Core::Clock::duration>(o.probes.next(o.timeout, warn_after),
                                                    Core::Clock::time_point::max() - o.begin);
 }
 
@@ -136,7 +136,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
          true);
     return;
   }
-  if (operation.questions.are_due(operation.begin, now, operation.timeout, warn_after)) {
+  if (operation.probes.are_due(operation.begin, now, operation.timeout, warn_after)) {
     Control ask{};
     ask.kind = Control::Kind::kAsk;
     for (int r = 0; r < size(); ++r) {
@@ -167,7 +167,7 @@ int Core::missing_rank(const Operation& operation) const {
 std::string Core::missing_text(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
   const auto is_silent = [&](const Peer& p) {
-    return operation.questions.are_unanswered(p.last_answer);
+    return operation.probes.are_unanswered(p.last_answer);
   };
   if (operation.is_message()) {
     const auto& message = static_cast<const Message&>(operation);

@@ -49,7 +49,7 @@ class Operation : public Work {
   const std::chrono::nanoseconds timeout;
   const Deadline::Clock::time_point begin;
   const Deadline deadline;
-  Questions questions{};    // when to probe the other ranks
+  ProbeSchedule probes{};   // when to probe the other ranks
   bool has_warned = false;  // has logged whom it waits for
 
  private:

@@ -38,16 +38,16 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
   return wait_policy(local_ranks, std::min(usable, granted), std::min(online, granted));
 }
 
-std::chrono::nanoseconds Questions::next(std::chrono::nanoseconds timeout,
-                                         std::chrono::nanoseconds warn_after) const noexcept {
+std::chrono::nanoseconds ProbeSchedule::next(std::chrono::nanoseconds timeout,
+                                             std::chrono::nanoseconds warn_after) const noexcept {
   const std::chrono::nanoseconds first = std::min(warn_after - kAskBefore, timeout / 4 * 3);
   if (asked_ == 0) return first;
   const std::chrono::nanoseconds last = timeout - kAskBeforeDeadline;
   return asked_ == 1 && last > first + kAskBefore ? last : std::chrono::nanoseconds::max();
 }
 
-bool Questions::are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
-                        std::chrono::nanoseconds warn_after) noexcept {
+bool ProbeSchedule::are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
+                            std::chrono::nanoseconds warn_after) noexcept {
   const int before = asked_;
   while (now - begin >= next(timeout, warn_after)) ++asked_;
   if (asked_ == before) return false;

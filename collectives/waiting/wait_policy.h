@@ -34,7 +34,7 @@ WaitPolicy wait_policy(int local_ranks, int usable, int online) noexcept;
 // the missing ranks (after three quarters of a short deadline), and once shortly before its
 // deadline, because peers may have stopped since. Times count from the operation's begin. A value;
 // the driver of the operation owns it.
-class Questions {
+class ProbeSchedule {
  public:
   using Time = Deadline::Clock::time_point;
 

@@ -24,54 +24,54 @@ TEST(WaitPolicy, YieldsAndSoonSleepsIfOversubscribed) {
   EXPECT_LE(wait_policy(4, 2, 2).spin, 100us);
 }
 
-constexpr Questions::Time kBegin{1000s};
+constexpr ProbeSchedule::Time kBegin{1000s};
 
 // How long an operation has waited when it asks, looked at a second apart.
 std::vector<int> asks_at(std::chrono::seconds timeout) {
-  Questions questions;
+  ProbeSchedule questions;
   std::vector<int> seconds;
   for (int waited = 0; std::chrono::seconds(waited) <= timeout; ++waited) {
-    const Questions::Time now = kBegin + std::chrono::seconds(waited);
-    const bool is_next = now - kBegin >= questions.next(timeout, 5s);
-    EXPECT_EQ(questions.are_due(kBegin, now, timeout, 5s), is_next);
+    const ProbeSchedule::Time now = kBegin + std::chrono::seconds(waited);
+    const bool is_next = now - kBegin >= probes.next(timeout, 5s);
+    EXPECT_EQ(probes.are_due(kBegin, now, timeout, 5s), is_next);
     if (is_next) seconds.push_back(waited);
-    EXPECT_EQ(questions.are_unanswered({}), !seconds.empty());
+    EXPECT_EQ(probes.are_unanswered({}), !seconds.empty());
   }
-  EXPECT_EQ(questions.next(timeout, 5s), std::chrono::nanoseconds::max());
+  EXPECT_EQ(probes.next(timeout, 5s), std::chrono::nanoseconds::max());
   return seconds;
 }
 
-TEST(Questions, AreAskedBeforeAWarningAndBeforeTheDeadline) {
-  EXPECT_EQ(Questions().next(600s, 5s), 4500ms);
+TEST(ProbeSchedule, AreAskedBeforeAWarningAndBeforeTheDeadline) {
+  EXPECT_EQ(ProbeSchedule().next(600s, 5s), 4500ms);
   EXPECT_EQ(asks_at(600s), (std::vector<int>{5, 598}));
 }
 
-TEST(Questions, OfAShortDeadlineAreAskedOnce) {
-  EXPECT_EQ(Questions().next(1s, 5s), 750ms);
+TEST(ProbeSchedule, OfAShortDeadlineAreAskedOnce) {
+  EXPECT_EQ(ProbeSchedule().next(1s, 5s), 750ms);
   EXPECT_EQ(asks_at(4s), std::vector<int>{3});
   EXPECT_EQ(asks_at(7s), std::vector<int>{5});
 }
 
-TEST(Questions, ThatComeLateAreAskedTogether) {
-  Questions questions;
-  EXPECT_TRUE(questions.are_due(kBegin, kBegin + 599s, 600s, 5s));
-  EXPECT_FALSE(questions.are_due(kBegin, kBegin + 600s, 600s, 5s));
+TEST(ProbeSchedule, ThatComeLateAreAskedTogether) {
+  ProbeSchedule questions;
+  EXPECT_TRUE(probes.are_due(kBegin, kBegin + 599s, 600s, 5s));
+  EXPECT_FALSE(probes.are_due(kBegin, kBegin + 600s, 600s, 5s));
 }
 
-TEST(Questions, AreAnsweredByWhatComesAfterThemOnly) {
-  Questions questions;
-  EXPECT_FALSE(questions.are_unanswered({}));
-  ASSERT_TRUE(questions.are_due(kBegin, kBegin + 5s, 600s, 5s));
-  EXPECT_TRUE(questions.are_unanswered(kBegin + 4s));
-  EXPECT_FALSE(questions.are_unanswered(kBegin + 5s));
+TEST(ProbeSchedule, AreAnsweredByWhatComesAfterThemOnly) {
+  ProbeSchedule questions;
+  EXPECT_FALSE(probes.are_unanswered({}));
+  ASSERT_TRUE(probes.are_due(kBegin, kBegin + 5s, 600s, 5s));
+  EXPECT_TRUE(probes.are_unanswered(kBegin + 4s));
+  EXPECT_FALSE(probes.are_unanswered(kBegin + 5s));
   // Another operation's question, asked later, leaves that answer what it is.
-  Questions others;
+  ProbeSchedule others;
   ASSERT_TRUE(others.are_due(kBegin + 1s, kBegin + 6s, 600s, 5s));
   EXPECT_TRUE(others.are_unanswered(kBegin + 5s));
-  EXPECT_FALSE(questions.are_unanswered(kBegin + 5s));
+  EXPECT_FALSE(probes.are_unanswered(kBegin + 5s));
   // And the second one wants an answer of its own.
-  ASSERT_TRUE(questions.are_due(kBegin, kBegin + 598s, 600s, 5s));
-  EXPECT_TRUE(questions.are_unanswered(kBegin + 5s));
+  ASSERT_TRUE(probes.are_due(kBegin, kBegin + 598s, 600s, 5s));
+  EXPECT_TRUE(probes.are_unanswered(kBegin + 5s));
 }
 
 }  // namespace

@@ -286,7 +286,7 @@ void Core::look_at_clock(Pending& op, Clock::time_point now) {
     return;
   }
   const auto warn_after = options_.policy.warn_after;
-  if (op.questions.are_due(*op.begin, now, op.timeout, warn_after)) {
+  if (op.probes.are_due(*op.begin, now, op.timeout, warn_after)) {
     for (Peer& p : peers_) {
       if (p.socket) send_note(p, Note::Kind::kProbe);
     }
@@ -317,7 +317,7 @@ int Core::missing_rank(const Pending& pending) const {
     });
     return found == peers_.end() ? -1 : found->who.rank;
   };
-  int rank = first([&](const Peer& p) { return op.questions.are_unanswered(p.last_answer); });
+  int rank = first([&](const Peer& p) { return op.probes.are_unanswered(p.last_answer); });
   if (rank < 0) {
     rank = first(
         [&](const Peer& p) { return p.block->called.load(std::memory_order_acquire) < sequence; });
@@ -336,7 +336,7 @@ std::string Core::missing_text(const Pending& pending) const {
   const auto add = [&](const Peer& p, std::string_view why) {
     missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
   };
-  const auto is_silent = [&](const Peer& p) { return op.questions.are_unanswered(p.last_answer); };
+  const auto is_silent = [&](const Peer& p) { return op.probes.are_unanswered(p.last_answer); };
   for (const Peer& p : peers_) {
     const std::uint64_t last = p.block->called.load(std::memory_order_acquire);
     if (p.who.rank == rank_ || last >= sequence) continue;

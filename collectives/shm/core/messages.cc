@@ -391,7 +391,7 @@ std::string Core::missing_text(const Message& message) const {
   if (message.peer == kAnySource) return missing_sender_text(message.descriptor, departed());
   const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
   return missing_message_text(message.descriptor, p.who.text(),
-                              message.questions.are_unanswered(p.last_answer));
+                              message.probes.are_unanswered(p.last_answer));
 }
 
 std::vector<Identity> Core::departed() const {

@@ -49,7 +49,7 @@ class Pending : public Work {
   // The clock is first read when the operation is first found waiting.
   const std::chrono::nanoseconds timeout;
   std::optional<Deadline::Clock::time_point> begin{};
-  Questions questions{};    // when to probe the peers
+  ProbeSchedule probes{};   // when to probe the peers
   bool has_warned = false;  // has logged whom it waits for
 
  protected:

@@ -261,7 +261,7 @@ class Core final : public RefCounted {
   Blame blame_of_gone(const Peer& p) const;
   const Link& ended_link(const Peer& p) const;
   Contact contact_with(const Peer& p, Engine::Clock::time_point asked) const;
-  Contact contact_with(const Peer& p, const Questions& questions) const;
+  Contact contact_with(const Peer& p, const ProbeSchedule& probes) const;
 
   // Runs a step of the driver; an exception breaks the group instead of leaving the driver.
   template <typename F>

@@ -15,7 +15,7 @@ using Clock = Engine::Clock;
 // When to probe the peers next.
 Clock::time_point ask_time(const Operation& operation, Clock::duration warn_after) noexcept {
   return operation.begin +
-         std::min<Clock::duration>(operation.questions.next(operation.timeout, warn_after),
+         std::min<Clock::duration>(operation.probes.next(operation.timeout, warn_after),
                                    Clock::time_point::max() - operation.begin);
 }
 
@@ -195,7 +195,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
     fail(std::move(cause));
     return;
   }
-  if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.warn_after)) {
+  if (operation.probes.are_due(operation.begin, now, operation.timeout, policy_.warn_after)) {
     ask_peers();
   }
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.warn_after) {
@@ -231,8 +231,8 @@ int Core::missing_rank(const Operation& operation) const {
     return found == peers_.end() ? -1 : found->who.rank;
   };
   // Blame a silent rank first: a stopped rank cannot say whether it has called the operation.
-  int rank = first(
-      [&](const Peer& p) { return contact_with(p, operation.questions) == Contact::kSilent; });
+  int rank =
+      first([&](const Peer& p) { return contact_with(p, operation.probes) == Contact::kSilent; });
   if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
   if (rank >= 0) return rank;
   const auto& running = static_cast<const Collective&>(operation);
@@ -241,7 +241,7 @@ int Core::missing_rank(const Operation& operation) const {
 
 std::string Core::missing_text(const Operation& operation, Clock::time_point asked) const {
   const Descriptor& d = operation.descriptor;
-  const auto contact = [&](const Peer& p) { return contact_with(p, operation.questions); };
+  const auto contact = [&](const Peer& p) { return contact_with(p, operation.probes); };
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
     const auto& message = static_cast<const Message&>(operation);
     if (message.peer == kAnySource) return missing_sender_text(d, departed());

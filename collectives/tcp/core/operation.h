@@ -46,7 +46,7 @@ class Operation : public Work {
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
 
   // Driver.
-  Questions questions{};    // when to probe the peers
+  ProbeSchedule probes{};   // when to probe the peers
   bool has_warned = false;  // has logged whom it waits for
 
  private:

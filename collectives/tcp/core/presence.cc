@@ -232,9 +232,9 @@ Contact Core::contact_with(const Peer& p, Clock::time_point asked) const {
   return p.side->way().is_busy && signs.is_reachable ? Contact::kSlow : Contact::kSilent;
 }
 
-Contact Core::contact_with(const Peer& p, const Questions& questions) const {
-  return questions.are_unanswered(p.last_answer) ? contact_with(p, questions.asked_at())
-                                                 : Contact::kAnswers;
+Contact Core::contact_with(const Peer& p, const ProbeSchedule& probes) const {
+  return probes.are_unanswered(p.last_answer) ? contact_with(p, probes.asked_at())
+                                              : Contact::kAnswers;
 }
 
 bool Core::have_answered(Clock::time_point asked) const {
