@@ -95,24 +95,24 @@ void Core::run() {
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-hybrid");
   use_all_bound_cpus();
-  const auto may_conduct = [this] { return !queue_.empty() && waiters_ == 0 && !is_conducted_; };
+  const auto may_drive = [this] { return !queue_.empty() && waiters_ == 0 && !is_driven_; };
   Lock lock(mutex_);
   bool is_warm = false;
   while (!is_stopping_) {
-    if (!may_conduct()) {
+    if (!may_drive()) {
       is_warm = is_warm && !queue_.empty();
       changed_.wait(lock);
     } else if (is_warm || is_urgent_) {
-      conduct(lock);
+      drive(lock);
     } else {
       is_warm = !changed_.wait_for(lock, kTakeUpTime,
-                                   [&] { return is_stopping_ || is_urgent_ || !may_conduct(); });
+                                   [&] { return is_stopping_ || is_urgent_ || !may_drive(); });
     }
   }
 }
 
-void Core::conduct(Lock& lock) {
-  is_conducted_ = true;
+void Core::drive(Lock& lock) {
+  is_driven_ = true;
   std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
   lock.unlock();
   step(operations);
@@ -120,7 +120,7 @@ void Core::conduct(Lock& lock) {
   operations.clear();
   lock.lock();
   waited_for_ = nullptr;
-  is_conducted_ = false;
+  is_driven_ = false;
   ++steps_;
   while (!queue_.empty() && queue_.front()->begun_[kOut] == queue_.front()->slices_.size()) {
     settle(*queue_.front());
@@ -291,10 +291,10 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
   } else if (!op.is_settled_) {
     ++waiters_;
     while (!op.is_settled_) {
-      if (is_conducted_) {
+      if (is_driven_) {
         changed_.wait(lock);
       } else {
-        conduct(lock);
+        drive(lock);
       }
     }
     --waiters_;

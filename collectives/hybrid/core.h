@@ -101,7 +101,7 @@ class Core final : public RefCounted {
 
   ~Core() override;
   void run();
-  void conduct(Lock& lock);
+  void drive(Lock& lock);
   // For the driving thread, without the lock: starts what can be started, then waits for what the
   // first operation needs next.
   void step(const std::vector<Ref<Operation>>& operations) noexcept;
@@ -146,7 +146,7 @@ class Core final : public RefCounted {
   std::exception_ptr error_;
   std::uint64_t spared_until_ = 0;  // if the group is broken
   LaneCalls calls_{};               // in each lane, by all operations that were called
-  bool is_conducted_ = false;
+  bool is_driven_ = false;
   bool is_urgent_ = false;  // a caller wants the progress thread to take over now
   bool is_stopping_ = false;
   bool has_left_ = false;  // at exit: refuses further calls

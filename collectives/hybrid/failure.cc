@@ -140,7 +140,7 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     if (heard) spared_until_ = std::min(spared_until_, inner_.all->spared());
     if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
     error_ = std::make_exception_ptr(GroupError(cause));
-    if (!is_conducted_) end_all();
+    if (!is_driven_) end_all();
     changed_.notify_all();
   }
   if (cause.blame != Blame::kNone && !is_reported) {
@@ -156,7 +156,7 @@ void Core::spare_only(std::optional<std::uint64_t> until) noexcept {
     const std::uint64_t last = until.value_or(completed());
     if (last >= spared_until_) return;
     spared_until_ = last;
-    if (!is_conducted_) end_all();
+    if (!is_driven_) end_all();
     changed_.notify_all();
   }
   tell_inner_groups();
@@ -305,7 +305,7 @@ void Core::stop() noexcept {
   std::vector<Ref<Operation>> over;
   {
     Lock lock(mutex_);
-    changed_.wait(lock, [this] { return !is_conducted_; });
+    changed_.wait(lock, [this] { return !is_driven_; });
     spared_until_ = 0;
     end_all();
     over.swap(finished_);
