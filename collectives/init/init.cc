@@ -124,7 +124,7 @@ Session make_session(const ProcessGroupOptions& options) {
                                    .rank = launch.rank,
                                    .size = launch.world_size,
                                    .timeout = timeout,
-                                   .all_say_here = session.meeting->all_say_here()},
+                                   .all_announced = session.meeting->all_announced()},
                                   asked, node, where.generation, deadline);
   const collectives::GroupOptions how{.rank = launch.rank,
                                       .size = launch.world_size,
@@ -136,7 +136,7 @@ Session make_session(const ProcessGroupOptions& options) {
                                       .timeout = timeout,
                                       .connect_timeout = timeout,
                                       .connect_by = deadline,
-                                      .all_say_here = session.meeting->all_say_here(),
+                                      .all_announced = session.meeting->all_announced(),
                                       .node = node,
                                       .recorder = recorder,
                                       .segment = choice.segment,

@@ -218,9 +218,9 @@ class FileMeeting final : public Meeting {
                                .rank = rank,
                                .size = options.launch.world_size,
                                .timeout = options.timeout,
-                               .all_say_here = true};
-    say_here(roster, deadline);
-    all_say_here_ = true;
+                               .all_announced = true};
+    announce(roster, deadline);
+    all_announced_ = true;
     key_ = JobKey::from_environment();
     if (key_) return;
     // Only the job's user can write there (FileStore), so the directory protects the key as well as

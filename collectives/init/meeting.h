@@ -31,8 +31,8 @@ class Meeting {
   virtual rendezvous::Store& store() noexcept = 0;
   // The key of the job; nullopt: ranks on one host only.
   const std::optional<rendezvous::JobKey>& key() const noexcept { return key_; }
-  // True if every rank has called say_here() in the store (roster.h).
-  bool all_say_here() const noexcept { return all_say_here_; }
+  // True if every rank has called announce() in the store (roster.h).
+  bool all_announced() const noexcept { return all_announced_; }
   // Tells that the group is made. Before that, a failed init leaves quickly.
   virtual void joined() noexcept {}
   // A host in the direction of the other ranks; empty: not known.
@@ -42,7 +42,7 @@ class Meeting {
   Meeting() = default;
   std::optional<rendezvous::JobKey> key_;
   std::string route_to_;
-  bool all_say_here_ = false;
+  bool all_announced_ = false;
 };
 
 struct MeetingOptions {

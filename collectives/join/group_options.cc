@@ -11,7 +11,7 @@ Deadline connect_deadline(const GroupOptions& options) {
 void forget_connecting(GroupOptions& options) {
   options.store = nullptr;  // it need not outlive the making of the group
   options.connect_by.reset();
-  options.all_say_here = false;
+  options.all_announced = false;
   options.segment = nullptr;
 }
 

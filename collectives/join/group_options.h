@@ -34,8 +34,8 @@ struct GroupOptions {
   // The deadline of making the group, if a larger step has one; error texts still name
   // `connect_timeout`. Nullopt: `connect_timeout` from the call.
   std::optional<Deadline> connect_by{};
-  bool all_say_here = false;  // see RosterOptions
-  std::string node{};         // ranks with equal `node` share a node; empty: the host's name
+  bool all_announced = false;  // see RosterOptions
+  std::string node{};          // ranks with equal `node` share a node; empty: the host's name
   // After this time a wait logs the missing ranks.
   std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded

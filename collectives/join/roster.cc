@@ -141,7 +141,7 @@ void publish(const RosterOptions& options, const Record& own, Deadline deadline)
   options.store->set(key_of(options, options.rank), own.text(), deadline);
 }
 
-void say_here(const RosterOptions& options, Deadline deadline) {
+void announce(const RosterOptions& options, Deadline deadline) {
   const Record own{.size = options.size, .who = this_process(options.rank, {})};
   options.store->set(here_key(options.rank), own.text(), deadline);
 }
@@ -154,7 +154,7 @@ void check_alive(const std::string& group, const Identity& who) {
 
 namespace {
 
-// The ranks that have come so far, for stores in which all ranks call say_here().
+// The ranks that have come so far, for stores in which all ranks call announce().
 class Present {
  public:
   explicit Present(const RosterOptions& options)
@@ -188,13 +188,13 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
   ToldWait told(options, self, rank);
   for (;;) {
     Deadline until = Deadline::earlier(patience.until(deadline), told.at());
-    if (options.all_say_here) until = Deadline::earlier(until, Deadline::after(kAliveLook));
+    if (options.all_announced) until = Deadline::earlier(until, Deadline::after(kAliveLook));
     try {
       return options.store->get(key, until);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
     }
-    if (options.all_say_here) present.check_all_alive();
+    if (options.all_announced) present.check_all_alive();
     if (deadline.has_passed()) {
       const auto seconds =
           std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();

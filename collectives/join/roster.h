@@ -40,9 +40,9 @@ struct RosterOptions {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
-  // Every rank has called say_here(): a rank that has ended since is named within a second, if its
+  // Every rank has called announce(): a rank that has ended since is named within a second, if its
   // process is visible. For stores that no launcher and no server watches.
-  bool all_say_here = false;
+  bool all_announced = false;
 };
 
 // This process, as errors name it; an empty `node` means the host's name.
@@ -53,7 +53,7 @@ rendezvous::JobKey open_key();
 
 void publish(const RosterOptions& options, const Record& own, Deadline deadline);
 // Writes this rank's identity under "here/RANK".
-void say_here(const RosterOptions& options, Deadline deadline);
+void announce(const RosterOptions& options, Deadline deadline);
 // Waits for the value of a key that `rank` sets, and logs whom it waits for. Throws kTimeout if it
 // does not come, and kPeerFailed if the rank has ended.
 std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,

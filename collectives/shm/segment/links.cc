@@ -169,7 +169,7 @@ Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
                              .rank = options.rank,
                              .size = options.size,
                              .timeout = options.connect_timeout,
-                             .all_say_here = options.all_say_here};
+                             .all_announced = options.all_announced};
   const Record record{.version = kProtocolVersion,
                       .size = options.size,
                       .generation = options.generation,

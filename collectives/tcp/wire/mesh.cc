@@ -205,7 +205,7 @@ RosterOptions roster_of(const GroupOptions& options) {
           .rank = options.rank,
           .size = options.size,
           .timeout = options.connect_timeout,
-          .all_say_here = options.all_say_here};
+          .all_announced = options.all_announced};
 }
 
 void check_node(const GroupOptions& options, const Identity& self, const Identity& theirs) {

@@ -118,7 +118,7 @@ TEST(InitInADirectory, NamesARankThatIsStoppedThere) {
   if (victim == 0) {
     rendezvous::FileStore store(directory.path() + "/meet");
     rendezvous::PrefixStore place(store, "gen0/init/world/1/");
-    collectives::say_here({.store = &place, .rank = 1, .size = 3},
+    collectives::announce({.store = &place, .rank = 1, .size = 3},
                           rendezvous::Deadline::after(60s));
     ::raise(SIGSTOP);
     ::_exit(0);
