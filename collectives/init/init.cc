@@ -51,7 +51,7 @@ struct Session {
   Ref<collectives::nccl::Notices> notices{};
   Ref<ProcessGroup> group;
   Ref<collectives::Ended> ended = make_ref<collectives::Ended>();
-  collectives::Leaving leaving{};
+  collectives::ExitScope scope{};
 };
 
 // MPI knows the ranks and how to reach them: no meeting, store or key is needed.
@@ -183,12 +183,12 @@ void init_process_group(const ProcessGroupOptions& options) {
       "init_process_group: there is a default group already; call destroy_process_group first");
   open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
   outlive_signals_of_preemption();
-  collectives::Leaving leaving;
+  collectives::ExitScope scope;
   {
-    const collectives::Leaving::Recording recording(leaving);
+    const collectives::ExitScope::Recording recording(scope);
     session = new Session(make_session(options));
   }
-  session->leaving = std::move(leaving);
+  session->scope = std::move(scope);
   if (session->group->size() > 1) log::set_who(fmt::format("rank {}", session->group->rank()));
 }
 
@@ -199,7 +199,7 @@ void destroy_process_group() {
   session->ended->is_so.store(true);
   session->group = nullptr;
   if (session->notices) session->notices->close();
-  session->leaving.leave();  // groups that the program still holds
+  session->scope.leave();  // groups that the program still holds
   delete session;
   session = nullptr;
 }

@@ -21,7 +21,7 @@ const ForkMark* at_exit_process = nullptr;
 constinit std::atomic<std::uint64_t> at_exit_count{0};
 bool is_registered = false;  // leave_all() will run
 constinit ExitWatch process_exit;
-constinit thread_local Leaving* leaving_of_thread = nullptr;
+constinit thread_local ExitScope* scope_of_thread = nullptr;
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void AtExit::keep(Ref<RefCounted> object) {
 AtExit::AtExit(std::function<void()> leave)
     : leave_(std::move(leave)), number_(at_exit_count.fetch_add(1)) {
   stay_if_exiting();
-  if (leaving_of_thread != nullptr) leaving_of_thread->numbers_.push_back(number_);
+  if (scope_of_thread != nullptr) scope_of_thread->numbers_.push_back(number_);
   const std::lock_guard lock(at_exit_mutex);
   if (at_exit_objects == nullptr || at_exit_process->is_in_child()) {
     // Objects that a forked child has inherited belong to its parent, and so does its exit().
@@ -79,15 +79,15 @@ void AtExit::run() const noexcept {
   }
 }
 
-Leaving::Recording::Recording(Leaving& leaving) noexcept {
-  leaving_of_thread = &leaving;
+ExitScope::Recording::Recording(ExitScope& scope) noexcept {
+  scope_of_thread = &scope;
 }
 
-Leaving::Recording::~Recording() {
-  leaving_of_thread = nullptr;
+ExitScope::Recording::~Recording() {
+  scope_of_thread = nullptr;
 }
 
-void Leaving::leave() const noexcept {
+void ExitScope::leave() const noexcept {
   if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
   const std::lock_guard lock(at_exit_mutex);
   for (std::size_t i = at_exit_objects->size(); i > 0; --i) {

@@ -13,7 +13,7 @@
 // processor: the call goes on and throws, because its object has left.
 //
 // A function must not drop the last reference to an object that has an AtExit. Thread-safety: any
-// thread; a Leaving belongs to its owner.
+// thread; an ExitScope belongs to its owner.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ class AtExit {
 
  private:
   friend void leave_all() noexcept;
-  friend class Leaving;
+  friend class ExitScope;
   void run() const noexcept;
   const std::function<void()> leave_;
   const std::uint64_t number_;
@@ -74,13 +74,13 @@ class AtExit {
   mutable std::atomic<bool> has_left_{false};
 };
 
-// Runs the functions before exit, for the objects that a thread makes while it has a Recording of
-// this Leaving.
-class Leaving {
+// Collects the AtExit objects that this thread creates while a Recording lives; leave() runs their
+// functions early, newest first.
+class ExitScope {
  public:
   class Recording {
    public:
-    explicit Recording(Leaving& leaving) noexcept;
+    explicit Recording(ExitScope& scope) noexcept;
     ~Recording();
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
