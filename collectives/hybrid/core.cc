@@ -8,7 +8,7 @@
 
 #include "collectives/call/recording.h"
 #include "collectives/reduce/reduce.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "core/base/system/machine/cpus.h"
 #include "core/base/thread.h"
 
@@ -165,7 +165,7 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
   if (before > 0ns && op.timeout_ != std::chrono::nanoseconds::max()) {
     try {
       return work->synchronize(before);
-    } catch (const NotOver&) {
+    } catch (const StillRunning&) {
       if (work->is_completed()) return work->synchronize();  // over since it was thrown
     }
     Ref<tcp::Group> all;  // null if the group was destroyed and only its Work is left

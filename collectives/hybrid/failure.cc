@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "collectives/hybrid/core.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
@@ -250,14 +250,14 @@ void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
   std::string why = "waiting for its own part";
   try {
     if (work) work->synchronize(std::chrono::nanoseconds(0));
-  } catch (const NotOver& inner) {
+  } catch (const StillRunning& inner) {
     why = inner.operation() == text(op.descriptor_)
               ? inner.missing()
               : fmt::format("in {}, {}", inner.operation(), inner.missing());
   } catch (const Error& error) {
     why = error.what();
   }
-  throw NotOver(text(op.descriptor_), limit, why);
+  throw StillRunning(text(op.descriptor_), limit, why);
 }
 
 // Runs before the inner groups do the same: they are older.

@@ -6,7 +6,7 @@
 
 #include "collectives/call/recording.h"
 #include "collectives/process/peer_process.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 
 namespace dl::collectives::mpi {
 namespace {
@@ -146,7 +146,7 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
   const std::lock_guard lock(mutex_);
   over.swap(finished_);
   if (!missing.empty()) {
-    throw NotOver(text(operation.descriptor), *limit, missing);
+    throw StillRunning(text(operation.descriptor), *limit, missing);
   }
   if (!is_poisoned()) return;
   const Deadline last_words = Deadline::after(kLastWords);

@@ -5,7 +5,7 @@
 #include "collectives/call/recording.h"
 #include "collectives/nccl/captured.h"
 #include "collectives/process/peer_process.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/thread.h"
@@ -66,7 +66,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
   }
   if (!wait_until(over_, lock, until, is_over)) {
     lock.unlock();
-    throw NotOver(text(descriptor_), *timeout, {});
+    throw StillRunning(text(descriptor_), *timeout, {});
   }
   if (error_) std::rethrow_exception(error_);
 }

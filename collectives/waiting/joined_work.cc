@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "core/base/deadline.h"
 
 namespace dl::collectives {
@@ -21,8 +21,8 @@ class JoinedWork final : public Work {
     for (const Ref<Work>& work : works_) {
       try {
         work->synchronize(timeout ? std::optional(deadline.left()) : std::nullopt);
-      } catch (const NotOver& late) {
-        throw NotOver(late.operation(), timeout.value(), late.missing());
+      } catch (const StillRunning& late) {
+        throw StillRunning(late.operation(), timeout.value(), late.missing());
       }
     }
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 
 namespace dl::collectives {
 namespace {
@@ -25,7 +25,7 @@ class TimedWork final : public Work {
   void synchronize(Timeout timeout) override {
     const auto until = std::chrono::steady_clock::now() + time_;
     while (std::chrono::steady_clock::now() < until) continue;
-    if (!is_over_) throw NotOver("all_reduce #2", timeout.value(), "waiting for rank 1");
+    if (!is_over_) throw StillRunning("all_reduce #2", timeout.value(), "waiting for rank 1");
   }
   bool is_completed() const noexcept override { return is_over_; }
   std::exception_ptr error() const noexcept override { return nullptr; }
@@ -40,9 +40,9 @@ TEST(JoinedWork, NamesTheTimeoutOfTheCallAndNotWhatWasLeftOfIt) {
   try {
     both->synchronize(2s);
     ADD_FAILURE() << "nothing was thrown";
-  } catch (const NotOver& late) {
+  } catch (const StillRunning& late) {
     EXPECT_EQ(std::string(late.what()),
-              "all_reduce #2: not over after 2 s, waiting for rank 1; it goes on");
+              "all_reduce #2: still running after 2 s, waiting for rank 1; it continues");
   }
 }
 

@@ -10,7 +10,7 @@
 
 #include "collectives/call/recording.h"
 #include "collectives/process/peer_process.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "core/base/thread.h"
 
 namespace dl::collectives::shm {
@@ -191,7 +191,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   wake_thread();
   if (op.is_over()) return;
   stay_if_exiting();
-  throw NotOver(text(op.descriptor), *limit, missing);
+  throw StillRunning(text(op.descriptor), *limit, missing);
 }
 
 void Core::poll() noexcept {

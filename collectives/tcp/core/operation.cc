@@ -8,7 +8,7 @@
 #include "collectives/reduce/reduce.h"
 #include "collectives/tcp/core/core.h"
 #include "collectives/tcp/core/engine.h"
-#include "collectives/waiting/not_over.h"
+#include "collectives/waiting/still_running.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::tcp {
@@ -75,7 +75,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
       engine_->inspect([&] { missing = core_->missing_text(*this, asked); });
       if (!is_over()) {
         stay_if_exiting();
-        throw NotOver(text(descriptor), *limit, missing);
+        throw StillRunning(text(descriptor), *limit, missing);
       }
     }
   }

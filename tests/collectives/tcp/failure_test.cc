@@ -236,7 +236,7 @@ TEST(Synchronize, WithATimeoutNamesTheMissingRankOnly) {
     for (int i = 0; i < 8; ++i) {
       const Thrown thrown = thrown_by([&] { second->synchronize(20ms); });
       EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
-      EXPECT_NE(thrown.text.find("not over after 0.02 s, "), std::string::npos) << thrown.text;
+      EXPECT_NE(thrown.text.find("still running after 0.02 s, "), std::string::npos) << thrown.text;
       EXPECT_EQ(thrown.text.find("after 0 s"), std::string::npos) << thrown.text;
       EXPECT_EQ(thrown.text.find("nor anything before it"), std::string::npos) << thrown.text;
       for (int rank = 0; rank < 4; ++rank) {

@@ -1,5 +1,5 @@
-// NotOver: the Error of Work::synchronize() after a passed timeout, with its parts as values, so
-// that a group or Work that waits for another one can name its own operation and timeout without
+// StillRunning: the Error of Work::synchronize() after a passed timeout, with its parts as values,
+// so that a group or Work that waits for another one can name its own operation and timeout without
 // parsing a text.
 //
 // Any thread.
@@ -14,14 +14,14 @@
 
 namespace dl::collectives {
 
-class NotOver final : public Error {
+class StillRunning final : public Error {
  public:
   // `operation`: text(descriptor). `missing`: "waiting for rank 2 (...), which has not called it";
   // empty if the group cannot tell.
-  NotOver(std::string operation, std::chrono::nanoseconds limit, std::string missing)
+  StillRunning(std::string operation, std::chrono::nanoseconds limit, std::string missing)
       : Error(ErrorKind::kTimeout,
-              fmt::format("{}: not over after {} s{}{}; it goes on", operation, seconds_text(limit),
-                          missing.empty() ? "" : ", ", missing)),
+              fmt::format("{}: still running after {} s{}{}; it continues", operation,
+                          seconds_text(limit), missing.empty() ? "" : ", ", missing)),
         operation_(std::move(operation)),
         missing_(std::move(missing)) {}
   const std::string& operation() const noexcept { return operation_; }
