@@ -158,4 +158,10 @@ void check_is_on_cpu(const Call& call, std::string_view backend) {
            call.options->stream.device.str());
 }
 
+void check_waits_on_cpu(const Descriptor& operation, std::string_view backend, Stream stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: wait({}): a {} group works on CPU memory; call wait() without a stream",
+           text(operation), stream.device.str(), backend);
+}
+
 }  // namespace dl::collectives

@@ -34,4 +34,7 @@ Call checked(const Options& options, int rank, int size) {
 // For groups of CPU memory: throws kNotImplemented if the call's stream is another device's.
 void check_is_on_cpu(const Call& call, std::string_view backend);
 
+// The same for Work::wait(stream) of such a group's operation.
+void check_waits_on_cpu(const Descriptor& operation, std::string_view backend, Stream stream);
+
 }  // namespace dl::collectives

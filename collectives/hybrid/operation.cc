@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/call/checks.h"
 #include "collectives/hybrid/core.h"
 #include "core/base/error.h"
 
@@ -21,9 +22,7 @@ Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds 
 Operation::~Operation() = default;
 
 void Operation::wait(Stream stream) {
-  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
-           "{}: a hybrid group orders the CPU's stream only, not {}", text(descriptor_),
-           stream.device.str());
+  check_waits_on_cpu(descriptor_, "hybrid", stream);
   synchronize(std::nullopt);
 }
 

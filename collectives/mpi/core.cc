@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collectives/call/checks.h"
 #include "collectives/call/recording.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/waiting/still_running.h"
@@ -33,9 +34,7 @@ Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanose
 Operation::~Operation() = default;
 
 void Operation::wait(Stream stream) {
-  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
-           "{}: an MPI group orders the CPU's stream only, not {}", text(descriptor),
-           stream.device.str());
+  check_waits_on_cpu(descriptor, "mpi", stream);
   synchronize(std::nullopt);
 }
 

@@ -1,5 +1,6 @@
 #include "collectives/shm/core/operation.h"
 
+#include "collectives/call/checks.h"
 #include "collectives/shm/core/core.h"
 #include "core/base/error.h"
 
@@ -10,9 +11,7 @@ Pending::Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanosecond
     : descriptor(what), timeout(time), core_(std::move(core)), owner_(std::move(owner)) {}
 
 void Pending::wait(Stream stream) {
-  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
-           "{}: a shared-memory group orders the CPU's stream only, not {}", text(descriptor),
-           stream.device.str());
+  check_waits_on_cpu(descriptor, "shm", stream);
   synchronize(std::nullopt);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/call/checks.h"
 #include "collectives/call/recording.h"
 #include "collectives/process/at_exit.h"
 #include "collectives/reduce/reduce.h"
@@ -40,9 +41,7 @@ Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
 Operation::~Operation() = default;
 
 void Operation::wait(Stream stream) {
-  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
-           "{}: a TCP group orders the CPU's stream only, not {}", text(descriptor),
-           stream.device.str());
+  check_waits_on_cpu(descriptor, "tcp", stream);
   synchronize(std::nullopt);
 }
 
