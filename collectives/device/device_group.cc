@@ -31,7 +31,9 @@ class DeviceGroup final : public ProcessGroup {
     return on(call.row().name, call.options->stream.device, call.row().is_message).start(call);
   }
   [[gnu::noinline]] Ref<Work> start_all(std::span<const Call> calls) override {
-    refuse_if_ended("batch");
+    const bool is_batch = calls.empty() || calls.front().row().is_message;
+    const std::string_view name = is_batch ? "batch" : calls.front().row().name;
+    refuse_if_ended(name);
     if (calls.empty()) return host_->start_all(calls);
     const Device device = calls.front().options->stream.device;
     for (const Call& call : calls) {
@@ -40,8 +42,7 @@ class DeviceGroup final : public ProcessGroup {
                "batch: one message is on {}, another on {}; a batch is for one device",
                device.str(), other.str());
     }
-    const bool is_batch = calls.front().row().is_message;
-    return on(is_batch ? "batch" : calls.front().row().name, device, is_batch).start_all(calls);
+    return on(name, device, is_batch).start_all(calls);
   }
 
   // The new group connects over NCCL itself, at its own first collective with CUDA memory.
