@@ -26,12 +26,14 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
-if(DLRUN_CCACHE)
+if(DLRUN_CCACHE AND NOT DEFINED ENV{CCACHE_DISABLE})
   find_program(DLRUN_CCACHE_PROGRAM ccache)
   if(DLRUN_CCACHE_PROGRAM)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${DLRUN_CCACHE_PROGRAM}")
     set(CMAKE_C_COMPILER_LAUNCHER "${DLRUN_CCACHE_PROGRAM}")
   endif()
+else()
+  set(DLRUN_CCACHE_PROGRAM "")  # an earlier configuration may have found one
 endif()
 
 # A precompiled header saves a third of a test's or a core/ file's compilation, but ccache cannot see through one unless it is told to be careless
