@@ -87,17 +87,17 @@ struct Power {
 
 // The angle of the point (b, a), in (-pi, pi].
 struct Atan2 {
-  template <typename N>
+  template <std::floating_point N>
   static DL_INLINE N value(N a, N b) {
-    return atan2_of(a, b);
+    return std::atan2(a, b);
   }
 };
 
 // sqrt(a a + b b)
 struct Hypot {
-  template <typename N>
+  template <std::floating_point N>
   static DL_INLINE N value(N a, N b) {
-    return hypot_of(a, b);
+    return std::hypot(a, b);
   }
 };
 

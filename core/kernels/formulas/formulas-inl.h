@@ -11,6 +11,9 @@
 // saves, the input x or the output y. A formula whose gradient is not gradient times slope, because
 // of its rounding or of infinite gradients, has gradient(g, s) instead. A formula with parameters
 // takes them last, as Given<N>.
+//
+// A formula of two elements whose N is std::floating_point is of scalars only: it may branch and
+// call any function of the standard library. Vectors go through it lane by lane.
 
 namespace DL_FORMULAS_NAMESPACE {
 

@@ -140,15 +140,6 @@ DL_HOST_DEVICE N fmod_of(N a, N b) {
   return std::fmod(a, b);
 }
 template <std::floating_point N>
-DL_HOST_DEVICE N atan2_of(N a, N b) {
-  return std::atan2(a, b);
-}
-
-template <std::floating_point N>
-DL_HOST_DEVICE N hypot_of(N a, N b) {
-  return std::hypot(a, b);
-}
-template <std::floating_point N>
 DL_HOST_DEVICE N copysign_of(N a, N b) {
   return std::copysign(a, b);
 }

@@ -105,12 +105,6 @@ HWY_INLINE Lanes pow_of(Lanes x, Lanes exponent) {
 HWY_INLINE Lanes fmod_of(Lanes a, Lanes b) {
   return lane_by_lane([](float x, float y) { return std::fmod(x, y); }, a, b);
 }
-HWY_INLINE Lanes atan2_of(Lanes a, Lanes b) {
-  return lane_by_lane([](float x, float y) { return std::atan2(x, y); }, a, b);
-}
-HWY_INLINE Lanes hypot_of(Lanes a, Lanes b) {
-  return lane_by_lane([](float x, float y) { return std::hypot(x, y); }, a, b);
-}
 HWY_INLINE Lanes copysign_of(Lanes a, Lanes b) {
   return Lanes(hn::CopySign(a.v, b.v));
 }

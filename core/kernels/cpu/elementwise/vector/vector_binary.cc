@@ -12,10 +12,23 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
+// False for a formula of scalars only.
+template <typename F>
+constexpr bool takes_vectors() {
+  return requires(Lanes x) { F::value(x, x); } ||
+         requires(Lanes x, Given<Lanes> p) { F::value(x, x, p); };
+}
+
 template <typename F, typename E>
 void binary_row(const RowArguments& run) {
-  const Given<Lanes> p = given(run.parameters);
-  for_each_vector<E, 2>(run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], x[1], p); });
+  if constexpr (takes_vectors<F>()) {
+    const Given<Lanes> p = given(run.parameters);
+    for_each_vector<E, 2>(run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], x[1], p); });
+  } else {
+    const auto value = [](float a, float b) HWY_ATTR { return F::value(a, b); };
+    for_each_vector<E, 2>(run,
+                          [&](const Lanes* x) HWY_ATTR { return lane_by_lane(value, x[0], x[1]); });
+  }
 }
 
 template <typename F>
