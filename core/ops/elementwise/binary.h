@@ -54,6 +54,19 @@ Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common
 // Promotes the operands, and runs a `fn` whose result is bool.
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b);
 
+// binary_rules.cc: these run `fn`, and record it if its gradient is a rule there. `a` and `b` are
+// what the user gave.
+Tensor run_recorded(BinaryFn fn, const Tensor& a, const Tensor& b, const BinaryOperands& operands);
+// Prepares the operands, and computes in computed_in(fn, common).
+Tensor run_recorded(BinaryFn fn, const Tensor& a, const Tensor& b, DType common);
+// The number as an operand of `fn` in the dtype that `fn` computes in, so that checks for 0 see the
+// kernel's value.
+Tensor number_beside(const Tensor& operand, Scalar number, BinaryFn fn);
+// fn(a, b) with a number b, which is `number` as a tensor: number_beside(a, b, fn).
+Tensor run_with_number_b(BinaryFn fn, const Tensor& a, Scalar b, const Tensor& number);
+// fn(a, b) with a number a, which is operands.a as a tensor.
+Tensor run_with_number_a(BinaryFn fn, const Tensor& b, const BinaryOperands& operands);
+
 // The shape, dtype and device of an input (PyTorch's InputMetadata). reduce_grad() converts a
 // gradient to them: it undoes broadcasting and promotion.
 struct InputMetadata {

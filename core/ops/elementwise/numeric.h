@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "core/ops/elementwise/elementwise.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
@@ -14,19 +15,6 @@ namespace dl {
 Tensor pow(const Tensor& base, Scalar exponent);
 Tensor pow(const Tensor& base, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);
-
-// The angle of the point (x, y) = (b, a), in (-pi, pi]. Integers give float32.
-Tensor atan2(const Tensor& a, const Tensor& b);
-
-// sqrt(a a + b b), log(e^a + e^b) and log2(2^a + 2^b) of floating tensors, without overflow in
-// intermediate results.
-Tensor hypot(const Tensor& a, const Tensor& b);
-Tensor logaddexp(const Tensor& a, const Tensor& b);
-Tensor logaddexp2(const Tensor& a, const Tensor& b);
-
-// a with the sign of b, also of -0. Integers give float32.
-Tensor copysign(const Tensor& a, const Tensor& b);
-Tensor copysign(const Tensor& a, Scalar b);
 
 // 0 if a < 0 or a is NaN, 1 if a > 0, else b. Both have one dtype. No gradient.
 Tensor heaviside(const Tensor& a, const Tensor& b);

@@ -8,6 +8,9 @@
 
 #include "core/elementwise/list.h"
 #include "core/ops/dispatch/dispatch.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/logic/logic.h"
 
 namespace dl {
 namespace {
@@ -61,6 +64,20 @@ std::string text_of(Reduced gives) {
       return "bool; uint8 of uint8";
     case Reduced::kIndex:
       return "int64";
+  }
+  return "";
+}
+
+// Which operands of a function of two elements may be numbers, as it is declared.
+std::string numbers_of(BinaryFn fn) {
+  const auto text = [](bool a, bool b) { return a && b ? "a or b" : b ? "b" : ""; };
+  switch (fn) {
+#define DL_BINARY(enumerator, name, ...)                                               \
+  case BinaryFn::enumerator:                                                           \
+    return [&]<typename T>(const T& x) {                                               \
+      return text(requires { name(Scalar(0), x); }, requires { name(x, Scalar(0)); }); \
+    }(Tensor());
+#include "core/elementwise/list.def"
   }
   return "";
 }
@@ -121,17 +138,17 @@ std::string operations_page() {
   }
   page +=
       "## Functions of two elements\n\n"
-      "Operands are broadcast and promoted by PyTorch's rules; a number may stand in the place of "
-      "the second tensor for all\n"
-      "but `minimum`, `maximum`, `atan2`, `hypot`, `logaddexp`, `logaddexp2`, `heaviside` and the "
-      "logical ones. `gt` and `ge`\n"
-      "are `lt` and `le` the other way round; `add_scaled` is `a.add_(b, alpha)`.\n\n"
-      "| operation | result | dtypes | gradient | CUDA |\n|---|---|---|---|---|\n";
+      "Operands are broadcast and promoted by PyTorch's rules. The column \"number\" says which "
+      "operand of the function may be\n"
+      "a number; the operators take one on either side. `gt` and `ge` are `lt` and `le` the other "
+      "way round; `add_scaled` is\n"
+      "`a.add_(b, alpha)`.\n\n"
+      "| operation | result | dtypes | number | gradient | CUDA |\n|---|---|---|---|---|---|\n";
   for (const BinaryFacts& row : kBinaryFacts) {
     const bool differentiable =
         row.gradient == Gradient::kGradcheck || row.fn == BinaryFn::kAddScaled;
     add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes),
-            differentiable ? "yes" : "no", text_of(row.cuda));
+            numbers_of(row.fn), differentiable ? "yes" : "no", text_of(row.cuda));
   }
   page +=
       "\n## Functions of three elements\n\n"
