@@ -17,12 +17,13 @@ enum class Takes : std::uint8_t {
   kFloating,   // floating ones only
   kIntoFloat,  // all; integers and bool are converted to float32 first
   kWhole,      // integers and bool
+  kIntegers,   // integers only
 };
 constexpr bool computes_integers(Takes takes) noexcept {
-  return takes == Takes::kAll || takes == Takes::kNumbers || takes == Takes::kWhole;
+  return takes != Takes::kFloating && takes != Takes::kIntoFloat;
 }
 constexpr bool computes_floats(Takes takes) noexcept {
-  return takes != Takes::kWhole;
+  return takes != Takes::kWhole && takes != Takes::kIntegers;
 }
 
 enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the operands', or bool

@@ -15,6 +15,9 @@ DType computed_dtype(DType dtype, Takes takes, std::string_view op) {
     case Takes::kWhole:
       if (is_floating(dtype)) refuse_dtype(op, dtype, "an integer dtype or bool");
       return dtype;
+    case Takes::kIntegers:
+      if (is_floating(dtype) || dtype == DType::kBool) refuse_dtype(op, dtype, "an integer dtype");
+      return dtype;
     case Takes::kIntoFloat:
       return is_floating(dtype) ? dtype : DType::kF32;
   }

@@ -55,13 +55,6 @@ Tensor compared(const Tensor& a, Scalar b, std::string_view op, bool of_larger, 
   return compare(a, as_element(a, b, op));
 }
 
-// Throws kDType for bools.
-Tensor shifted(BinaryFn fn, const Tensor& a, const Tensor& b) {
-  const DType dtype = common_dtype(a, b, facts(fn).name);
-  if (dtype == DType::kBool) refuse_dtype(facts(fn).name, dtype, "an integer dtype");
-  return run_binary_as(fn, a, b, dtype);
-}
-
 }  // namespace
 
 #define DL_COMPARISON(name, fn, of_larger, of_smaller)              \
@@ -103,10 +96,10 @@ DL_ON_BITS(bitwise_xor, kBitwiseXor)
 
 #define DL_SHIFT(name, fn)                                    \
   Tensor name(const Tensor& a, const Tensor& b) {             \
-    return shifted(BinaryFn::fn, a, b);                       \
+    return on_bits(BinaryFn::fn, a, b);                       \
   }                                                           \
   Tensor name(const Tensor& a, Scalar b) {                    \
-    return shifted(BinaryFn::fn, a, as_element(a, b, #name)); \
+    return on_bits(BinaryFn::fn, a, as_element(a, b, #name)); \
   }
 DL_SHIFT(bitwise_left_shift, kBitwiseLeftShift)
 DL_SHIFT(bitwise_right_shift, kBitwiseRightShift)

@@ -27,6 +27,8 @@ std::string text_of(Takes takes) {
       return "all; integers and bool become float32";
     case Takes::kWhole:
       return "integers and bool";
+    case Takes::kIntegers:
+      return "integers";
   }
   return "";
 }

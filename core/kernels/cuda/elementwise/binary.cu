@@ -33,7 +33,8 @@ bool with_hot(BinaryFn fn, const Launch& launch) {
 template <typename M>
 constexpr bool has_value(BinaryFn fn, Gives gives) {
   return facts(fn).cuda != CudaKernel::kMissing && facts(fn).gives == gives &&
-         (std::is_floating_point_v<M> || computes_integers(facts(fn).takes));
+         (std::is_floating_point_v<M> ? computes_floats(facts(fn).takes)
+                                      : computes_integers(facts(fn).takes));
 }
 
 template <typename M>
