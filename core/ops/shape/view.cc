@@ -316,9 +316,12 @@ Tensor Tensor::squeeze() const {
 Tensor Tensor::squeeze(std::int64_t dim) const {
   get("squeeze");
   const std::size_t d = wrap_dim(dim, rank(), "squeeze");
-  const auto kept = [&](Dims from) {
-    if (rank() > 0 && sizes()[d] == 1) from.erase(d);
-    return from;
+  const auto kept = [&](const Dims& from) {
+    Dims result;
+    for (std::size_t i = 0; i < rank(); ++i) {
+      if (i != d || sizes()[i] != 1) result.push_back(from[i]);
+    }
+    return result;
   };
   return reshaped(*this, kept(sizes()), kept(strides()), "SqueezeBackward1");
 }

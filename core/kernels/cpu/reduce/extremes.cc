@@ -100,9 +100,9 @@ class Finding {
   // Several threads read one long line. It is cut into chunks whose size depends on its length
   // only.
   void one_result() const {
-    constexpr std::int64_t kMostParts = 64;
-    const std::int64_t parts = std::clamp<std::int64_t>(size_ / kExtremeGrain, 1, kMostParts);
-    std::array<Best<T>, kMostParts> best;
+    constexpr std::int64_t kMostPartsOfOne = 64;
+    const std::int64_t parts = std::clamp<std::int64_t>(size_ / kExtremeGrain, 1, kMostPartsOfOne);
+    std::array<Best<T>, kMostPartsOfOne> best;
     parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t k = begin; k < end; ++k) {
         best[static_cast<std::size_t>(k)] =
