@@ -120,6 +120,14 @@ struct Logaddexp2 {
   }
 };
 
+// a log(b), and 0 if a is 0; NaN if b is NaN.
+struct Xlogy {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return select(b != b, b, select(a == N(0), N(0), a * log_of(b)));
+  }
+};
+
 // a with the sign of b.
 struct Copysign {
   template <typename N>

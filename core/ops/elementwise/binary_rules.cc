@@ -74,6 +74,16 @@ constexpr BinaryRule kRules[] = {
                 const Tensor& b) { return div(g, 1.0 + exp2(sub(b, a))); },
      .to_b = [](const Tensor& g, const Tensor& a,
                 const Tensor& b) { return div(g, 1.0 + exp2(sub(a, b))); }},
+    {.fn = BinaryFn::kXlogy,
+     .grad_fn = "XlogyBackward0",
+     .grad_fn_of_number_b = "XlogyBackward2",
+     .grad_fn_of_number_a = "XlogyBackward1",
+     .to_a =
+         [](const Tensor& g, const Tensor& a, const Tensor& b) {
+           const Tensor is_flat = logical_and(eq(a, 0.0), le(b, 0.0));
+           return where(is_flat, 0.0, xlogy(g, b));
+         },
+     .to_b = [](const Tensor& g, const Tensor& a, const Tensor& b) { return div(mul(g, a), b); }},
     // -1 or 1, and 0 if a is 0.
     {.fn = BinaryFn::kCopysign,
      .grad_fn = "CopysignBackward0",

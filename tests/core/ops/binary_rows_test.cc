@@ -2,8 +2,8 @@
 // function, the method, the form in place and numbers as operands agree, in every dtype.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/ops/dispatch/kernel_names.h"
@@ -130,6 +130,49 @@ TEST(BinaryRows, ErrorsNameTheFunction) {
     const std::string name(facts(row.fn).name);
     EXPECT_ERROR(row.function(Tensor(), right(DType::kF32)), kInvalidArgument,
                  name + ": the first operand is an undefined tensor");
+  }
+}
+
+// PyTorch 2.15's values and gradients for a in rows and b in columns.
+TEST(Xlogy, OfSpecialNumbersIsPyTorchs) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kLog2 = 0.693147180559945309;
+  // clang-format off
+  const Tensor wanted = tensor({
+      {0.0, 0.0, 0.0, 0.0, 0.0, kNaN},
+      {-kInf, 0.0, kLog2, kNaN, kInf, kNaN},
+      {kInf, 0.0, -2 * kLog2, kNaN, -kInf, kNaN},
+      {-kInf, kNaN, kInf, kNaN, kInf, kNaN},
+      {kNaN, kNaN, kNaN, kNaN, kNaN, kNaN}});
+  const Tensor wanted_of_a = tensor({
+      {0.0, 0.0, kLog2, 0.0, kInf, kNaN},
+      {-kInf, 0.0, kLog2, kNaN, kInf, kNaN},
+      {-kInf, 0.0, kLog2, kNaN, kInf, kNaN},
+      {-kInf, 0.0, kLog2, kNaN, kInf, kNaN},
+      {-kInf, 0.0, kLog2, kNaN, kInf, kNaN}});
+  const Tensor wanted_of_b = tensor({
+      {kNaN, 0.0, 0.0, 0.0, 0.0, kNaN},
+      {kInf, 1.0, 0.5, -1.0, 0.0, kNaN},
+      {-kInf, -2.0, -1.0, 2.0, 0.0, kNaN},
+      {kInf, kInf, kInf, -kInf, kNaN, kNaN},
+      {kNaN, kNaN, kNaN, kNaN, kNaN, kNaN}});
+  // clang-format on
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    const Tensor a = tensor({0.0, 1.0, -2.0, kInf, kNaN}).to(dtype).view({5, 1}).expand({5, 6});
+    const Tensor b = tensor({0.0, 1.0, 2.0, -1.0, kInf, kNaN}).to(dtype).expand({5, 6});
+    const Tensor x = a.clone().requires_grad_();
+    const Tensor y = b.clone().requires_grad_();
+    const Tensor result = xlogy(x, y);
+    result.sum().backward();
+    const auto expect_close = [&](const Tensor& got, const Tensor& exact, const char* what) {
+      const CloseOptions close{.rtol = 4e-3, .equal_nan = true};
+      EXPECT_TRUE(allclose(got.to(DType::kF64), exact.to(DType::kF64), close))
+          << what << " in " << name_of(dtype) << ": " << got.str();
+    };
+    expect_close(result.detach(), wanted, "values");
+    expect_close(x.grad(), wanted_of_a, "gradients of a");
+    expect_close(y.grad(), wanted_of_b, "gradients of b");
   }
 }
 

@@ -106,6 +106,11 @@ void gradcheck_logaddexp() {
 void gradcheck_logaddexp2() {
   check_binary("logaddexp2", [](const Tensor& a, const Tensor& b) { return logaddexp2(a, b); });
 }
+void gradcheck_xlogy() {
+  check_binary("xlogy", [](const Tensor& a, const Tensor& b) { return xlogy(a, b); }, true);
+  check_unary("xlogy", [](const Tensor& a) { return xlogy(a, 0.7); });
+  check_unary("xlogy", [](const Tensor& a) { return xlogy(-1.3, a); }, true);
+}
 void gradcheck_copysign() {
   check_binary("copysign", [](const Tensor& a, const Tensor& b) { return copysign(a, b); });
 }

@@ -170,7 +170,7 @@ def unary(m):
 
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "fmod", "remainder", "floor_divide",
           "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor")
-LATER_BINARY = ("hypot", "logaddexp", "logaddexp2", "copysign", "heaviside", "bitwise_left_shift", "bitwise_right_shift")
+LATER_BINARY = ("hypot", "logaddexp", "logaddexp2", "xlogy", "copysign", "heaviside", "bitwise_left_shift", "bitwise_right_shift")
 
 
 def operands(m, whole=False):
@@ -285,11 +285,16 @@ def order(m):
 @family(6)
 def pairs_and_triples(m):
     """Functions of two and three elements, and forms in place that write the result of another operation."""
-    name = m.r.choice(LATER_BINARY * 2 + ("copysign.number", "bitwise_left_shift.number", "addcmul", "addcdiv", "nan_to_num", "pow_", "hypot_", "copysign_",
+    name = m.r.choice(LATER_BINARY * 2 + ("copysign.number", "xlogy.number", "xlogy.from_number", "xlogy_", "bitwise_left_shift.number", "addcmul", "addcdiv", "nan_to_num", "pow_", "hypot_", "copysign_",
                                           "fmod_", "lt_", "logical_and_", "addcmul_", "lerp_"))
     if name in LATER_BINARY:
         return Case(name, operands(m, "bitwise" in name), {}, getattr(torch, name), 2)
     shape = m.shape()
+    if name.endswith(".from_number"):
+        dtype = m.dtype(ALL) if m.r.random() < 0.3 else m.dtype()
+        other = m.number(dtype)
+        f = getattr(torch, name.split(".")[0])
+        return Case(name, [m.input(shape, dtype)], {"other": other}, lambda x: f(other, x), 2)
     if name.endswith(".number"):
         dtype = m.dtype(INTEGERS) if "bitwise" in name else m.dtype(ALL) if m.r.random() < 0.3 else m.dtype()
         other = m.number(dtype)

@@ -52,6 +52,7 @@ void add_binary(Operations& operations) {
       {"bitwise_xor", &bitwise_xor},
       {"bitwise_left_shift", &bitwise_left_shift},
       {"copysign", &copysign},
+      {"xlogy", &xlogy},
   };
   for (const auto& [name, f] : with_number) {
     operations[std::string(name) + ".number"] = [f](const Case& c) {
@@ -75,6 +76,10 @@ void add_binary(Operations& operations) {
     Tensor y = c[0].clone();
     return Results{y.add_(c[1], c.scalar("alpha"))};
   };
+  operations["xlogy.from_number"] = [](const Case& c) {
+    return Results{xlogy(c.scalar("other"), c[0])};
+  };
+  operations["xlogy_"] = [](const Case& c) { return Results{c[0].clone().xlogy_(c[1])}; };
   operations["pow_"] = [](const Case& c) { return Results{c[0].clone().pow_(c[1])}; };
   operations["hypot_"] = [](const Case& c) { return Results{c[0].clone().hypot_(c[1])}; };
   operations["copysign_"] = [](const Case& c) { return Results{c[0].clone().copysign_(c[1])}; };
