@@ -1158,6 +1158,7 @@ COMPOSED = {
     "xlogy of integers": (lambda: torch.xlogy(i64(0, 2, -3, 0), i64(0, 3, 7, -1)), []),
     "copysign": (torch.copysign, [(3, 1), (4,)]),
     "copysign of a number": (lambda a: torch.copysign(a, -0.0), [(3, 4)]),
+    "gcd": (lambda: torch.gcd(i64(12, -12, 0, 0, 7), i64(18, 18, -5, 0, 13)), []),
     "heaviside": (lambda: torch.heaviside(i64(-3, 0, 2), i64(5, 7, 9)), []),
     "addcmul": (lambda x, a, b: torch.addcmul(x, a, b, value=-1.5), [(3, 4), (4,), (3, 1)]),
     "addcmul of integers": (lambda: torch.addcmul(i64(1, 2), i64(3, -4), i64(5, 6), value=-2), []),

@@ -171,6 +171,22 @@ struct FloorDivide {
   }
 };
 
+// Euclid's algorithm on the magnitudes. gcd(0, 0) is 0. The magnitude of the least number of a dtype
+// is not in the dtype: it wraps around, as everywhere.
+struct Gcd {
+  template <typename T>
+  static DL_INLINE Whole<T> value(Whole<T> a, Whole<T> b) {
+    auto x = static_cast<typename Whole<T>::Bits>(abs_of(a).v);
+    auto y = static_cast<typename Whole<T>::Bits>(abs_of(b).v);
+    while (y != 0) {
+      const auto rest = x % y;
+      x = y;
+      y = rest;
+    }
+    return Whole<T>(static_cast<T>(x));
+  }
+};
+
 struct BitwiseAnd {
   template <typename N>
   static DL_INLINE N value(N a, N b) {

@@ -133,6 +133,26 @@ TEST(BinaryRows, ErrorsNameTheFunction) {
   }
 }
 
+// In the narrowest dtype the magnitude of the least number wraps around.
+TEST(Gcd, IsOfMagnitudesInEveryIntegerDtype) {
+  const Tensor a = tensor({12, -12, 0, 0, 7, -128, -128, 127});
+  const Tensor b = tensor({18, 18, -5, 0, 13, 6, 0, -1});
+  const Tensor wanted = tensor({6, 6, 5, 0, 1, 2, 128, 1});
+  for (const DType dtype : {DType::kI8, DType::kI16, DType::kI32, DType::kI64}) {
+    expect_same(gcd(a.to(dtype), b.to(dtype)), wanted.to(dtype), std::string(name_of(dtype)));
+  }
+  const Tensor large = tensor({std::numeric_limits<std::int64_t>::min()});
+  EXPECT_EQ(gcd(large, tensor({6})).item<std::int64_t>(), 2);
+  EXPECT_EQ(gcd(large, large).item<std::int64_t>(), large.item<std::int64_t>());
+  EXPECT_EQ(gcd(tensor({18}).to(DType::kU64), tensor({12}).to(DType::kU64)).item<std::int64_t>(),
+            6);
+  EXPECT_EQ(gcd(tensor({4}), tensor({true})).dtype(), DType::kI64);
+  EXPECT_ERROR(gcd(tensor({true}), tensor({true})), kDType,
+               "gcd: bool is not supported; wanted an integer dtype");
+  EXPECT_ERROR(gcd(ones({1}), tensor({2})), kDType,
+               "gcd: float32 is not supported; wanted an integer dtype");
+}
+
 // PyTorch 2.15's values and gradients for a in rows and b in columns.
 TEST(Xlogy, OfSpecialNumbersIsPyTorchs) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

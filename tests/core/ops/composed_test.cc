@@ -111,6 +111,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"xlogy of integers", [](I) { return xlogy(tensor({0, 2, -3, 0}), tensor({0, 3, 7, -1})); }},
       {"copysign", [](I in) { return in[0].copysign(in[1]); }},
       {"copysign of a number", [](I in) { return in[0].copysign(-0.0); }},
+      {"gcd", [](I) { return gcd(tensor({12, -12, 0, 0, 7}), tensor({18, 18, -5, 0, 13})); }},
       {"heaviside", [](I) { return tensor({-3, 0, 2}).heaviside(tensor({5, 7, 9})); }},
       {"addcmul", [](I in) { return in[0].addcmul(in[1], in[2], -1.5); }},
       {"addcmul of integers", [](I) { return addcmul(tensor({1, 2}), tensor({3, -4}), tensor({5, 6}), -2); }},

@@ -170,7 +170,7 @@ def unary(m):
 
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "fmod", "remainder", "floor_divide",
           "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor")
-LATER_BINARY = ("hypot", "logaddexp", "logaddexp2", "xlogy", "copysign", "heaviside", "bitwise_left_shift", "bitwise_right_shift")
+LATER_BINARY = ("hypot", "logaddexp", "logaddexp2", "xlogy", "gcd", "copysign", "heaviside", "bitwise_left_shift", "bitwise_right_shift")
 
 
 def operands(m, whole=False):
@@ -288,6 +288,9 @@ def pairs_and_triples(m):
     name = m.r.choice(LATER_BINARY * 2 + ("copysign.number", "xlogy.number", "xlogy.from_number", "xlogy_", "bitwise_left_shift.number", "addcmul", "addcdiv", "nan_to_num", "pow_", "hypot_", "copysign_",
                                           "fmod_", "lt_", "logical_and_", "addcmul_", "lerp_"))
     if name in LATER_BINARY:
+        if name == "gcd" and m.r.random() < 0.8:
+            shape = m.shape()
+            return Case(name, [m.input(m.broadcast(shape), m.dtype(INTEGERS)) for _ in range(2)], {}, torch.gcd)
         return Case(name, operands(m, "bitwise" in name), {}, getattr(torch, name), 2)
     shape = m.shape()
     if name.endswith(".from_number"):
