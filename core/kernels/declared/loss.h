@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/elementwise/losses.h"
@@ -51,6 +52,14 @@ DL_KERNEL(void, pair_loss_backward,
 struct NllResult {
   std::int64_t bad = -1;  // the first target that is neither a class nor ignored
   double total = 0;       // sum of the weights of the targets that count
+
+  // The loss with args.reduced, from the sum of all losses. PyTorch adds two means, over own
+  // classes and over all; the first is 0 / 0 if the weights sum to 0.
+  double reduce(double sum, const NllArgs& args) const {
+    if (!args.mean) return sum;
+    const bool is_nan = args.smoothing != 0 && total == 0;
+    return is_nan ? std::numeric_limits<double>::quiet_NaN() : sum / total;
+  }
 };
 // log_probabilities [n, classes, positions], target [n, positions] int64, weight [classes] or
 // undefined. out [n, positions], or 0-d with args.reduced.

@@ -1,7 +1,6 @@
 #include "core/kernels/declared/loss.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "core/kernels/cpu/common/half_width.h"
@@ -84,18 +83,12 @@ NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out
     }
     sums[static_cast<std::size_t>(part)] = mine;
   });
-  double total = 0;
+  double sum = 0;
   for (const Sums& part : sums) {
-    total += part.loss;
+    sum += part.loss;
     result.total += part.weight;
   }
-  if (t.args.mean) {
-    // PyTorch adds two means, over own classes and over all; the first is 0 / 0 if the weights sum
-    // to 0.
-    const bool is_nan = t.args.smoothing != 0 && result.total == 0;
-    total = is_nan ? std::numeric_limits<double>::quiet_NaN() : total / result.total;
-  }
-  if (t.args.reduced) *out = static_cast<T>(total);
+  if (t.args.reduced) *out = static_cast<T>(result.reduce(sum, t.args));
   return result;
 }
 
