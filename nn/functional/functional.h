@@ -110,10 +110,10 @@ using dl::softplus;
 using dl::softshrink;
 using dl::threshold;
 // Losses: core/ops/loss/loss.h documents arguments and errors.
-using dl::ctc_loss;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;
 #define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;
+#define DL_LOSS_OF_FOUR(Layer, function, ...) using dl::function;
 #include "nn/functional/losses.def"
 
 }  // namespace dl::nn::functional

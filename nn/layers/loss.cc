@@ -13,13 +13,13 @@ namespace dl::nn {
     check_not_moved("a call");                                                     \
     return dl::function(a, b, c, options);                                         \
   }
+#define DL_LOSS_OF_FOUR(Layer, function, a, b, c, d)                                        \
+  Tensor Layer::forward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) \
+      const {                                                                               \
+    check_not_moved("a call");                                                              \
+    return dl::function(a, b, c, d, options);                                               \
+  }
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
-
-Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                        const Tensor& target_lengths) const {
-  check_not_moved("a call");
-  return dl::ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
-}
 
 }  // namespace dl::nn

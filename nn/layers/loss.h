@@ -64,22 +64,20 @@ class Loss : public Module {
                                                                                  \
     const Layer##Options options;                                                \
   };
+#define DL_LOSS_OF_FOUR(Layer, function, a, b, c, d)                                              \
+  class Layer : public Module {                                                                   \
+   public:                                                                                        \
+    explicit Layer(const Layer##Options& given = {}) : options(given) {}                          \
+                                                                                                  \
+    using Module::forward;                                                                        \
+    Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) const;     \
+    Tensor operator()(const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) const { \
+      return forward(a, b, c, d);                                                                 \
+    }                                                                                             \
+                                                                                                  \
+    const Layer##Options options;                                                                 \
+  };
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
-
-class CTCLoss : public Module {
- public:
-  explicit CTCLoss(const CTCLossOptions& given = {}) : options(given) {}
-
-  using Module::forward;
-  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                 const Tensor& target_lengths) const;
-  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                    const Tensor& target_lengths) const {
-    return forward(log_probs, targets, input_lengths, target_lengths);
-  }
-
-  const CTCLossOptions options;
-};
 
 }  // namespace dl::nn

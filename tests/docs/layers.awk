@@ -108,7 +108,7 @@ struct != "" {
 # Rows of lists
 /^DL_ACTIVATION\(/ { split($0, cell, /[(,]/); row(cell[2], "ActivationOptions given") ; next }
 /^DL_PLAIN_ACTIVATION\(/ { split($0, cell, /[(,]/); row(cell[2], ""); next }
-/^DL_LOSS(_OF_THREE)?\(/ { split($0, cell, /[(,]/); row(cell[2], cell[2] "Options given"); next }
+/^DL_LOSS(_OF_THREE|_OF_FOUR)?\(/ { split($0, cell, /[(,]/); row(cell[2], cell[2] "Options given"); next }
 /^#define DL_DROPOUTS/ {
   text = $0
   while (match(text, /row\([A-Za-z0-9]+\)/)) {
