@@ -110,6 +110,7 @@ using dl::softplus;
 using dl::softshrink;
 using dl::threshold;
 // Losses: core/ops/loss/loss.h documents arguments and errors.
+using dl::linear_cross_entropy;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;
 #define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;

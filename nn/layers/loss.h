@@ -4,7 +4,11 @@
 // buffers, as in PyTorch: they are in state_dict(), and to() moves them.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "core/ops/loss/loss.h"
+#include "nn/layers/linear.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -79,5 +83,36 @@ class Loss : public Module {
   };
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
+
+struct LinearCrossEntropyLossOptions {
+  Shape out_features{};  // d...: a loss for each of these positions
+  bool bias = false;
+  DType dtype = DType::kF32;
+  // As in CrossEntropyLossOptions.
+  Tensor weight{};
+  std::int64_t ignore_index = kIgnoreIndex;
+  Reduction reduction = Reduction::kMean;
+  double label_smoothing = 0;
+};
+// linear_cross_entropy() of its own linear layer. Names and initial values are PyTorch's.
+class LinearCrossEntropyLoss : public Loss {
+ public:
+  // Throws kInvalidArgument for negative sizes and a label_smoothing outside [0, 1], kShape for a
+  // weight of another shape than [num_classes].
+  LinearCrossEntropyLoss(std::int64_t in_features, std::int64_t num_classes,
+                         const LinearCrossEntropyLossOptions& given = {});
+
+  using Module::forward;
+  // input [N, in_features] or [in_features]; target as in linear_cross_entropy()
+  Tensor forward(const Tensor& input, const Tensor& target) const;
+  Tensor operator()(const Tensor& input, const Tensor& target) const {
+    return forward(input, target);
+  }
+  std::string extra_repr() const override;
+
+  std::int64_t num_classes;
+  const LinearCrossEntropyLossOptions options;
+  Linear& linear;  // weight [num_classes d..., in_features]
+};
 
 }  // namespace dl::nn

@@ -131,7 +131,7 @@ struct != "" {
 
 # Classes
 /\\$/ { next }
-code ~ /^class [A-Za-z0-9]+ : public (Module|BatchNorm) / {
+code ~ /^class [A-Za-z0-9]+ : public (Module|BatchNorm|Loss) / {
   class = $2
   constructor = ""
   is_abstract = 1

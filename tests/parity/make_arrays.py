@@ -753,6 +753,36 @@ def ctc():
     return arrays
 
 
+def linear_cross_entropy():
+    """core/ops/loss/loss.h: arrays CASE.input, .matrix, .bias, .target, .weight, and CASE.REDUCTION.y, .g, .d_input, .d_matrix, .d_bias."""
+    r = seeded(20)
+    randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64))
+    classes = lambda *shape: torch.randint(5, shape, generator=r)
+    ignored = torch.tensor([1, 0, 4, 0, 2, 3])
+    probabilities = bf16_exact(torch.softmax(randn(6, 5), -1))
+    weight = bf16_exact(0.5 + torch.rand(5, generator=r, dtype=torch.float64))
+    plain = dict(input=randn(6, 3), matrix=randn(5, 3))
+    biased = dict(input=randn(6, 3), matrix=randn(5, 3), bias=randn(5))
+    placed = dict(input=randn(4, 3), matrix=randn(5, 2, 2, 3), bias=randn(5, 2, 2), target=classes(4, 2, 2))
+    cases = {
+        "plain": (dict(plain, target=classes(6)), {}),
+        "bias": (dict(biased, target=classes(6)), {}),
+        "weight": (dict(biased, target=classes(6), weight=weight), {}),
+        "ignored": (dict(biased, target=ignored), dict(ignore_index=0)),
+        "smoothed": (dict(biased, target=ignored, weight=weight), dict(ignore_index=0, label_smoothing=0.3)),
+        "one": (dict(input=randn(3), matrix=randn(5, 3), bias=randn(5), target=classes()), {}),
+        "places": (placed, dict(label_smoothing=0.1)),
+        "probabilities": (dict(biased, target=probabilities, weight=weight), {}),
+    }
+    arrays = {}
+    for name, (inputs, options) in cases.items():
+        arrays.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
+        for reduction in ("none", "mean", "sum"):
+            with_gradients(arrays, f"{name}.{reduction}", lambda input, matrix, target, bias=None, weight=None, options=options, reduction=reduction:
+                           F.linear_cross_entropy(input, matrix, target, linear_bias=bias, weight=weight, **options, reduction=reduction), inputs)
+    return arrays
+
+
 def norms():
     """core/ops/norm/norm.h and nn/layers/norm.h: values, gradients, running statistics."""
     r = seeded(12)
@@ -1465,7 +1495,7 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
 
 
 def main():

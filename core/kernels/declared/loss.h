@@ -71,6 +71,21 @@ DL_KERNEL(void, nll_loss_backward,
           (const Tensor& grad, const Tensor& target, const Tensor& weight, const NllArgs& args,
            double total, const Tensor& d))
 
+// cross_entropy of the logits input linear_weight^T + linear_bias, which are computed for a chunk
+// of rows at a time: their memory does not grow with n. input [n, in], linear_weight [classes, in],
+// target [n] int64; linear_bias and weight [classes] or undefined. n and classes are at least 1.
+// out [n], or 0-d with args.reduced.
+DL_KERNEL(NllResult, linear_cross_entropy,
+          (const Tensor& input, const Tensor& linear_weight, const Tensor& linear_bias,
+           const Tensor& target, const Tensor& weight, const NllArgs& args, const Tensor& out))
+// `grad` has the shape of `out`; `total` is what linear_cross_entropy() returned. Each of the
+// gradients may be undefined.
+DL_KERNEL(void, linear_cross_entropy_backward,
+          (const Tensor& grad, const Tensor& input, const Tensor& linear_weight,
+           const Tensor& linear_bias, const Tensor& target, const Tensor& weight,
+           const NllArgs& args, double total, const Tensor& dinput, const Tensor& dweight,
+           const Tensor& dbias))
+
 // Connectionist temporal classification (Graves et al. 2006), in log space; log_probs, grad and d
 // are float32 or float64.
 //

@@ -42,6 +42,18 @@ struct CrossEntropyLossOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      const CrossEntropyLossOptions& options = {});
 
+// cross_entropy(linear(input, linear_weight, linear_bias), target, options).
+//   input          [N, in] or [in]
+//   linear_weight  [C, in], or [C, d..., in] for an input [N, in]
+//   target         [N], [N, d...] or []: classes; or the probabilities of the classes, [N, C, d...]
+//   linear_bias    [C] or [C, d...], or undefined
+// With classes and without d..., on the CPU, a chunk of the logits is computed at a time and again
+// in backward, so their memory does not grow with N; PyTorch does so if it is given `options`.
+// Otherwise all logits are in memory.
+Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, const Tensor& target,
+                            const Tensor& linear_bias = {},
+                            const CrossEntropyLossOptions& options = {});
+
 struct NLLLossOptions {
   Tensor weight{};  // [C]
   std::int64_t ignore_index = kIgnoreIndex;

@@ -121,6 +121,18 @@ void gradcheck_ctc_loss() {
   }
 }
 
+void gradcheck_linear_cross_entropy() {
+  const Tensor weight = positive_numbers({4}).detach();
+  for (const Reduction reduction : {Reduction::kNone, Reduction::kMean, Reduction::kSum}) {
+    const auto f = [&](const Inputs& in) {
+      return linear_cross_entropy(
+          in[0], in[1], tensor({1, -100, 3}), in[2],
+          {.weight = weight, .reduction = reduction, .label_smoothing = 0.1});
+    };
+    expect_right("linear_cross_entropy", f, {leaf({3, 2}, 1), leaf({4, 2}, 2), leaf({4}, 3)});
+  }
+}
+
 void gradcheck_batch_norm() {
   for (const bool training : {true, false}) {
     const auto f = [&](const Inputs& in) {
