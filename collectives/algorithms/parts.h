@@ -1,10 +1,9 @@
-// Schedules of the operations on parts: gather, scatter, all_to_all, and all_gatherv and
-// reduce_scatterv.
+// Schedules of the operations on parts: gather, scatter, all_to_all and the v-variants.
 //
-// The backend copies a rank's own part (except in reduce_scatter). Input and output are separate
-// memory, or a part is in the place that the v-variant allows. A rank exchanges all its parts at
-// once. Pairs of ranks without a part exchange headers, except in gather and scatter, so that no
-// rank leaves an operation without having heard of a mismatch. Pure functions; any thread.
+// The backend copies a rank's own part (copy_own_part), except in a reduction. Input and output are
+// separate memory, or a part is in the place that the v-variant allows. A rank exchanges all its
+// parts at once. Pairs of ranks without a part exchange headers, except in gather and scatter, so
+// that no rank leaves an operation without having heard of a mismatch. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>

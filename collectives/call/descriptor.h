@@ -25,8 +25,8 @@ std::string_view name_of(ReduceOp op) noexcept;
 
 struct Descriptor {
   std::uint64_t sequence = 0;  // in the group, from 1; point-to-point: of this pair and direction
-  // The caller's count: elements a rank for gather, scatter and all_to_all; the sum for all_gatherv
-  // and reduce_scatterv; 0 for the other v-variants, whose counts not every rank knows.
+  // The caller's count: elements of a rank's part, if each rank has one. Of a v-variant: the sum of
+  // the counts, or 0 if not every rank knows all of them (OpRow::has_common_count).
   std::uint64_t count = 0;
   std::int32_t root = -1;  // -1 if the operation has none
   OpKind op = OpKind::kBarrier;

@@ -97,7 +97,7 @@ class Collective final : public Operation {
   std::vector<Announcement> all;
   std::vector<PairCounts> told, heard;
   std::vector<std::byte> scratch;
-  std::size_t reduced = 0;         // elements that are done (of the longest part in reduce_scatter)
+  std::size_t reduced = 0;         // elements that are done (of the longest part, if parts differ)
   std::vector<std::size_t> slice;  // elements of each rank's part of the current slice
 };
 

@@ -18,10 +18,10 @@ namespace dl::collectives::bench {
 
 // Number of elements in input and output. For operations with shares the whole is `size * count`.
 enum class Share : std::uint8_t {
-  kWhole,     // all_reduce: both whole
-  kGathers,   // all_gather, gather: a share in, the whole out
-  kScatters,  // reduce_scatter, scatter: the whole in, a share out
-  kExchanges  // all_to_all: both whole, made of shares
+  kWhole,     // both whole
+  kGathers,   // a share in, the whole out
+  kScatters,  // the whole in, a share out
+  kExchanges  // both whole, made of shares
 };
 
 enum class Place : std::uint8_t { kEither, kInOnly, kOutOnly };

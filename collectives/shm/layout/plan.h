@@ -61,7 +61,7 @@ class Parts {
 };
 
 // Number of parts side by side in what a rank gives: the number of ranks if each gets a different
-// part (reduce_scatter, scatter, all_to_all), else 1.
+// part, else 1.
 std::size_t parts_of(OpKind op, int size) noexcept;
 
 // `longest`: elements of the longest part that this rank gives. It may differ between ranks for a

@@ -24,33 +24,32 @@ struct Phases {
   bool copies = false;
 };
 
-Phases phases_of(const Operation& op, int rank) noexcept {
-  const bool is_root = op.descriptor.root == rank;
-  const bool divides = op.plan.path == Path::kChunks;
-  switch (op.kind) {
-    case OpKind::kAllReduce:
-      return {.reduces = true, .copies = divides};
-    case OpKind::kReduce:
-      return {.reduces = divides || is_root, .copies = divides && is_root};
-    case OpKind::kReduceScatter:
-      return {.reduces = true};
-    case OpKind::kBroadcast:
-    case OpKind::kScatter:
-      return {.stages = is_root, .copies = !is_root};
-    case OpKind::kGather:
-      return {.stages = !is_root, .copies = is_root};
-    default:  // all_gather and all_to_all
-      return {.copies = true};
-  }
+// True for a reduction in which each rank gets a part of the result.
+bool scatters_sum(OpKind op) noexcept {
+  return row_of(op).reduces && row_of(op).input == Side::kEach;
 }
 
 // True if the ranks divide the sum among themselves.
 bool is_divided(OpKind op) noexcept {
-  return op == OpKind::kAllReduce || op == OpKind::kReduce;
+  return row_of(op).reduces && row_of(op).input == Side::kWhole;
 }
 
 bool comes_from_root(OpKind op) noexcept {
-  return op == OpKind::kBroadcast || op == OpKind::kScatter;
+  return row_of(op).root == Root::kGives;
+}
+
+Phases phases_of(const Operation& op, int rank) noexcept {
+  const bool is_root = op.descriptor.root == rank;
+  const bool divides = op.plan.path == Path::kChunks;
+  const Root root = row_of(op.kind).root;
+  if (scatters_sum(op.kind)) return {.reduces = true};
+  if (is_divided(op.kind)) {
+    const bool has_result = root == Root::kNone || is_root;
+    return {.reduces = divides || has_result, .copies = divides && has_result};
+  }
+  if (root == Root::kGives) return {.stages = is_root, .copies = !is_root};
+  if (root == Root::kTakes) return {.stages = !is_root, .copies = is_root};
+  return {.copies = true};
 }
 
 bool is_v_variant(const Operation& op) noexcept {
@@ -263,7 +262,7 @@ void Core::stage(Operation& op, std::size_t k) {
     for (int r = 0; r < size(); ++r) {
       if (r != rank_) stage_part(r, static_cast<std::size_t>(r) * op.plan.chunk * element);
     }
-    if (op.kind != OpKind::kReduceScatter) copy_own_part();
+    if (!scatters_sum(op.kind)) copy_own_part();
   } else if (op.plan.path == Path::kChunks && is_divided(op.kind)) {
     // No other rank needs this rank's own slice.
     const Range piece = piece_of(op.gives[rank_], k, op.plan);
@@ -287,9 +286,8 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
   // The elements of the piece that this rank sums, and their first index in the slots.
   const Range part =
       divides ? slice_of(given.count(), element, rank_, size()) : Range{0, given.count()};
-  const std::size_t in_slot = op.kind == OpKind::kReduceScatter
-                                  ? static_cast<std::size_t>(rank_) * op.plan.chunk
-                                  : part.begin;
+  const std::size_t in_slot =
+      scatters_sum(op.kind) ? static_cast<std::size_t>(rank_) * op.plan.chunk : part.begin;
   for (int r = 0; r < size(); ++r) {
     shares_[static_cast<std::size_t>(r)] = r == rank_
                                                ? op.input + (given.begin + part.begin) * element

@@ -13,31 +13,14 @@ namespace {
 
 // True if this rank gives data to others.
 bool gives_payload(const Operation& op, int rank) noexcept {
-  const bool is_root = op.descriptor.root == rank;
-  switch (op.kind) {
-    case OpKind::kBroadcast:
-    case OpKind::kScatter:
-      return is_root;
-    case OpKind::kReduce:
-    case OpKind::kGather:
-      return !is_root;
-    default:
-      return true;
-  }
+  const Root root = row_of(op.kind).root;
+  return root == Root::kNone || (op.descriptor.root == rank) == (root == Root::kGives);
 }
 
 // True if this rank takes data from `from`, another rank.
 bool takes_payload(const Operation& op, int rank, int from) noexcept {
-  switch (op.kind) {
-    case OpKind::kBroadcast:
-    case OpKind::kScatter:
-      return op.descriptor.root == from;
-    case OpKind::kReduce:
-    case OpKind::kGather:
-      return op.descriptor.root == rank;
-    default:
-      return true;
-  }
+  const Root root = row_of(op.kind).root;
+  return root == Root::kNone || op.descriptor.root == (root == Root::kGives ? from : rank);
 }
 
 // The bytes of a range of elements.
