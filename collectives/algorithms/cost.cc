@@ -59,12 +59,13 @@ double cost(OpKind op, Algorithm algorithm, int ranks, std::size_t bytes, const 
   const double step = l.a + (p - 2) * l.o;
   const auto tree = static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
   const bool is_direct = algorithm == Algorithm::kDirect;
+  if (row_of(op).scatters_sum()) {
+    return is_direct ? step + (p - 1) * n * (l.b + kRawShare * l.g)
+                     : (p - 1) * (l.a + n * (l.b + l.g));
+  }
   switch (op) {
     case OpKind::kAllReduce:
       return all_reduce_cost(algorithm, p, n, l);
-    case OpKind::kReduceScatter:
-      return is_direct ? step + (p - 1) * n * (l.b + kRawShare * l.g)
-                       : (p - 1) * (l.a + n * (l.b + l.g));
     case OpKind::kReduce:
       if (is_direct) return step + (p - 1) * n * (l.b + kRawShare * l.g);
       if (algorithm == Algorithm::kChain) return (p - 1) * l.a + n * (l.b + l.g);

@@ -35,11 +35,12 @@ Algorithm cheapest(OpKind op, SumClass sums, int ranks, std::uint64_t bytes,
 Algorithm unruled(OpKind op, SumClass sums, int ranks, std::uint64_t bytes,
                   const Link& link) noexcept {
   const bool is_small = bytes <= kSmallBytes / static_cast<std::uint64_t>(std::max(ranks - 1, 1));
+  if (row_of(op).scatters_sum() && !row_of(op).is_v_variant()) {
+    return is_small || sums == SumClass::kRaw ? Algorithm::kDirect : Algorithm::kRing;
+  }
   switch (op) {
     case OpKind::kAllReduce:
       return cheapest(op, sums, ranks, bytes, link);
-    case OpKind::kReduceScatter:
-      return is_small || sums == SumClass::kRaw ? Algorithm::kDirect : Algorithm::kRing;
     case OpKind::kAllGather:
       return is_small ? Algorithm::kDirect : Algorithm::kRing;
     case OpKind::kReduce:

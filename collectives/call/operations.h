@@ -55,6 +55,8 @@ struct OpRow {
   bool has_common_count = true;
 
   constexpr bool is_v_variant() const noexcept { return fixed_count != op; }
+  // True for a reduction in which each rank gets a part of the result.
+  constexpr bool scatters_sum() const noexcept { return reduces && input == Side::kEach; }
 };
 
 // clang-format off

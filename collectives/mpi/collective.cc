@@ -21,11 +21,6 @@ bool is_inline(const Descriptor& d) noexcept {
          d.count * size_of(d.dtype) <= kInlineBytes;
 }
 
-// True for a reduction in which each rank gets a part of the result.
-bool is_scatter(OpKind op) noexcept {
-  return row_of(op).reduces && row_of(op).input == Side::kEach;
-}
-
 Descriptor descriptor_of(const Announcement& a) noexcept {
   return {.sequence = a.sequence,
           .count = a.count,
@@ -149,7 +144,7 @@ bool Core::go_on(Collective& c) {
       return false;
     case Stage::kSharing:
       combine_slice(c);
-      if (is_scatter(c.descriptor.op)) return start_slice(c);
+      if (row_of(c.descriptor.op).scatters_sum()) return start_slice(c);
       spread_slice(c);
       return true;
     case Stage::kSpreading:
@@ -249,7 +244,8 @@ void Core::move_parts(Collective& c) {
 std::size_t Core::slice_offset(const Collective& c, int rank) const noexcept {
   const std::size_t element = size_of(c.descriptor.dtype);
   std::size_t at = c.reduced;
-  const std::vector<std::size_t>& parts = is_scatter(c.descriptor.op) ? c.send_counts : c.slice;
+  const std::vector<std::size_t>& parts =
+      row_of(c.descriptor.op).scatters_sum() ? c.send_counts : c.slice;
   for (int r = 0; r < rank; ++r) at += parts[static_cast<std::size_t>(r)];
   return at * element;
 }
@@ -260,12 +256,12 @@ bool Core::start_slice(Collective& c) {
   const std::size_t element = size_of(d.dtype);
   const std::size_t most = std::max<std::size_t>(kSliceBytes / (element * ranks), 1);  // of a part
   if (!c.slice.empty()) {
-    c.reduced += is_scatter(d.op) ? most : std::min(most * ranks, d.count - c.reduced);
+    c.reduced += row_of(d.op).scatters_sum() ? most : std::min(most * ranks, d.count - c.reduced);
   }
   c.slice.assign(ranks, 0);
   std::size_t longest = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    if (is_scatter(d.op)) {
+    if (row_of(d.op).scatters_sum()) {
       c.slice[r] = std::min(most, c.send_counts[r] - std::min(c.reduced, c.send_counts[r]));
     } else {
       const std::size_t left = std::min(most * ranks, d.count - c.reduced);
@@ -303,7 +299,7 @@ void Core::combine_slice(Collective& c) {
                                 : c.scratch.data() + static_cast<std::size_t>(r) * bytes);
   }
   std::byte* to = nullptr;
-  if (is_scatter(d.op)) {
+  if (row_of(d.op).scatters_sum()) {
     to = c.output + c.reduced * size_of(d.dtype);
   } else if (d.op == OpKind::kAllReduce || rank_ == d.root) {
     to = c.output + at;

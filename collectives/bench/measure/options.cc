@@ -251,10 +251,13 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
 // Refuses an algorithm that the operation, or the sum of its dtype, does not have.
 void take_algorithm(Options& o, const std::string& name) {
   const std::optional<OpKind> kind = o.operation->kind;
+  std::string several;
+  for (const OpRow& row : collectives::kOperations) {
+    if (algorithms_of(row.op, false).size() < 2) continue;
+    several += fmt::format("{}{}", several.empty() ? "" : ", ", row.name);
+  }
   DL_CHECK(kind && algorithms_of(*kind, false).size() > 1, kInvalidArgument,
-           "{} has one algorithm only; --algorithm is for all_reduce, broadcast, all_gather, "
-           "reduce_scatter and reduce",
-           o.operation->name);
+           "{} has one algorithm only; --algorithm is for {}", o.operation->name, several);
   o.algorithm = fmt::format("{}:{}", o.operation->name, name);
   static_cast<void>(with_algorithms({}, o.algorithm));
   if (o.dtypes.size() == 1 && o.reductions.size() == 1) {

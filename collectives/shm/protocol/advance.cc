@@ -24,11 +24,6 @@ struct Phases {
   bool copies = false;
 };
 
-// True for a reduction in which each rank gets a part of the result.
-bool scatters_sum(OpKind op) noexcept {
-  return row_of(op).reduces && row_of(op).input == Side::kEach;
-}
-
 // True if the ranks divide the sum among themselves.
 bool is_divided(OpKind op) noexcept {
   return row_of(op).reduces && row_of(op).input == Side::kWhole;
@@ -42,7 +37,7 @@ Phases phases_of(const Operation& op, int rank) noexcept {
   const bool is_root = op.descriptor.root == rank;
   const bool divides = op.plan.path == Path::kChunks;
   const Root root = row_of(op.kind).root;
-  if (scatters_sum(op.kind)) return {.reduces = true};
+  if (row_of(op.kind).scatters_sum()) return {.reduces = true};
   if (is_divided(op.kind)) {
     const bool has_result = root == Root::kNone || is_root;
     return {.reduces = divides || has_result, .copies = divides && has_result};
@@ -262,7 +257,7 @@ void Core::stage(Operation& op, std::size_t k) {
     for (int r = 0; r < size(); ++r) {
       if (r != rank_) stage_part(r, static_cast<std::size_t>(r) * op.plan.chunk * element);
     }
-    if (!scatters_sum(op.kind)) copy_own_part();
+    if (!row_of(op.kind).scatters_sum()) copy_own_part();
   } else if (op.plan.path == Path::kChunks && is_divided(op.kind)) {
     // No other rank needs this rank's own slice.
     const Range piece = piece_of(op.gives[rank_], k, op.plan);
@@ -287,7 +282,7 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
   const Range part =
       divides ? slice_of(given.count(), element, rank_, size()) : Range{0, given.count()};
   const std::size_t in_slot =
-      scatters_sum(op.kind) ? static_cast<std::size_t>(rank_) * op.plan.chunk : part.begin;
+      row_of(op.kind).scatters_sum() ? static_cast<std::size_t>(rank_) * op.plan.chunk : part.begin;
   for (int r = 0; r < size(); ++r) {
     shares_[static_cast<std::size_t>(r)] = r == rank_
                                                ? op.input + (given.begin + part.begin) * element

@@ -7,7 +7,7 @@
 //
 //   all_reduce             in place, in one pass: rank r sums slice r of all buffers, and writes
 //                          the sum into slice r of all
-//   reduce_scatter         rank r sums part r of all inputs into its output
+//   sum in parts           rank r sums part r of all inputs into its output
 //   all_gather, broadcast  read from the other ranks' buffers
 //
 // Shares are added from rank 0 upwards, as on every path.
@@ -27,6 +27,8 @@ struct Reached {
 Reached reached_buffer(const Operation& op, int size) noexcept {
   const Descriptor& d = op.descriptor;
   const std::size_t bytes = d.count * size_of(d.dtype);
+  if (row_of(d.op).is_v_variant()) return {};
+  if (row_of(d.op).scatters_sum()) return {op.input, bytes * static_cast<std::size_t>(size)};
   switch (d.op) {
     case OpKind::kAllReduce:
       if (op.input != op.output) return {};
@@ -34,8 +36,6 @@ Reached reached_buffer(const Operation& op, int size) noexcept {
     case OpKind::kBroadcast:
     case OpKind::kAllGather:
       return {op.input, bytes};
-    case OpKind::kReduceScatter:
-      return {op.input, bytes * static_cast<std::size_t>(size)};
     default:
       return {};
   }
@@ -128,8 +128,9 @@ void Core::work_directly(Operation& op, Range elements) {
     }
     return;
   }
+  const bool scatters_sum = row_of(d.op).scatters_sum();
   const std::size_t own_part =
-      d.op == OpKind::kReduceScatter ? static_cast<std::size_t>(rank_) * d.count * element : 0;
+      scatters_sum ? static_cast<std::size_t>(rank_) * d.count * element : 0;
   const std::size_t block = kSumBlockBytes / element;
   for (std::size_t begin = elements.begin; begin < elements.end; begin += block) {
     const std::size_t count = std::min(block, elements.end - begin);
@@ -138,7 +139,7 @@ void Core::work_directly(Operation& op, Range elements) {
     }
     std::byte* const sum = op.output + begin * element;
     sum_shares(d, sum, shares_, count);
-    if (d.op == OpKind::kReduceScatter) continue;
+    if (scatters_sum) continue;
     for (int r = 0; r < size(); ++r) {
       if (r != rank_) copy_bytes(buffer_of(r) + begin * element, sum, count * element);
     }

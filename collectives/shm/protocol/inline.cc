@@ -92,27 +92,25 @@ void Core::finish_inline(Operation& op) {
   if (d.count == 0) return;
   const Range wanted = bytes_of(op.gives[rank_], op);
   const std::size_t cell = d.sequence % 2;
-  switch (d.op) {
-    case OpKind::kReduce:
-      if (d.root != rank_) return;
-      [[fallthrough]];
-    case OpKind::kAllReduce:
-    case OpKind::kReduceScatter:
-      for (int r = 0; r < size(); ++r) {
-        const void*& share = shares_[static_cast<std::size_t>(r)];
-        if (r == rank_) {
-          // Read the input instead: the line of this rank's own cell is on its way to the peers.
-          share = op.input + wanted.begin;
-        } else if (wanted.end <= kLinePayload) {
-          share = peer(r).block->cells[cell].payload + wanted.begin;
-        } else {
-          std::byte* const together = &taken_lines_[static_cast<std::size_t>(r) * kInlineBytes];
-          take(*peer(r).block, cell, wanted, together);
-          share = together;
-        }
+  if (row_of(d.op).reduces) {
+    if (row_of(d.op).root == Root::kTakes && d.root != rank_) return;
+    for (int r = 0; r < size(); ++r) {
+      const void*& share = shares_[static_cast<std::size_t>(r)];
+      if (r == rank_) {
+        // Read the input instead: the line of this rank's own cell is on its way to the peers.
+        share = op.input + wanted.begin;
+      } else if (wanted.end <= kLinePayload) {
+        share = peer(r).block->cells[cell].payload + wanted.begin;
+      } else {
+        std::byte* const together = &taken_lines_[static_cast<std::size_t>(r) * kInlineBytes];
+        take(*peer(r).block, cell, wanted, together);
+        share = together;
       }
-      sum_shares(d, op.output, shares_, d.count);
-      return;
+    }
+    sum_shares(d, op.output, shares_, d.count);
+    return;
+  }
+  switch (d.op) {
     case OpKind::kBroadcast:
     case OpKind::kScatter:
       if (d.root != rank_) {
