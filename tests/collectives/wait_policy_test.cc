@@ -28,7 +28,7 @@ constexpr ProbeSchedule::Time kBegin{1000s};
 
 // How long an operation has waited when it asks, looked at a second apart.
 std::vector<int> asks_at(std::chrono::seconds timeout) {
-  ProbeSchedule questions;
+  ProbeSchedule probes;
   std::vector<int> seconds;
   for (int waited = 0; std::chrono::seconds(waited) <= timeout; ++waited) {
     const ProbeSchedule::Time now = kBegin + std::chrono::seconds(waited);
@@ -53,13 +53,13 @@ TEST(ProbeSchedule, OfAShortDeadlineAreAskedOnce) {
 }
 
 TEST(ProbeSchedule, ThatComeLateAreAskedTogether) {
-  ProbeSchedule questions;
+  ProbeSchedule probes;
   EXPECT_TRUE(probes.are_due(kBegin, kBegin + 599s, 600s, 5s));
   EXPECT_FALSE(probes.are_due(kBegin, kBegin + 600s, 600s, 5s));
 }
 
 TEST(ProbeSchedule, AreAnsweredByWhatComesAfterThemOnly) {
-  ProbeSchedule questions;
+  ProbeSchedule probes;
   EXPECT_FALSE(probes.are_unanswered({}));
   ASSERT_TRUE(probes.are_due(kBegin, kBegin + 5s, 600s, 5s));
   EXPECT_TRUE(probes.are_unanswered(kBegin + 4s));
