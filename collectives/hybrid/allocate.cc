@@ -1,5 +1,5 @@
 // Group's symmetric memory: each node's ranks share a memory of their own, on all nodes or on none.
-// The part of an operation inside a node then needs no staging copy (shm/direct.cc).
+// The part of an operation inside a node then needs no staging copy (shm/protocol/direct.cc).
 #include <algorithm>
 
 #include "collectives/hybrid/group.h"

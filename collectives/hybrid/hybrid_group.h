@@ -3,7 +3,7 @@
 //
 // all_reduce, broadcast, all_gather and reduce_scatter of more than a few KiB go through shared
 // memory inside a node and over TCP between nodes, in slices that overlap; every rank carries its
-// share (hybrid/route.h). For an all_reduce a host sends 2 (h-1)/h times the buffer's bytes to the
+// share (route/route.h). For an all_reduce a host sends 2 (h-1)/h times the buffer's bytes to the
 // h-1 other hosts, which is the minimum. Everything else goes through a TCP group of all ranks:
 // other operations, small ones, sums in half precision and averages of integers (which are rounded
 // once), and Order::kTree. split() gives ranks of one node a shm group, ranks on pairwise different

@@ -4,8 +4,8 @@
 // authenticated by the handshake of rendezvous/net. Sums travel around a ring, small operations in
 // one exchange; half precision and integer averages travel as unreduced shares that are summed once
 // in a wider type. A thread that waits for an operation drives it; otherwise the engine's thread
-// does (wait_policy.h, tcp/engine.h). Leave this thread a core of its own if communication shall
-// overlap with computation.
+// does (wait_policy.h, tcp/core/engine.h). Leave this thread a core of its own if communication
+// shall overlap with computation.
 //
 // A TcpGroup owns its connections and a share of its engine. Dropping it says goodbye and blocks
 // for at most 1 s, until the peers' kernels have everything that was sent. Operations under way end
