@@ -30,7 +30,14 @@ namespace {
 
 // The rows of the linear layer: a number for each class and position.
 std::int64_t logits_of(std::int64_t classes, const Shape& positions) {
-  for (const std::int64_t size : positions) classes *= size;
+  DL_CHECK(classes >= 0, kInvalidArgument,
+           "LinearCrossEntropyLoss: num_classes is {}, wanted 0 or more", classes);
+  for (const std::int64_t size : positions) {
+    DL_CHECK(size >= 0, kInvalidArgument,
+             "LinearCrossEntropyLoss: out_features is {}, wanted sizes of 0 or more",
+             positions.str());
+    classes *= size;
+  }
   return classes;
 }
 

@@ -49,7 +49,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
 //   linear_bias    [C] or [C, d...], or undefined
 // With classes and without d..., on the CPU, a chunk of the logits is computed at a time and again
 // in backward, so their memory does not grow with N; PyTorch does so if it is given `options`.
-// Otherwise all logits are in memory.
+// Otherwise, and on CUDA, it is composed of both, and all logits are in memory.
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, const Tensor& target,
                             const Tensor& linear_bias = {},
                             const CrossEntropyLossOptions& options = {});

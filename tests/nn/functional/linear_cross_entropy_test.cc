@@ -172,6 +172,10 @@ TEST(LinearCrossEntropyLossModule, HasTheNamesOfPyTorch) {
                "LinearCrossEntropyLoss: the weight has shape [4], wanted [5]");
   EXPECT_ERROR(LinearCrossEntropyLoss(3, 5, {.label_smoothing = -0.5}), kInvalidArgument,
                "LinearCrossEntropyLoss: label_smoothing is -0.5, wanted a share, 0 to 1");
+  EXPECT_ERROR(LinearCrossEntropyLoss(3, 5, {.out_features = {-2, -2}}), kInvalidArgument,
+               "LinearCrossEntropyLoss: out_features is [-2, -2], wanted sizes of 0 or more");
+  EXPECT_ERROR(LinearCrossEntropyLoss(3, -5), kInvalidArgument,
+               "LinearCrossEntropyLoss: num_classes is -5, wanted 0 or more");
 }
 
 }  // namespace
