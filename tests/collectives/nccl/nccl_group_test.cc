@@ -587,10 +587,15 @@ TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
 TEST_F(Nccl, LeavingWaitsForALaunchBehindOtherGpuWork) {
   run(1, [&](Rank& rank) {
     float input = 1, output = 0;
-    const auto graph = rank.capture(&input, &output, {1us});
+    // Longer than a launch takes: until it has returned, its deadline counts from the call.
+    constexpr auto kTimeout = 1s;
+    const auto graph = rank.capture(&input, &output, {kTimeout});
     std::atomic<bool> opened{false};
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
     graph->launch(rank.stream);
+    const auto launched = std::chrono::steady_clock::now();
+    EXPECT_TRUE(
+        tests::eventually([&] { return std::chrono::steady_clock::now() - launched > kTimeout; }));
     let_watcher_look(rank);
     EXPECT_EQ(rank.group->error(), nullptr);
     std::thread later([&] {
