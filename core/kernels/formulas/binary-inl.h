@@ -171,8 +171,8 @@ struct FloorDivide {
   }
 };
 
-// Euclid's algorithm on the magnitudes. gcd(0, 0) is 0. The magnitude of the least number of a dtype
-// is not in the dtype: it wraps around, as everywhere.
+// Euclid's algorithm on the magnitudes. gcd(0, 0) is 0. The magnitude of the least number of a
+// dtype is not in the dtype: it wraps around, as everywhere.
 struct Gcd {
   template <typename T>
   static DL_INLINE Whole<T> value(Whole<T> a, Whole<T> b) {
