@@ -1,6 +1,7 @@
 #include "collectives/call/checks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 
@@ -116,6 +117,15 @@ void check_reduction(DType dtype, ReduceOp op, std::string_view operation) {
 void check(Call& call, int rank, int size) {
   const OpRow& row = call.row();
   Descriptor& what = call.what;
+  DL_CHECK(static_cast<std::size_t>(what.dtype) < kDTypeCount &&
+               static_cast<std::size_t>(what.reduce) < kReduceOpCount && what.order <= Order::kTree,
+           kInvalidArgument,
+           "{}: dtype {}, reduction {} or order {} is not one of its type's values", row.name,
+           static_cast<int>(what.dtype), static_cast<int>(what.reduce),
+           static_cast<int>(what.order));
+  const std::chrono::nanoseconds timeout = call.options->timeout.value_or(std::chrono::seconds(0));
+  DL_CHECK(timeout.count() >= 0, kInvalidArgument, "{}: timeout is {} s, wanted 0 or more",
+           row.name, seconds_text(timeout));
   DL_CHECK(what.count <= kMostElements, kInvalidArgument,
            "{}: {} elements are more than memory can hold", row.name, what.count);
   if (row.is_message) return check_message(call, rank, size);

@@ -329,6 +329,29 @@ TEST(CallOptions, OwnerIsReleasedWithTheGroupWithoutAWait) {
   EXPECT_EQ(alive, 0);
 }
 
+TEST(CallOptions, ValuesOutsideTheirTypesAreRefusedBeforeTheStart) {
+  run_ranks(2, [](ProcessGroup& group) {
+    float x = 1;
+    const auto refused = [&](const AllReduceOptions& options) {
+      return thrown_by([&] { group.all_reduce(options)->wait(); });
+    };
+    const AllReduceOptions good{.input = &x, .output = &x, .count = 1};
+    AllReduceOptions no_dtype = good, no_op = good, no_order = good, no_time = good;
+    no_dtype.dtype = static_cast<DType>(77);
+    no_op.op = static_cast<ReduceOp>(77);
+    no_order.call.order = static_cast<Order>(7);
+    no_time.call.timeout = std::chrono::seconds(-1);
+    for (const AllReduceOptions& options : {no_dtype, no_op, no_order}) {
+      const Thrown thrown = refused(options);
+      EXPECT_EQ(thrown.kind, ErrorKind::kInvalidArgument) << thrown.text;
+      EXPECT_NE(thrown.text.find("is not one of its type's values"), std::string::npos);
+    }
+    EXPECT_EQ(refused(no_time).text, "all_reduce: timeout is -1 s, wanted 0 or more");
+    group.all_reduce(good)->wait();
+    EXPECT_EQ(x, 2);
+  });
+}
+
 // Whether both of two ranks often end an operation in less than half the time after which the
 // group's thread continues an operation without a waiting caller, and a caller stops spinning: in
 // ten of at most 2000 tries, as a busy machine may keep a rank from its processor.
