@@ -164,6 +164,9 @@ Ref<Work> user_reduce(ProcessGroup& group, const UserReduceOptions& o, int root)
 
 Ref<Work> user_reduce_scatter(ProcessGroup& group, const UserReduceOptions& o) {
   const std::size_t bytes = bytes_of("user_reduce_scatter", o);
+  const ReduceScatterOptions as_bytes{
+      .input = o.input, .output = o.output, .count = bytes, .dtype = DType::kU8};
+  static_cast<void>(checked(as_bytes, group.rank(), group.size()));
   const Ref<Scratch> shares = room_for_all(group, o.call, bytes);
   Ref<Work> exchanged = group.all_to_all({.input = o.input,
                                           .output = shares->memory.data(),
