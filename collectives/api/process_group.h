@@ -2,9 +2,11 @@
 //
 // Every rank of a group makes the same calls in the same order. Each call takes one options struct,
 // starts the operation and returns a Work. It takes pointers, counts and dtypes only, so it works
-// with any tensor library; tensor_api.h takes dlrun's tensors. `input == output` means in place;
-// partly overlapping buffers are refused. Zero elements and one rank are ordinary cases. The result
-// of a reduction has the same bits on every rank, and on every run with the same shape and plan.
+// with any tensor library; tensor_api.h takes dlrun's tensors. In place means: `input == output` if
+// both have one shape; if not, the smaller buffer is this rank's part of the larger one. Any other
+// overlap of an operation's buffers is refused. Zero elements and one rank are ordinary cases. The
+// result of a reduction has the same bits on every rank, and on every run with the same shape and
+// plan.
 //
 // Errors: each operation ends by its deadline. A dead peer, a peer that runs another operation
 // (kMismatch, quoting both sides), a passed deadline or abort() end it with an Error that names
@@ -85,7 +87,7 @@ class ProcessGroup : public RefCounted {
   // Every message is checked before the first is started.
   Ref<Work> batch(std::span<const PeerMessage> messages);
   // Several reductions as one operation if the backend supports it, else one by one; returns one
-  // Work for all. `call` is for the one operation; the parts' own CallOptions are not used.
+  // Work for all. `call` applies to all of them; the `call` of each part is not used.
   Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts, const CallOptions& call);
 
   // Collective, blocks: divides the ranks of this group into new groups by color; returns null for
@@ -97,8 +99,9 @@ class ProcessGroup : public RefCounted {
 
   // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
   // share if the backend can. If not, it is ordinary memory and why_not() says why
-  // (symmetric_memory.h). Throws what all_gather throws, kMismatch if `bytes` differ, and kIo on
-  // every rank if one has no memory; after the latter two the group stays usable.
+  // (symmetric_memory.h). Throws what all_gather throws, kMismatch if a backend that shares memory
+  // finds that `bytes` differ, and kIo on every rank if one has no memory; after the latter two the
+  // group stays usable.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
   // allocate_symmetric() for existing memory of `owner`, shared while the result lives. It must be
   // whole pages of private anonymous memory, to which no thread writes during the call. If some
@@ -106,17 +109,17 @@ class ProcessGroup : public RefCounted {
   virtual Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                                   Ref<RefCounted> owner = {});
 
-  // Ends every operation that is not over on this rank with kAborted and this reason, on every
-  // rank, and poisons the group. Collectives that this rank has completed still complete on the
-  // other ranks, as after any other failure. Never blocks.
+  // Poisons the group: every operation that this rank has not completed fails on all ranks with
+  // kAborted and `reason`. Collectives that this rank has completed still complete on the other
+  // ranks, as after any other failure. Never blocks.
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause of a poisoned group, else null.
   virtual std::exception_ptr error() const noexcept = 0;
-  // For groups (NCCL) that release streams after an operation is aborted: it gets the group's error
-  // before the streams continue, and keeps it after the group is destroyed. Null if waits throw the
-  // error.
+  // The object that stores the group's first error and outlives the group. Only for a group (NCCL)
+  // that lets streams continue after an abort: the error is stored before they continue. Null if
+  // Work::wait() throws the error.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
-  // For groups that contain this one. -------------------------------------------------------------
+  // For groups that are made of this one (hybrid, NCCL, a GPU's). ---------------------------------
   // Starts a call that is checked (call/checks.h). It borrows the call until it returns.
   virtual Ref<Work> start(const Call& call) = 0;
   // Starts the calls of a batch or list, and returns one Work for all. The default starts receives
@@ -124,10 +127,10 @@ class ProcessGroup : public RefCounted {
   virtual Ref<Work> start_all(std::span<const Call> calls);
   // This rank's number in the job, which may differ from its number in this group.
   virtual int rank_in_job() const noexcept { return rank(); }
-  // abort() with a known cause: an error as error() returns it. `spared`: collectives up to this
-  // number go on, because they are complete on the rank that found the cause and need nothing more
-  // from it; null: those that this rank has completed. In a broken group it can only lower the
-  // number. Backends that cannot spare any ignore it.
+  // abort() with a known cause: an error as error() returns it. `spared`: collectives with numbers
+  // up to this one may still complete, because the rank that found the cause has completed them;
+  // nullopt: up to the last one that this rank has completed. If the group has failed already, a
+  // second call can lower the number, but not raise it. Backends that cannot spare any ignore it.
   virtual void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept;
   // A rank whose process has ended without leaving the group, as an error; null if none is known.
   // It is noticed even while the group is idle.

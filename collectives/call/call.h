@@ -15,7 +15,7 @@ namespace dl::collectives {
 class PartsView {
  public:
   constexpr PartsView() = default;  // none
-  // All of `count` elements for every rank.
+  // Every rank gets, or gives, the same `count` elements.
   static constexpr PartsView whole(std::size_t count) noexcept { return {count, 0, {}}; }
   // `count` elements for each rank, in rank order.
   static constexpr PartsView each(std::size_t count) noexcept { return {count, count, {}}; }
@@ -24,7 +24,9 @@ class PartsView {
     return {0, 0, counts};
   }
 
-  std::span<const std::size_t> counts() const noexcept { return counts_; }  // empty: equal ones
+  std::span<const std::size_t> counts() const noexcept {
+    return counts_;
+  }  // empty: all parts have count()
   std::size_t count() const noexcept { return count_; }  // of each part, if counts() is empty
   std::size_t step() const noexcept { return step_; }    // from part to part, if counts() is empty
 
@@ -83,8 +85,8 @@ struct Arguments {
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;  // as in the options; for a v-variant: elements of this rank's part
-  // Of a v-variant: one count for each rank, if that side has a part for each; empty on ranks
-  // other than the root.
+  // Of a v-variant: the counts of the side that has a part for each rank. Those of gatherv and
+  // scatterv are set on the root alone.
   std::span<const std::size_t> input_counts{};
   std::span<const std::size_t> output_counts{};
   DType dtype = DType::kU8;
@@ -117,13 +119,13 @@ Call call_of(const PeerMessage& message) noexcept;
 
 const CallOptions& options_of(const PeerMessage& message) noexcept;
 
-// For an operation that only moves data: copies what this rank gives itself to its place in the
-// output, unless it is there already. A backend does it on the caller's thread: a long copy on the
+// Copies this rank's own part from the input to the output, unless it is in its place already. Does
+// nothing for a reduction. A backend does it on the caller's thread: a long copy on the
 // driving thread would delay other operations.
 void copy_own_part(const Call& call, int rank) noexcept;
 
-// A call that exchanges in place, made to read a copy of its input. The operation keeps the copy as
-// the owner of its buffers.
+// An all_to_all in place, whose input is replaced by a copy. The call's keep_alive owns the copy
+// until the operation is over.
 class SeparateCall {
  public:
   SeparateCall(const Call& call, int size);

@@ -17,7 +17,7 @@ void check_reduction(DType dtype, ReduceOp op, std::string_view operation);
 // operation's name.
 void check(Call& call, int rank, int size);
 
-// The same for a call that is made and checked in one expression.
+// Makes a call of its options, and checks it.
 template <typename Options>
 Call checked(const Options& options, int rank, int size) {
   Call call = [&] {
@@ -34,7 +34,7 @@ Call checked(const Options& options, int rank, int size) {
 // For groups of CPU memory: throws kNotImplemented if the call's stream is another device's.
 void check_is_on_cpu(const Call& call, std::string_view backend);
 
-// The same for Work::wait(stream) of such a group's operation.
+// For the Works of such groups: throws kNotImplemented if another device's stream is to wait.
 void check_waits_on_cpu(const Descriptor& operation, std::string_view backend, Stream stream);
 
 }  // namespace dl::collectives

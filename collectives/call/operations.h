@@ -29,10 +29,10 @@ enum class OpKind : std::uint8_t {
 };
 inline constexpr std::size_t kOpKindCount = 16;
 
-// The elements of a buffer that concern one rank.
+// How a buffer is divided among the ranks.
 enum class Side : std::uint8_t {
   kNone,
-  kWhole,  // all of them
+  kWhole,  // all of it for every rank
   kEach    // a part for each rank, in rank order
 };
 
@@ -51,7 +51,7 @@ struct OpRow {
   bool reduces = false;
   bool is_message = false;
   OpKind fixed_count = op;  // of a v-variant: the operation whose parts have equal counts
-  // False if each rank knows the counts of its own parts only.
+  // False if not every rank knows the counts of all ranks.
   bool has_common_count = true;
 
   constexpr bool is_v_variant() const noexcept { return fixed_count != op; }

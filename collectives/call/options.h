@@ -23,7 +23,9 @@ enum class Order : std::uint8_t { kPlan, kTree };
 
 // Options of every call.
 struct CallOptions {
-  Stream stream{};  // buffers are ready on it, results appear on it
+  // The operation starts after the work that is queued on this stream. A stream sees the results
+  // after Work::wait(stream).
+  Stream stream{};
   std::optional<std::chrono::nanoseconds> timeout{};  // nullopt: the group's
   Order order = Order::kPlan;
   Ref<RefCounted> keep_alive{};  // owner of the buffers, kept until the operation is over
@@ -39,7 +41,7 @@ struct AllReduceOptions {
 };
 
 struct BroadcastOptions {
-  void* buffer = nullptr;  // [count], read on `root`, written elsewhere
+  void* buffer = nullptr;  // [count], read on `root`, written on the other ranks
   std::size_t count = 0;
   DType dtype = DType::kF32;
   int root = 0;
@@ -101,7 +103,8 @@ struct AllToAllOptions {
 
 // The v-variants: every rank's part has its own count, and the parts are in rank order, one behind
 // the other. Spans are read during the call only. If two ranks give different counts for one part,
-// both get kMismatch with both numbers.
+// the group breaks with kMismatch and both numbers; a rank whose own parts have moved already gets
+// the error at its next call.
 
 struct AllGathervOptions {
   const void* input = nullptr;            // [counts[rank]]; in place: at its part of output
@@ -162,7 +165,8 @@ struct SendOptions {
   CallOptions call{};
 };
 
-// A receive takes the oldest message with its tag from any rank; Work::source() tells which.
+// As `peer` of a receive: it takes the oldest message with its tag from any rank; Work::source()
+// tells which.
 inline constexpr int kAnySource = -1;
 
 struct RecvOptions {

@@ -29,7 +29,7 @@ struct Record {
   Identity who{};
 
   std::string text() const;
-  // A later version may write more; the common fields are enough to refuse it by name.
+  // A later version may write more; the common fields are enough to name the rank in the error.
   static Record parse(std::string_view text, int rank);
 };
 
@@ -40,22 +40,24 @@ struct RosterOptions {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
-  // Every rank has called announce(): a rank that has ended since is named within a second, if its
-  // process is visible. For stores that no launcher and no server watches.
+  // True if every rank calls announce() before it waits: then a rank whose process ends is named
+  // within a second, if it runs on this host and in this PID namespace. For stores that no launcher
+  // and no server watches.
   bool all_announced = false;
 };
 
 // This process, as errors name it; an empty `node` means the host's name.
 Identity this_process(const GroupOptions& options);
 Identity this_process(int rank, const std::string& node);
-// The key of a group without one: not secret, but the handshake does its other checks.
+// The key of a group that has none: all zeros. It proves nothing; the handshake still makes its
+// other checks.
 rendezvous::JobKey open_key();
 
 void publish(const RosterOptions& options, const Record& own, Deadline deadline);
 // Writes this rank's identity under "here/RANK".
 void announce(const RosterOptions& options, Deadline deadline);
 // Waits for the value of a key that `rank` sets, and logs whom it waits for. Throws kTimeout if it
-// does not come, and kPeerFailed if the rank has ended.
+// does not come by the deadline and, with all_announced, kPeerFailed if a rank has ended.
 std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
                         int rank, Deadline deadline);
 // Waits for a rank's record like await_value(), and throws kMismatch if its protocol version, world
@@ -64,7 +66,7 @@ Record await_record(const RosterOptions& options, const Record& own, int rank, D
 
 // While ranks wait for connections: how often they check whether a peer has ended.
 inline constexpr std::chrono::milliseconds kAliveLook{500};
-// Throws kPeerFailed if the rank's process is visible and has ended.
+// Throws kPeerFailed if the rank's process has ended, if it ran in this host's PID namespace.
 void check_alive(const std::string& group, const Identity& who);
 
 }  // namespace dl::collectives

@@ -5,15 +5,14 @@
 // objects older than the first AtExit are destroyed: libraries that a function needs must have been
 // used before that. They do not run on _exit(), on a signal, or in a forked child.
 //
-// Other threads may use the object until the process is gone. What they have called before goes on
-// while the object leaves. A new call, and an error that a call would throw, stops its thread
-// instead: it sleeps until the process is gone, because an uncaught error would change the exit
-// code. A static destructor that joins such a thread would wait for ever. So the sleep also ends if
-// all objects have left and the thread in exit() has slept for 10 s without using its
-// processor: the call goes on and throws, because its object has left.
+// Other threads may use the object until the process is gone. Calls that are under way continue
+// while the object leaves. A thread that makes a new call, or whose call fails, sleeps until the
+// process is gone, because an uncaught error would change the exit code. If a static destructor
+// joins such a thread, exit() would hang. So if all objects have left and the thread in exit() has
+// used no processor time for 10 s, the sleeping call continues and throws.
 //
-// A function must not drop the last reference to an object that has an AtExit. Thread-safety: any
-// thread; an ExitScope belongs to its owner.
+// A function must not drop the last reference to an object that has an AtExit: it would deadlock,
+// as the list of objects is locked. Thread-safety: any thread; an ExitScope belongs to its owner.
 #pragma once
 
 #include <atomic>
@@ -48,7 +47,8 @@ decltype(auto) stay_or_throw(const F& call) {
 
 class AtExit {
  public:
-  // stay_if_exiting(); an object that the exiting thread itself makes leaves later in exit().
+  // Calls stay_if_exiting(). If the exiting thread makes an object, its function still runs later
+  // in the same exit().
   explicit AtExit(std::function<void()> leave);
   ~AtExit();
   AtExit(const AtExit&) = delete;

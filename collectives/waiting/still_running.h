@@ -1,6 +1,6 @@
-// StillRunning: the Error of Work::synchronize() after a passed timeout, with its parts as values,
-// so that a group or Work that waits for another one can name its own operation and timeout without
-// parsing a text.
+// StillRunning: the Error that Work::synchronize() throws after a timeout. It keeps the operation
+// and the missing ranks as values, so that a group or Work that waits for another one can make the
+// text again with its own operation and timeout.
 //
 // Any thread.
 #pragma once

@@ -49,7 +49,8 @@ class AnomalyMode {
 
 namespace dl::detail {
 
-// The call stack of its constructor's caller, the innermost call first; at most 64 calls.
+// The call stack of the code that made the Node, the innermost call first; at most kMaxCalls calls,
+// of which the two constructors are left out.
 class Backtrace {
  public:
   Backtrace();

@@ -45,8 +45,8 @@ class DL_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Locks a Mutex in its constructor and unlocks it in its destructor. unlock() and lock() release it
-// in between.
+// Locks a Mutex in its constructor and unlocks it in its destructor. unlock() releases it early,
+// and lock() takes it again.
 class DL_THREAD_ATTRIBUTE(scoped_lockable) Lock {
  public:
   explicit Lock(Mutex& mutex) DL_THREAD_ATTRIBUTE(acquire_capability(mutex))

@@ -1,5 +1,6 @@
-// Checks of numbers that a user gives as options. NaN passes a comparison such as `value < 0`, so
-// every option that is a number goes through one of these.
+// Checks of numbers that a user gives as options. A check such as `if (value < 0) throw` accepts
+// NaN, because every comparison with NaN is false. So floating options are checked by these
+// functions, or by a range that NaN fails: `value >= 0 && value <= 1`.
 #pragma once
 
 #include <cmath>

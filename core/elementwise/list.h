@@ -1,4 +1,5 @@
-// The rows of list.def as values: the enumerators UnaryFn and BinaryFn, and what each row says.
+// The rows of list.def as values: the enums UnaryFn, BinaryFn and TernaryFn, and what each row
+// says.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ enum class AutocastPolicy : std::uint8_t {
   kLow,     // cast to the low precision dtype: matmul, convolution
   kFull,    // cast to float32: losses; on CUDA also exp, sums, softmax
   kWidest,  // no cast: operands of different dtypes are promoted, as without autocast
-  kKeep,    // no cast
+  kKeep,    // no cast, as kWidest: only the reference tells them apart, as PyTorch does
 };
 
 enum class Gradient : std::uint8_t { kGradcheck, kNoGradient };

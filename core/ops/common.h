@@ -11,7 +11,7 @@
 
 namespace dl {
 
-// Throws kInvalidArgument for an undefined tensor: "add: argument b is undefined".
+// Throws kInvalidArgument for an undefined tensor: "add: b is an undefined tensor".
 void check_defined(const Tensor& tensor, std::string_view op, std::string_view argument);
 void check_same_device(const Tensor& a, const Tensor& b, std::string_view op);
 void check_floating(const Tensor& tensor, std::string_view op);
@@ -22,10 +22,11 @@ Tensor readable_during_write(const Tensor& operand, const Tensor& written);
 // True if both may share an element in memory.
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
 
-// Throws unless `self` has the shape and dtype of the result, which is to be written into it.
+// For a result that is to be written into `self`. Throws kShape if the shapes differ, and kDType if
+// `self` cannot hold the result's dtype: a float in integers, or a number in bools.
 void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op);
-// Implements `op_` for an operation without an in-place kernel: computes result(self), of self's
-// shape, and copies it into self. `recorded` is is_recorded(self, other...).
+// Implements `op_` for an operation without an in-place kernel: computes result(self), which
+// must have self's shape, and copies it into self. `recorded` is is_recorded(self, other...).
 Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
                      const std::function<Tensor(const Tensor&)>& result);
 
@@ -35,7 +36,8 @@ Tensor alias(const Tensor& input);
 // A number as a 0-d tensor. Throws kInvalidArgument if it does not fit into the dtype.
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 
-// The gradient if `mask` (bool, of its shape) is true, else 0. A product with 0 would give NaN for
+// For each element the gradient if `mask` is true, else 0; `mask` is bool and has the gradient's
+// shape. A product with 0 would give NaN for
 // an infinite or NaN gradient.
 Tensor masked(const Tensor& gradient, const Tensor& mask);
 

@@ -54,28 +54,27 @@ class TensorImpl final : public RefCounted {
   bool contiguous;
   bool channels_last;
 
-  // For autograd: whether the tensor requires gradients, the node that made it (null: it is a
-  // leaf), and which of the node's outputs it is.
+  // For autograd.
   bool requires_grad = false;
   // A view made while nothing was recorded: it never has a history.
   bool is_unrecorded_view = false;
   // Says why is_unrecorded_view is set: forward() of a custom Function made the view or its base.
   bool is_function_view = false;
-  std::uint32_t output_nr = 0;
-  std::uint32_t view_version = 0;  // the storage's version at which `node` was right for this view
+  std::uint32_t output_nr = 0;         // which of the node's outputs the tensor is
+  std::uint32_t view_version = 0;      // the storage's version when `node` last described this view
   std::uint32_t recorded_version = 0;  // the storage's version when `node` was made
-  Ref<RefCounted> node;
+  Ref<RefCounted> node;                // made the tensor; null: it is a leaf
   // The LeafNode with the gradient of this tensor, if it is a leaf or retains its gradient.
   Ref<RefCounted> leaf;
   // The base of a view; the base is a view itself only if it was a leaf when this view was made.
   // Null if this is not a view.
   Ref<TensorImpl> base;
 
-  // True if the storage was written after `node` was right for this view; its history, if any, then
-  // comes from the base.
+  // True if the storage was written after `node` last described this view; its history, if any,
+  // then comes from the base.
   bool is_older_than_storage() const noexcept { return base && view_version != storage->version(); }
   // True if this is a view of a tensor that requires gradients.
-  bool is_view_of_trained() const noexcept {
+  bool is_view_of_requires_grad() const noexcept {
     for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
       if (each->requires_grad) return true;
     }
@@ -84,7 +83,7 @@ class TensorImpl final : public RefCounted {
   // True if a write to the base gave this view a history that is not in `node` yet.
   bool is_behind_base() const noexcept {
     if (!is_older_than_storage()) return false;
-    if (!is_unrecorded_view) return is_view_of_trained();
+    if (!is_unrecorded_view) return is_view_of_requires_grad();
     for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
       if (each->recorded_version > view_version) return true;
     }

@@ -261,7 +261,7 @@ Tensor detail::drop_base(Tensor result) {
 void check_in_place(const Tensor& self, bool recorded, std::string_view op) {
   const TensorImpl& impl = *self.impl();
   if (!recorded) {
-    if (!is_grad_enabled() || !impl.is_view_of_trained()) return;
+    if (!is_grad_enabled() || !impl.is_view_of_requires_grad()) return;
     DL_CHECK(!impl.is_unrecorded_view || impl.is_function_view, kInvalidArgument,
              "{}: a view that was made under a NoGradGuard was to be changed in place without one, "
              "and its base requires gradients, which would not know of it; do it under a "

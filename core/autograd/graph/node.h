@@ -68,9 +68,10 @@ struct Edge {
   std::uint32_t output_nr = 0;
 };
 
-// The edge to the node that made the tensor. If a recorded operation has changed a view's base
-// since the view was made, this gives the view a new history first: that of its base, viewed in the
-// same way. Throws kInvalidArgument if it cannot have one (detail::follow_base()).
+// The edge that receives the tensor's gradient: to its grad_fn, or to its LeafNode if it is a leaf;
+// null if it needs no gradient. If a recorded operation has changed a view's base since, this first
+// makes the view's history again, from that of its base. Throws kInvalidArgument if it cannot have
+// one (detail::follow_base()).
 Edge gradient_edge(const Tensor& tensor);
 
 class Node : public RefCounted {
@@ -100,7 +101,8 @@ class Node : public RefCounted {
   bool is_released() const noexcept { return released_; }
   virtual void release_saved() noexcept;
 
-  // A hook is called with the gradient of an output before the node uses it, and may replace it.
+  // A hook is called with the gradient of an output before the node uses it. A defined tensor that
+  // it returns, of the same shape and dtype, replaces the gradient; an undefined one keeps it.
   // Hooks run in the order in which they were added.
   using Hook = std::function<Tensor(const Tensor&)>;
   HookHandle add_hook(std::uint32_t output_nr, Hook hook);
@@ -224,8 +226,8 @@ class BackwardContext {
   bool filtered_;  // true in autograd::grad(), which computes only some gradients
 };
 
-// True if this handle is the only one to the array and its storage, so that no other tensor sees a
-// write.
+// True if no other tensor or view refers to this tensor or its storage (a view's own base does not
+// count), so that no other tensor sees a write.
 bool is_exclusive(const Tensor& tensor) noexcept;
 
 }  // namespace dl::autograd

@@ -33,9 +33,9 @@ std::optional<T> read_number(std::string_view text) noexcept {
   return value;
 }
 
-// A validator for a program's option (CLI::Validator). It rewrites `text` in plain decimal form, so
-// that a parser that knows octal numbers reads the same number, and returns "". If `text` is wrong,
-// it returns the error, as "'5x' is no whole number from 0 to 10".
+// A validator for a program's option (CLI::Validator). Returns "" if `text` is right, else an error
+// such as "'5x' is no whole number from 0 to 10". whole_number() also rewrites `text` without
+// leading zeros, because CLI11 would read "010" as an octal number.
 using NumberCheck = std::function<std::string(std::string& text)>;
 
 NumberCheck whole_number(std::int64_t least, std::uint64_t most);

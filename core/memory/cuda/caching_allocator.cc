@@ -183,10 +183,10 @@ void CachingAllocator::deallocate(void* data) noexcept {
   stats_.allocation.remove(1);
   stats_.allocated_bytes.remove(block->size);
   stats_.requested_bytes.remove(block->requested);
-  hold_back(block);
+  free_or_hold_back(block);
 }
 
-void CachingAllocator::hold_back(Block* block) {
+void CachingAllocator::free_or_hold_back(Block* block) {
   std::erase_if(block->streams, [&](void* stream) DL_REQUIRES(mutex_) {
     if (is_captured(runtime_, stream)) return false;
     if (void* const event = event_behind(runtime_, device_, stream)) {
@@ -241,7 +241,7 @@ void CachingAllocator::record_stream(void* data, void* stream) {
 }
 
 void CachingAllocator::process_events(bool wait) {
-  for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
+  for (Block* const block : std::exchange(after_capture_, {})) free_or_hold_back(block);
   // Events of one stream pass in order; events of different streams do not.
   std::set<void*> behind;
   for (auto at = waiting_.begin(); at != waiting_.end();) {

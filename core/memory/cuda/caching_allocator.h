@@ -3,13 +3,14 @@
 // A block belongs to the stream for which it was allocated. A freed block may be reused on that
 // stream at once, because the stream's order keeps the two uses apart. If other streams use the
 // block (record_stream), it is reused only after an event on each of them has passed. Blocks of up
-// to 1 MiB are cut from segments of 2 MiB, larger ones from segments of at least 20 MiB (or have
-// their own segment). A large enough rest is split off, and free neighbours are merged. If the
-// device is out of memory, all free segments are returned to it before the allocation is retried.
+// to 1 MiB are cut from segments of 2 MiB, blocks below 10 MiB from segments of 20 MiB; a larger
+// one has a segment of its own, rounded up to 2 MiB. A large enough rest is split off, and free
+// neighbours are merged. If the device is out of memory, all free segments but those of private
+// pools in use are returned to it before the allocation is retried.
 //
-// A private pool serves one stream, and the streams that join its capture, between begin_pool() and
-// end_pool(), while a graph is captured. Each replay uses the same addresses, so no other
-// allocation may use them until release_pool().
+// Between begin_pool() and end_pool(), while a graph is captured, the captured stream and the
+// streams that join its capture allocate from a private pool. Each replay uses the same addresses,
+// so no other allocation may use them until release_pool().
 //
 // Written against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once
@@ -126,7 +127,7 @@ class CachingAllocator {
   void split(Block* block, std::size_t size) DL_REQUIRES(mutex_);
   void free_block(Block* block) DL_REQUIRES(mutex_);
   void join(Block* block, Block* neighbour) DL_REQUIRES(mutex_);
-  void hold_back(Block* block) DL_REQUIRES(mutex_);
+  void free_or_hold_back(Block* block) DL_REQUIRES(mutex_);
   // Frees blocks whose events have passed; with `wait`, waits for all events.
   void process_events(bool wait) DL_REQUIRES(mutex_);
   // True if anything was returned.

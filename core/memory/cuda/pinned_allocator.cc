@@ -73,10 +73,10 @@ void PinnedAllocator::deallocate(void* data) noexcept {
   const auto block = blocks_.find(static_cast<char*>(data));
   if (block == blocks_.end()) return;
   block->second.in_use = false;
-  hold_back(block);
+  free_or_hold_back(block);
 }
 
-void PinnedAllocator::hold_back(Blocks::iterator block) {
+void PinnedAllocator::free_or_hold_back(Blocks::iterator block) {
   Block& freed = block->second;
   std::erase_if(freed.streams, [&](const auto& use) DL_REQUIRES(mutex_) {
     const auto [device, stream] = use;
@@ -108,7 +108,7 @@ bool PinnedAllocator::owns(const void* data) const noexcept {
 }
 
 void PinnedAllocator::process_events() {
-  for (const Blocks::iterator block : std::exchange(after_capture_, {})) hold_back(block);
+  for (const Blocks::iterator block : std::exchange(after_capture_, {})) free_or_hold_back(block);
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     Block& block = at->block->second;
     try {

@@ -54,7 +54,7 @@ class PinnedAllocator {
 
   Blocks::iterator find(const void* data) DL_REQUIRES(mutex_);
   Blocks::const_iterator find(const void* data) const DL_REQUIRES(mutex_);
-  void hold_back(Blocks::iterator block) DL_REQUIRES(mutex_);
+  void free_or_hold_back(Blocks::iterator block) DL_REQUIRES(mutex_);
   void process_events() DL_REQUIRES(mutex_);
 
   Runtime& runtime_;

@@ -109,7 +109,8 @@ void detail::check_view_in_place(const Tensor& view, std::string_view op) {
       "{}: a view that was made under a NoGradGuard was to be changed in place in an operation "
       "that is recorded for backward; make the view outside of the guard",
       op);
-  DL_CHECK(base.node || !(view.requires_grad() || impl.is_view_of_trained()), kInvalidArgument,
+  DL_CHECK(base.node || !(view.requires_grad() || impl.is_view_of_requires_grad()),
+           kInvalidArgument,
            "{}: a view of a leaf was to be changed in place, and the view or the leaf requires "
            "gradients; do it under a NoGradGuard, or on detach()",
            op);
@@ -172,7 +173,7 @@ void detail::follow_base(const Tensor& view) {
   if (impl.is_unrecorded_view) {
     // Its node is a custom Function's. Writes that are not recorded leave it, as they leave the
     // history of any tensor. Into a base without gradients they come without a guard as well.
-    DL_CHECK(impl.is_view_of_trained(), kInvalidArgument,
+    DL_CHECK(impl.is_view_of_requires_grad(), kInvalidArgument,
              "a view of shape {} was returned by forward() of a custom Function, and its memory "
              "was changed in place since, which backward() of the function does not know; {}",
              view.sizes().str(), kAdviceOfFunction);

@@ -16,7 +16,8 @@ namespace dl {
 // Harmless when repeated. Throws kIo if the system gives no thread; the next call tries again.
 void watch_for_stops();
 
-// The total until now; never decreases. Costs two loads.
+// The time that this process has been stopped until `now`, which must be the current time; never
+// decreases. Usually costs two loads; locks a mutex when it finds a stop.
 std::chrono::nanoseconds stopped_time(std::chrono::steady_clock::time_point now) noexcept;
 
 }  // namespace dl

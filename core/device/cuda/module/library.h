@@ -2,9 +2,8 @@
 //
 // Modules are looked for in module_folders() (core/base/system/machine/module_folders.h). A library
 // that the loader does not find by itself is looked for in CUDA_HOME, in /usr/local/cuda, and in
-// the nvidia/ packages that PyTorch's wheels install. These are looked for in VIRTUAL_ENV,
-// CONDA_PREFIX, the environment of the python3 in PATH (and of the file to which it links), and the
-// user's own packages.
+// the nvidia/ packages that PyTorch's wheels install. Those packages are searched in VIRTUAL_ENV,
+// CONDA_PREFIX, the prefix of the python3 in PATH (links are followed), /usr/local and ~/.local.
 //
 // Thread-safety: any thread may call.
 #pragma once
@@ -17,7 +16,8 @@
 namespace dl::cuda {
 
 // Opens the shared library `file` and never closes it. Throws kNotFound; the text begins with
-// `what` and names the missing file and the folders that were searched.
+// `what` and names the missing file and the folders that were searched, or quotes another error of
+// the loader.
 void* open_library(std::string_view what, std::string_view file);
 
 namespace detail {
