@@ -69,14 +69,7 @@ void check_own_count(std::string_view operation, std::size_t count, const PartsV
            parts.count(rank));
 }
 
-void check_exchange(const Call& call, int rank, std::size_t in_bytes, std::size_t out_bytes) {
-  DL_CHECK(call.gives.count(rank) == call.takes.count(rank), kInvalidArgument,
-           "{}: rank {} sends {} elements to itself and receives {}", call.row().name, rank,
-           call.gives.count(rank), call.takes.count(rank));
-  DL_CHECK(
-      call.input != call.output || std::ranges::equal(call.gives.counts(), call.takes.counts()),
-      kInvalidArgument, "{}: in place, every rank must receive as much as it sends to that rank",
-      call.row().name);
+void check_same_or_apart(const Call& call, std::size_t in_bytes, std::size_t out_bytes) {
   DL_CHECK(
       call.input == call.output || !overlap(call.input, in_bytes, call.output, out_bytes),
       kInvalidArgument,
@@ -84,23 +77,28 @@ void check_exchange(const Call& call, int rank, std::size_t in_bytes, std::size_
       call.row().name);
 }
 
+void check_exchange(const Call& call, int rank) {
+  DL_CHECK(call.gives.count(rank) == call.takes.count(rank), kInvalidArgument,
+           "{}: rank {} sends {} elements to itself and receives {}", call.row().name, rank,
+           call.gives.count(rank), call.takes.count(rank));
+  DL_CHECK(
+      call.input != call.output || std::ranges::equal(call.gives.counts(), call.takes.counts()),
+      kInvalidArgument, "{}: in place, every rank must receive as much as it sends to that rank",
+      call.row().name);
+}
+
 void check_overlap(const Call& call, int rank, std::size_t in_bytes, std::size_t out_bytes) {
   const OpRow& row = call.row();
   const std::size_t element = size_of(call.what.dtype);
-  if (row.input == Side::kEach && row.output == Side::kEach) {
-    check_exchange(call, rank, in_bytes, out_bytes);
+  if (row.input == row.output) {
+    if (row.input == Side::kEach) check_exchange(call, rank);
+    check_same_or_apart(call, in_bytes, out_bytes);
   } else if (row.output == Side::kEach) {
     check_place(row.name, "input", call.input, in_bytes, "output", call.output, out_bytes,
                 call.takes.before(rank) * element);
-  } else if (row.input == Side::kEach) {
+  } else {
     check_place(row.name, "output", call.output, out_bytes, "input", call.input, in_bytes,
                 call.gives.before(rank) * element);
-  } else {
-    DL_CHECK(call.input == call.output || !overlap(call.input, in_bytes, call.output, out_bytes),
-             kInvalidArgument,
-             "{}: input and output overlap in part; give the same pointer (in place) or separate "
-             "buffers",
-             row.name);
   }
 }
 

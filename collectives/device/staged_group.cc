@@ -188,11 +188,12 @@ class StagedGroup final : public ProcessGroup {
     Call on_host = call;
     on_host.options = &options;
     void* const memory = bytes > 0 ? staged->room.of(bytes, call.options->stream) : nullptr;
-    if (is_send) on_host.input = memory;
-    if (!is_send) on_host.output = memory;
-    Ref<Work> work = host_->start(on_host);
-    if (is_send) return make_ref<Sent>(std::move(work));
-    return make_ref<Received>(cuda_, std::move(work), staged, call, bytes);
+    if (is_send) {
+      on_host.input = memory;
+      return make_ref<Sent>(host_->start(on_host));
+    }
+    on_host.output = memory;
+    return make_ref<Received>(cuda_, host_->start(on_host), staged, call, bytes);
   }
 
   const Ref<ProcessGroup> host_;
