@@ -85,8 +85,8 @@ struct Arguments {
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;  // as in the options; for a v-variant: elements of this rank's part
-  // Of a v-variant: the counts of the side that has a part for each rank. Those of gatherv and
-  // scatterv are set on the root alone.
+  // A v-variant has one count for each rank on the side that is divided into parts. In gatherv and
+  // scatterv only the root sets it.
   std::span<const std::size_t> input_counts{};
   std::span<const std::size_t> output_counts{};
   DType dtype = DType::kU8;

@@ -11,7 +11,7 @@
 namespace dl::launcher::remote {
 
 // The dlrun line of node `node`, without the program's name. It omits options that only the
-// frontend needs (logs, hosts) and those that come later (the rendezvous endpoint).
+// frontend needs (logs, hosts), and the rendezvous endpoint, which the node gets later.
 std::vector<std::string> node_line(const Options& options, const JobPlan& plan, int node);
 
 // The text of --dry-run. `starter`: the program that starts the agents, "ssh".
