@@ -7,7 +7,7 @@
 namespace dl {
 
 // The only place of the version: CMakeLists.txt reads it here, and `./dev release` sets it.
-inline constexpr std::string_view kVersion = "0.1.0";
+inline constexpr std::string_view kVersion = "0.2.0";
 // Raised whenever bytes between processes change their meaning; peers with different numbers refuse
 // each other by name.
 inline constexpr std::uint32_t kProtocolVersion = 6;
