@@ -24,14 +24,12 @@ class Operations {
       : group_(group),
         ranks_(group.size()),
         random_(seed),
-        in_(static_cast<std::size_t>(ranks_) * kMost),
-        out_(in_.size()) {}
+        buffers_(make_ref<Buffers>(static_cast<std::size_t>(ranks_) * kMost)) {}
 
   // One that the others call otherwise than the odd rank does.
   void disagree(bool is_odd, int how) {
     const auto reduce = [&](std::size_t count, ReduceOp op) {
-      group_.all_reduce({.input = in_.data(), .output = out_.data(), .count = count, .op = op})
-          ->wait();
+      group_.all_reduce({.input = input(), .output = output(), .count = count, .op = op})->wait();
     };
     if (!is_odd) return reduce(1000, ReduceOp::kSum);
     switch (how % 4) {
@@ -42,7 +40,7 @@ class Operations {
       case 2:
         return reduce(1000, ReduceOp::kMax);
       default:
-        group_.broadcast({.buffer = out_.data(), .count = 1000, .root = 0})->wait();
+        group_.broadcast({.buffer = output(), .count = 1000, .root = 0})->wait();
     }
   }
 
@@ -51,8 +49,8 @@ class Operations {
     const auto count = static_cast<std::size_t>(std::exp2(draw(0, 1750) / 100.0));
     const int root = draw(0, ranks_ - 1);
     const int rank = group_.rank();
-    float* const in = in_.data();
-    float* const out = out_.data();
+    float* const in = input();
+    float* const out = output();
     switch (draw(0, 16)) {
       case 0:
       case 1:
@@ -141,7 +139,7 @@ class Operations {
   // has sent goes on, and its next message may come before another's first.
   bool gather_messages(std::size_t count, int root) {
     const std::uint32_t tag = ++last_tag_;
-    float* const buffer = in_.data();
+    float* const buffer = input();
     if (group_.rank() != root) {
       std::fill_n(buffer, count, static_cast<float>(group_.rank()));
       group_.send({.buffer = buffer, .count = count, .peer = root, .tag = tag})->wait();
@@ -152,7 +150,8 @@ class Operations {
       works.push_back(group_.recv({.buffer = buffer + static_cast<std::size_t>(k) * kMost,
                                    .count = count,
                                    .peer = collectives::kAnySource,
-                                   .tag = tag}));
+                                   .tag = tag,
+                                   .call = {.keep_alive = buffers_}}));
     }
     bool is_right = true;
     for (int k = 1; k < ranks_; ++k) {
@@ -165,16 +164,28 @@ class Operations {
     return is_right;
   }
 
+  struct Buffers final : RefCounted {
+    explicit Buffers(std::size_t count) : in(count), out(count) {}
+    std::vector<float> in, out;
+  };
+
+  float* input() const noexcept { return buffers_->in.data(); }
+  float* output() const noexcept { return buffers_->out.data(); }
   int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
   // Two under way at once, waited for out of order.
   bool all_reduce(std::size_t count) {
     const auto sum = static_cast<float>(ranks_ * (ranks_ + 1) / 2);
-    float* const first = out_.data();
-    float* const second = out_.data() + kMost;
+    float* const first = output();
+    float* const second = first + kMost;
     std::fill_n(first, count, static_cast<float>(group_.rank() + 1));
     std::fill_n(second, count, static_cast<float>(group_.rank() + 1));
-    const auto a = group_.all_reduce({.input = first, .output = first, .count = count});
-    const auto b = group_.all_reduce({.input = second, .output = second, .count = count});
+    // If a wait throws, the other operation may still run.
+    const collectives::CallOptions options{.keep_alive = buffers_};
+    const auto start = [&](float* data) {
+      return group_.all_reduce({.input = data, .output = data, .count = count, .call = options});
+    };
+    const auto a = start(first);
+    const auto b = start(second);
     b->wait();
     a->wait();
     const auto is_right = [&](const float* x) {
@@ -186,7 +197,7 @@ class Operations {
   ProcessGroup& group_;
   const int ranks_;
   std::mt19937_64 random_;
-  std::vector<float> in_, out_;
+  const Ref<Buffers> buffers_;
   std::vector<std::size_t> counts_;
   std::uint32_t last_tag_ = 0;
 };

@@ -26,6 +26,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <random>
@@ -69,15 +70,16 @@ struct Board {
 struct Score {
   static constexpr std::size_t kMostNotices = 100'000;
   int kills = 0, pauses = 0;
-  int hangs = 0, misnamed = 0, wrong = 0, leaks = 0, left = 0, never_began = 0;
+  int hangs = 0, crashes = 0, misnamed = 0, wrong = 0, leaks = 0, left = 0, never_began = 0;
   std::uint64_t operations = 0;
   std::size_t notices = 0;
   double noticed_ms[kMostNotices];
   bool is_clean() const {
-    return kills > 0 && hangs + misnamed + wrong + leaks + left + never_began == 0;
+    return kills > 0 && hangs + crashes + misnamed + wrong + leaks + left + never_began == 0;
   }
   void add(const Score& other) {
-    kills += other.kills, pauses += other.pauses, hangs += other.hangs;
+    kills += other.kills, pauses += other.pauses;
+    hangs += other.hangs, crashes += other.crashes;
     misnamed += other.misnamed, wrong += other.wrong, leaks += other.leaks, left += other.left;
     never_began += other.never_began, operations += other.operations;
     for (std::size_t i = 0; i < other.notices; ++i) notice(other.noticed_ms[i]);
@@ -144,25 +146,62 @@ int ranks_of(const std::string& backend) {
   });
   destroy_process_group();
   const bool all_back = tests::eventually(kHang, [&] {
-    return entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == threads &&
+    // A sanitizer may have had one open while it was counted.
+    return entries("/proc/self/fd") <= descriptors && entries("/proc/self/task") == threads &&
            segments() == 0;
   });
-  if (!all_back) board.fault[rank].store(kLeak);
+  if (!all_back) {
+    board.fault[rank].store(kLeak);
+    std::printf("rank %d: %zu descriptors (%zu before), %zu threads (%zu), %zu segments\n", rank,
+                entries("/proc/self/fd"), descriptors, entries("/proc/self/task"), threads,
+                segments());
+  }
   board.over[rank].store(true);
   ::_exit(0);
 }
 
-void judge(Board& board, int ranks, pid_t victim_pid, Clock::time_point killed_at, Score& score) {
+std::string threads_of(pid_t pid) {
+  std::string threads;
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::string name;
+    std::string where;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    std::getline(std::ifstream(task.path() / "wchan"), where);
+    threads += (threads.empty() ? "" : ", ") + name + " in " + where;
+  }
+  return threads;
+}
+
+// What a rank does that has not ended.
+void print_hang(const Board& board, int rank, pid_t pid) {
+  const bool waits = board.failed_at[rank].load() == 0;
+  std::printf("rank %d hangs after the death of rank %d: %s; operations: %llu; threads: %s\n", rank,
+              board.victim.load(), waits ? "it waits" : board.text[rank],
+              static_cast<unsigned long long>(board.done[rank].load()), threads_of(pid).c_str());
+}
+
+void judge(Board& board, std::vector<pid_t>& pids, Clock::time_point killed_at, Score& score) {
   const int victim = board.victim.load();
   const std::string who = "rank " + std::to_string(victim) + " (";
-  const std::string pid = ", pid " + std::to_string(victim_pid) + ")";
-  for (int rank = 0; rank < ranks; ++rank) {
+  const std::string pid = ", pid " + std::to_string(pids[victim]) + ")";
+  for (int rank = 0; rank < static_cast<int>(pids.size()); ++rank) {
     score.operations += board.done[rank].load();
     if (rank == victim) continue;
-    const bool has_ended = tests::eventually(2 * kHang, [&] { return board.over[rank].load(); });
+    int status = 0;
+    const bool has_ended = tests::eventually(2 * kHang, [&] {
+      if (pids[rank] > 0 && ::waitpid(pids[rank], &status, WNOHANG) == pids[rank]) pids[rank] = -1;
+      return board.over[rank].load() || pids[rank] < 0;
+    });
+    if (status != 0) {
+      ++score.crashes;
+      std::printf("rank %d ends with status %#x after the death of rank %d\n", rank,
+                  static_cast<unsigned>(status), victim);
+      continue;
+    }
     if (!has_ended || board.failed_at[rank].load() == 0) {
       ++score.hangs;
-      std::printf("rank %d hangs after the death of rank %d\n", rank, victim);
+      print_hang(board, rank, pids[rank]);
       continue;
     }
     const std::chrono::duration<double, std::milli> noticed =
@@ -220,12 +259,13 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
     const auto killed_at = Clock::now();
     ::kill(pids[victim], SIGKILL);
     ++score.kills;
-    judge(board, ranks, pids[victim], killed_at, score);
+    judge(board, pids, killed_at, score);
   } else {
     ++score.never_began;
     std::printf("the ranks did not begin: %s\n", board.text[0]);
   }
   for (const pid_t pid : pids) {
+    if (pid < 0) continue;
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
@@ -277,15 +317,16 @@ int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backen
     return score.notices == 0 ? 0 : score.noticed_ms[(score.notices - 1) * p / 100];
   };
   std::printf(
-      "soak: seed %llu, %d kills (500 take %.0f s), %d pauses, %llu operations; %d hangs, %d that "
-      "name another rank, "
-      "%d wrong results, %d leaks of descriptors, threads or segments, %d processes left, %d jobs "
+      "soak: seed %llu, %d kills (500 take %.0f s), %d pauses, %llu operations; %d hangs, %d "
+      "crashes, %d that name another rank, %d wrong results, %d leaks of descriptors, threads or "
+      "segments, %d processes left, %d jobs "
       "that did not begin; a death is noticed after %.1f ms (median), %.1f ms (99 %%), %.1f ms (at "
       "most)\n",
       static_cast<unsigned long long>(seed), score.kills,
       500.0 * seconds / std::max(score.kills, 1), score.pauses,
-      static_cast<unsigned long long>(score.operations), score.hangs, score.misnamed, score.wrong,
-      score.leaks, score.left, score.never_began, percentile(50), percentile(99), percentile(100));
+      static_cast<unsigned long long>(score.operations), score.hangs, score.crashes, score.misnamed,
+      score.wrong, score.leaks, score.left, score.never_began, percentile(50), percentile(99),
+      percentile(100));
   if (broken > 0) std::printf("soak: %d of its own processes failed\n", broken);
   return score.is_clean() && broken == 0 ? 0 : 1;
 }
