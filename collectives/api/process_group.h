@@ -12,7 +12,9 @@
 // (kMismatch, quoting both sides), a passed deadline or abort() end it with an Error that names
 // operation, sequence number, peer and cause. The group is then poisoned: every later call throws
 // the first cause. A rank that hears of a failure still completes the collectives that are complete
-// on the rank that found it. The output of a failed operation is undefined.
+// on the rank that found it. So after one Work has thrown, an earlier one may still run, and its
+// buffers must stay until it is over: wait for it, or give CallOptions::keep_alive. The output of a
+// failed operation is undefined.
 //
 // Thread-safety: calls from several threads are serialised in the order of their arrival. This
 // order must be the same on all ranks, so use one thread a group, or one group a thread. Groups do
