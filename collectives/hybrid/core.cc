@@ -71,21 +71,29 @@ void Core::submit(const Ref<Operation>& operation) {
     const LaneCalls calls = operation->calls();
     std::ranges::transform(calls_, calls, calls_.begin(), std::plus());
   }
+  std::exception_ptr refusal;
   try {
     operation->agreement_ = group.agree(operation->descriptor_, {.timeout = operation->timeout_});
   } catch (...) {
+    refusal = std::current_exception();
+  }
+  bool is_broken = false;
+  {
     const Lock lock(mutex_);
     --calling_;
     changed_.notify_all();
+    is_broken = error_ != nullptr;
+    if (!refusal && is_broken && !is_spared(*operation)) refusal = error_;
+    if (!refusal) {
+      queue_.push_back(operation);
+      return;
+    }
     const LaneCalls calls = operation->calls();
     std::ranges::transform(calls_, calls, calls_.begin(), std::minus());
-    throw;
   }
-  const Lock lock(mutex_);
-  --calling_;
-  changed_.notify_all();
-  if (error_ && !is_spared(*operation)) std::rethrow_exception(error_);
-  queue_.push_back(operation);
+  // The lanes may have been told to spare its calls, which never come.
+  if (is_broken) tell_inner_groups();
+  std::rethrow_exception(refusal);
 }
 
 void Core::run() {
