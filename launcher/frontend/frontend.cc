@@ -104,12 +104,13 @@ void Frontend::limit_time() {
 }
 
 // srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
-// Only node 0's ranks read theirs, so the other nodes discard it.
+// Only node 0's ranks read theirs, so the other nodes discard it. They stop at the end of the job:
+// srun kills a step of which one node reads on when another has left with input unread.
 void Frontend::discard_input_of_other_nodes() {
   if (options_.where.slurm_step.empty() || options_.where.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
   discarded_.emplace(io_, duplicate(STDIN_FILENO), [this](const std::string& bytes) {
-    discarded_->give(static_cast<std::uint32_t>(bytes.size()));
+    if (discards_input_) discarded_->give(static_cast<std::uint32_t>(bytes.size()));
   });
   discarded_->give(kPart);
 }
@@ -126,9 +127,14 @@ void Frontend::on_rank(const RankNews& news) {
 }
 
 rendezvous::Restart Frontend::on_verdict(const Verdict& verdict) {
-  if (verdict.agreed) return *verdict.agreed;
-  if (!verdict.may_begin_again) return {};
-  return restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
+  rendezvous::Restart restart;
+  if (verdict.agreed) {
+    restart = *verdict.agreed;
+  } else if (verdict.may_begin_again) {
+    restart = restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
+  }
+  discards_input_ = restart.again;
+  return restart;
 }
 
 void Frontend::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {

@@ -80,6 +80,7 @@ class Frontend : private AgentEvents {
   JobState state_;
   boost::asio::steady_timer timeout_;
   boost::asio::steady_timer allocation_timer_;
+  bool discards_input_ = true;
   std::optional<InputPump> discarded_;
   SaveRequests save_requests_;
   int interrupts_ = 0;
