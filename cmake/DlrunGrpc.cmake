@@ -25,11 +25,11 @@ if(DLRUN_STATIC_GRPC)
   # target that is one sets DLRUN_DYNAMIC_GRPC.
   string(REPLACE "," "$<COMMA>" group "-Wl,--start-group,${names},--end-group")
   target_link_libraries(dlrun_grpc INTERFACE
-    "$<IF:$<BOOL:$<TARGET_PROPERTY:DLRUN_DYNAMIC_GRPC>>,grpc++_unsecure;grpc_unsecure;gpr;protobuf;absl_synchronization,${group}>"
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:DLRUN_DYNAMIC_GRPC>>,grpc++_unsecure;grpc_unsecure;gpr;protobuf;absl_synchronization;absl_base,${group}>"
     Threads::Threads)
   dl_report("gRPC linked" "statically")
 else()
-  target_link_libraries(dlrun_grpc INTERFACE grpc++_unsecure grpc_unsecure gpr protobuf absl_synchronization Threads::Threads)
+  target_link_libraries(dlrun_grpc INTERFACE grpc++_unsecure grpc_unsecure gpr protobuf absl_synchronization absl_base Threads::Threads)
   dl_report("gRPC linked" "dynamically")
 endif()
 set_property(GLOBAL APPEND PROPERTY DLRUN_LIBRARIES dlrun_grpc)
