@@ -24,12 +24,9 @@ constexpr auto kLeaveTime = 1s;
 
 Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
                      Ref<RefCounted> owner)
-    : descriptor(what),
-      timeout(time),
-      begin(Deadline::Clock::now()),
-      deadline(Deadline::after(time)),
-      core_(std::move(core)),
-      owner_(std::move(owner)) {}
+    : descriptor(what), waiting(time), core_(std::move(core)), owner_(std::move(owner)) {
+  waiting.begin(Deadline::Clock::now());
+}
 
 Operation::~Operation() = default;
 
@@ -125,7 +122,7 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
     if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
       moved = step();
       if (!operation.is_completed() && until.has_passed()) {
-        missing = missing_text(operation);
+        missing = this->missing(operation).text;
         break;
       }
     }
@@ -168,9 +165,9 @@ void Core::abort(std::string_view reason) noexcept {
   if (is_in_child()) return;  // a forked child does not speak for the rank
   const std::lock_guard lock(mutex_);
   guarded([&] {
-    fail(ErrorKind::kAborted,
-         fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(), reason),
-         true);
+    fail({.kind = ErrorKind::kAborted,
+          .text = fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(),
+                              reason)});
   });
 }
 
@@ -187,10 +184,9 @@ void Core::leave() noexcept {
     if (has_operations()) {
       const Operation& under_way =
           queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
-      fail(ErrorKind::kAborted,
-           fmt::format("{}: {} destroyed group '{}' while it was under way",
-                       text(under_way.descriptor), peer(rank_).who.text(), name()),
-           true);
+      fail(cause_in(under_way.descriptor, ErrorKind::kAborted,
+                    fmt::format("{} destroyed group '{}' while it was under way",
+                                peer(rank_).who.text(), name())));
       over.insert(over.end(), finished_.begin(), finished_.end());
       finished_.clear();
     }

@@ -26,6 +26,7 @@
 #include "collectives/mpi/engine.h"
 #include "collectives/mpi/operation.h"
 #include "collectives/record/recorder.h"
+#include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
@@ -86,10 +87,9 @@ class Core final : public RefCounted {
   // A note from one rank to another, apart from operations.
   struct Control {
     enum class Kind : std::uint8_t { kFailed, kAsk, kAnswer, kBye } kind;
-    ErrorKind error;
-    std::uint16_t bytes;  // of `text`
+    std::uint16_t bytes;  // of `cause`
     std::uint64_t last_called;
-    char text[1008];
+    char cause[2032];  // see encode(Cause)
   };
   // dlrun's memory that MPI reads.
   struct Outgoing {
@@ -139,24 +139,27 @@ class Core final : public RefCounted {
   bool advance_outgoing();
 
   // failure.cc
-  void fail(ErrorKind kind, const std::string& text, bool tell) noexcept;
+  // Breaks the group; the first cause counts. `tells`: the other ranks do not know it yet.
+  void fail(Cause cause, bool tells = true) noexcept;
+  void fail_mismatch(const Descriptor& operation, int rank, std::string text, bool tells = true);
   void tell(int rank, const Control& control);
   bool read_control();
   void on_control(int source);
   void look_at_clocks(Clock::time_point now);
   void look_at_clock(Operation& operation, Clock::time_point now);
   void look_at_leavers();
-  std::string missing_text(const Operation& operation) const;
-  int missing_rank(const Operation& operation) const;
+  Missing missing(const Operation& operation) const;
+  // The other ranks, as an operation sees them.
+  std::vector<PeerState> others(const Operation& operation) const;
   bool close();
   template <typename F>
   void guarded(const F& run) noexcept {
     try {
       run();
-    } catch (const Error& error) {
-      fail(error.kind(), error.what(), true);
+    } catch (const Error&) {
+      fail(cause_of(std::current_exception()));
     } catch (const std::exception& error) {
-      fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name(), error.what()), true);
+      fail({.text = fmt::format("group '{}': {}", name(), error.what())});
     }
   }
 

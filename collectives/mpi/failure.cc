@@ -7,25 +7,17 @@
 #include "core/base/log/log.h"
 
 namespace dl::collectives::mpi {
-namespace {
-
-// When to probe the other ranks next.
-Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration warn_after) noexcept {
-  return o.begin + std::min<Core::Clock::duration>(o.probes.next(o.timeout, warn_after),
-                                                   Core::Clock::time_point::max() - o.begin);
-}
-
-}  // namespace
-
-void Core::fail(ErrorKind kind, const std::string& cause, bool tells) noexcept {
+void Core::fail(Cause cause, bool tells) noexcept {
   if (is_poisoned()) return;
-  const std::exception_ptr error = std::make_exception_ptr(Error(kind, cause));
+  const int self = peer(rank_).who.in_job();
+  if (cause.found_by < 0) cause.found_by = self;
+  const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
   {
     const std::lock_guard lock(error_mutex_);
     error_ = error;
   }
   poisoned_.store(true, std::memory_order_release);
-  log_.broken(dl::name_of(kind), cause);
+  log_.broken(dl::name_of(cause.kind), cause.text);
   std::vector<Ref<Operation>> over;
   for (Ref<Collective>& operation : queue_) over.emplace_back(std::move(operation));
   for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
@@ -41,9 +33,9 @@ void Core::fail(ErrorKind kind, const std::string& cause, bool tells) noexcept {
   if (!tells) return;
   Control said{};
   said.kind = Control::Kind::kFailed;
-  said.error = kind;
-  said.bytes = static_cast<std::uint16_t>(std::min(cause.size(), sizeof said.text));
-  std::memcpy(said.text, cause.data(), said.bytes);
+  const std::string bytes = encode(as_told(std::move(cause), self), sizeof said.cause);
+  said.bytes = static_cast<std::uint16_t>(bytes.size());
+  std::memcpy(said.cause, bytes.data(), bytes.size());
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     try {
@@ -55,11 +47,17 @@ void Core::fail(ErrorKind kind, const std::string& cause, bool tells) noexcept {
   }
 }
 
+void Core::fail_mismatch(const Descriptor& operation, int rank, std::string text, bool tells) {
+  fail(cause_about(operation, ErrorKind::kMismatch, std::move(text), Blame::kMismatch,
+                   peer(rank).who.in_job()),
+       tells);
+}
+
 void Core::tell(int rank, const Control& control) {
   outgoing_.push_back({.memory = {}, .requests = {}, .peer = rank});
   Outgoing& out = outgoing_.back();
   const auto* const bytes = reinterpret_cast<const std::byte*>(&control);
-  out.memory.assign(bytes, bytes + offsetof(Control, text) + control.bytes);
+  out.memory.assign(bytes, bytes + offsetof(Control, cause) + control.bytes);
   send_parts(out.requests, out.memory.data(), out.memory.size(), rank, kControlTag);
 }
 
@@ -77,9 +75,14 @@ bool Core::read_control() {
 void Core::on_control(int source) {
   Peer& from = peer(source);
   switch (control_.kind) {
-    case Control::Kind::kFailed:
-      fail(control_.error, std::string(control_.text, control_.bytes), false);
+    case Control::Kind::kFailed: {
+      auto cause = rendezvous::decode_cause(
+          {control_.cause, std::min<std::size_t>(control_.bytes, sizeof control_.cause)});
+      DL_CHECK(cause, kInternal, "group '{}': {} broke the group, with a cause that cannot be read",
+               name(), from.who.text());
+      fail(*std::move(cause), /*tells=*/false);
       return;
+    }
     case Control::Kind::kAsk: {
       Control answer{};
       answer.kind = Control::Kind::kAnswer;
@@ -103,12 +106,9 @@ void Core::look_at_leavers() {
   const Operation& running = *queue_.front();
   for (const Peer& p : peers_) {
     if (!p.has_left || p.last_called >= running.descriptor.sequence) continue;
-    return fail(ErrorKind::kPeerFailed,
-                with_operation(running.descriptor,
-                               fmt::format("{} has left group '{}' without calling it (its last "
-                                           "call was #{})",
-                                           p.who.text(), name(), p.last_called)),
-                true);
+    return fail(cause_in(running.descriptor, ErrorKind::kPeerFailed,
+                         text_of_left(p.who.text(), name(), p.last_called, /*had_called=*/false),
+                         Blame::kLeft, p.who.in_job()));
   }
 }
 
@@ -126,85 +126,44 @@ void Core::look_at_clocks(Clock::time_point now) {
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
-  const Clock::duration warn_after = options_.policy.warn_after;
-  if (now >= operation.deadline.when()) {
-    log_.wait_for(operation.slot, missing_rank(operation));
-    fail(ErrorKind::kTimeout,
-         with_operation(operation.descriptor,
-                        fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
-                                    missing_text(operation))),
-         true);
-    return;
-  }
-  if (operation.probes.are_due(operation.begin, now, operation.timeout, warn_after)) {
+  Judgement judgement = judge(operation.waiting, operation.descriptor, now,
+                              options_.policy.warn_after, [&] { return missing(operation); });
+  if (judgement.waits_for) log_.wait_for(operation.slot, *judgement.waits_for);
+  if (judgement.failure) return fail(*std::move(judgement.failure));
+  if (judgement.is_to_probe) {
     Control ask{};
     ask.kind = Control::Kind::kAsk;
     for (int r = 0; r < size(); ++r) {
       if (r != rank_) tell(r, ask);
     }
   }
-  const bool is_slow = operation.timeout > warn_after;
-  if (is_slow && !operation.has_warned && now >= operation.begin + warn_after) {
-    operation.has_warned = true;
-    log_.wait_for(operation.slot, missing_rank(operation));
-    log::warning(
-        "{}", with_operation(operation.descriptor, fmt::format("{} s {}", seconds_text(warn_after),
-                                                               missing_text(operation))));
-  }
-  timer_ = std::min(timer_, operation.deadline.when());
-  timer_ = std::min(timer_, ask_time(operation, warn_after));
-  if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + warn_after);
+  if (!judgement.warning.empty()) log::warning("{}", judgement.warning);
+  timer_ = std::min(timer_, judgement.next);
 }
 
-int Core::missing_rank(const Operation& operation) const {
-  if (operation.is_message()) return static_cast<const Message&>(operation).peer;
-  for (const Peer& p : peers_) {
-    if (p.last_called < operation.descriptor.sequence) return p.who.rank;
-  }
-  return -1;
-}
-
-std::string Core::missing_text(const Operation& operation) const {
+Missing Core::missing(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
-  const auto is_silent = [&](const Peer& p) {
-    return operation.probes.are_unanswered(p.last_answer);
-  };
   if (operation.is_message()) {
-    const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) {
-      std::vector<Identity> departed;
-      for (const Peer& p : peers_) {
-        if (p.has_left) departed.push_back(p.who);
-      }
-      return missing_sender_text(d, departed);
-    }
-    const Peer& p = peer(message.peer);
-    return missing_message_text(d, p.who.text(), is_silent(p));
+    return missing_for(d, static_cast<const Message&>(operation).peer, others(operation));
   }
   if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
-    const Collective& first = *queue_.front();
-    return fmt::format("behind {}, which is {}", text(first.descriptor), missing_text(first));
+    return missing_behind(queue_.front()->descriptor, missing(*queue_.front()));
   }
-  std::string missing;
-  const auto add = [&](const Peer& p, std::string_view why) {
-    missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
-  };
+  return missing_in(d, others(operation), {.own = "MPI to move its data"});
+}
+
+std::vector<PeerState> Core::others(const Operation& operation) const {
+  std::vector<PeerState> others;
   for (const Peer& p : peers_) {
-    if (p.last_called >= d.sequence) continue;
-    if (is_silent(p)) {
-      add(p, "which does not answer (stopped, or its host cannot be reached)");
-    } else if (p.last_called == 0) {
-      add(p, "which has not called it, nor anything before it");
-    } else {
-      add(p, fmt::format("which has not called it (its last call was #{})", p.last_called));
-    }
+    if (p.who.rank == rank_) continue;
+    const bool is_silent = operation.waiting.probes.are_unanswered(p.last_answer);
+    others.push_back(
+        {.who = &p.who,
+         .presence = p.has_left ? PeerState::Presence::kLeft : PeerState::Presence::kHere,
+         .contact = is_silent ? Contact::kSilent : Contact::kAnswers,
+         .last_called = p.last_called});
   }
-  for (const Peer& p : peers_) {
-    if (missing.empty() && p.who.rank != rank_ && is_silent(p)) {
-      add(p, "which has called it and does not answer any more (stopped?)");
-    }
-  }
-  return missing.empty() ? "waiting for MPI to move its data" : "waiting for " + missing;
+  return others;
 }
 
 }  // namespace dl::collectives::mpi

@@ -10,7 +10,7 @@
 #include "collectives/mpi/module/module.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/completion.h"
-#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
@@ -46,11 +46,7 @@ class Operation : public Work {
   record::Slot* slot = nullptr;  // in the flight recorder
   std::vector<Handle> requests;  // that have not ended
 
-  const std::chrono::nanoseconds timeout;
-  const Deadline::Clock::time_point begin;
-  const Deadline deadline;
-  ProbeSchedule probes{};   // when to probe the other ranks
-  bool has_warned = false;  // has logged whom it waits for
+  Waiting waiting;  // begins when the operation is made
 
  private:
   Ref<Core> core_;

@@ -10,15 +10,8 @@
 #include "core/base/system/machine/cgroup.h"
 
 namespace dl::collectives {
-namespace {
 
 using namespace std::chrono_literals;
-
-// Time for the peers' answers.
-constexpr std::chrono::nanoseconds kAskBefore = 500ms;
-constexpr std::chrono::nanoseconds kAskBeforeDeadline = 2s;
-
-}  // namespace
 
 WaitPolicy wait_policy(int local_ranks, int usable, int online) noexcept {
   const bool own_core = usable >= local_ranks || usable * local_ranks <= online;
@@ -36,23 +29,6 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
   const std::optional<double> quota = cpu_quota();
   const int granted = quota ? std::max(static_cast<int>(std::ceil(*quota)), 1) : online;
   return wait_policy(local_ranks, std::min(usable, granted), std::min(online, granted));
-}
-
-std::chrono::nanoseconds ProbeSchedule::next(std::chrono::nanoseconds timeout,
-                                             std::chrono::nanoseconds warn_after) const noexcept {
-  const std::chrono::nanoseconds first = std::min(warn_after - kAskBefore, timeout / 4 * 3);
-  if (asked_ == 0) return first;
-  const std::chrono::nanoseconds last = timeout - kAskBeforeDeadline;
-  return asked_ == 1 && last > first + kAskBefore ? last : std::chrono::nanoseconds::max();
-}
-
-bool ProbeSchedule::are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
-                            std::chrono::nanoseconds warn_after) noexcept {
-  const int before = asked_;
-  while (now - begin >= next(timeout, warn_after)) ++asked_;
-  if (asked_ == before) return false;
-  asked_at_ = now;
-  return true;
 }
 
 }  // namespace dl::collectives

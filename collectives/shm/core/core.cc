@@ -184,7 +184,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
     ring(own().bell);
     ::sched_yield();
   }
-  if (!op.is_over()) missing = missing_text(op);
+  if (!op.is_over()) missing = this->missing(op).text;
   visitors_.fetch_sub(1);
   give_role_back();
   // The progress thread may have checked while the role was taken.

@@ -35,11 +35,10 @@
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/segment/links.h"
 #include "collectives/shm/segment/memories.h"
-#include "collectives/waiting/group_error.h"
+#include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
-#include "core/base/system/process/stopped.h"
 
 namespace dl::collectives::shm {
 
@@ -234,8 +233,6 @@ class Core final : public RefCounted {
   // Refuses a call that comes after this rank has said goodbye at its exit.
   [[noreturn]] void throw_left(const Descriptor& called) const;
   static Blame blame_of_ended(const Peer& p) noexcept;
-  std::string missing_text(const Message& message) const;
-  std::vector<Identity> departed() const;  // ranks that have left or are gone
 
   // failure.cc
   void spare_only(std::uint64_t until) noexcept;
@@ -252,13 +249,12 @@ class Core final : public RefCounted {
   std::string call_of(const Cause& cause) const noexcept;
   // Driver: the checks of a wait that gets long.
   void look(Clock::time_point now);
-  void leave_out_stops(Clock::time_point now);
   void look_at_peers(Operation& front);
   void look_at_clock(Pending& op, Clock::time_point now);
   bool needs(const Operation& op, const Peer& p) const noexcept;
-  // The ranks that an operation waits for, and the first of these; -1: no other rank.
-  std::string missing_text(const Pending& pending) const;
-  int missing_rank(const Pending& pending) const;
+  Missing missing(const Pending& pending) const;
+  // The other ranks, as an operation sees them.
+  std::vector<PeerState> others(const Pending& pending) const;
 
   // progress.cc
   void run();
@@ -308,7 +304,6 @@ class Core final : public RefCounted {
   std::array<std::size_t, 2> lines_used_{};  // behind the first, in each of this rank's cells
   bool owes_settling_ = false;
   Clock::time_point next_look_{};
-  std::chrono::nanoseconds stopped_ = stopped_time(Clock::now());  // as of the last look
   std::vector<Ref<Message>> taken_;      // messages from submitted_ that are being started
   std::vector<Ref<Message>> under_way_;  // messages
   Matching<Message> matching_;

@@ -18,8 +18,7 @@ Presence presence_of(const Peer& p) noexcept {
 }
 
 bool is_message(const Pending& pending) noexcept {
-  const OpKind op = pending.descriptor.op;
-  return op == OpKind::kSend || op == OpKind::kRecv;
+  return row_of(pending.descriptor.op).is_message;
 }
 
 }  // namespace
@@ -193,26 +192,11 @@ void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string
                    p.who.in_job()));
 }
 
-// Deadlines exclude the time in which this process was stopped (SIGSTOP).
-void Core::leave_out_stops(Clock::time_point now) {
-  const std::chrono::nanoseconds stopped = stopped_time(now);
-  const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
-  if (added == std::chrono::nanoseconds::zero()) return;
-  const auto shift = [&](Pending& pending) {
-    if (pending.begin) pending.begin = std::min(*pending.begin + added, now);
-  };
-  if (front_) shift(*front_);
-  for (const Ref<Message>& message : under_way_) shift(*message);
-  const std::lock_guard lock(submit_mutex_);
-  for (const Ref<Operation>& op : queue_) shift(*op);
-}
-
 void Core::look(Clock::time_point now) {
   // If there are messages, the progress thread adopts the cause, because it reads the sockets
   // first.
   if (!has_messages()) adopt_peers_cause();
   if (is_closed() || has_to_end_.load()) return;
-  leave_out_stops(now);
   look_at_messages(now);
   if (is_closed() || has_to_end_.load() || !front_) return;
   look_at_peers(*front_);
@@ -270,98 +254,47 @@ void Core::look_at_peers(Operation& front) {
 }
 
 void Core::look_at_clock(Pending& op, Clock::time_point now) {
-  if (!op.begin) op.begin = now;
-  if (now - *op.begin >= op.timeout) {
-    const int missing = missing_rank(op);
-    log_.wait_for(op.slot, missing);
-    Cause cause = cause_in(
-        op.descriptor, ErrorKind::kTimeout,
-        fmt::format("timed out after {} s {}", seconds_text(op.timeout), missing_text(op)));
-    if (missing >= 0) {
-      const bool has_left = presence_of(peer(missing)) == Presence::kLeft;
-      cause.blame = has_left ? Blame::kLeft : Blame::kMissing;
-      cause.rank = identity(missing).in_job();
-    }
-    fail(std::move(cause));
-    return;
-  }
-  const auto warn_after = options_.policy.warn_after;
-  if (op.probes.are_due(*op.begin, now, op.timeout, warn_after)) {
+  Judgement judgement = judge(op.waiting, op.descriptor, now, options_.policy.warn_after,
+                              [&] { return missing(op); });
+  if (judgement.waits_for) log_.wait_for(op.slot, *judgement.waits_for);
+  if (judgement.failure) return fail(*std::move(judgement.failure));
+  if (judgement.is_to_probe) {
     for (Peer& p : peers_) {
       if (p.socket) send_note(p, Note::Kind::kProbe);
     }
   }
-  if (op.timeout > warn_after && !op.has_warned && now - *op.begin >= warn_after) {
-    op.has_warned = true;
-    log_.wait_for(op.slot, missing_rank(op));
-    log::warning(
-        "{}", with_operation(op.descriptor,
-                             fmt::format("{} s {}", seconds_text(warn_after), missing_text(op))));
-  }
+  if (!judgement.warning.empty()) log::warning("{}", judgement.warning);
 }
 
-int Core::missing_rank(const Pending& pending) const {
+Missing Core::missing(const Pending& pending) const {
+  const Descriptor& d = pending.descriptor;
   if (is_message(pending)) {
-    const int peer = static_cast<const Message&>(pending).peer;
-    if (peer != kAnySource) return peer;
-    // The message may have been due from a rank that has left.
-    const std::vector<Identity> gone = departed();
-    return gone.empty() ? -1 : gone.front().rank;
+    return missing_for(d, static_cast<const Message&>(pending).peer, others(pending));
   }
-  const auto& op = static_cast<const Operation&>(pending);
-  const std::uint64_t sequence = op.descriptor.sequence;
-  if (front_ && front_->descriptor.sequence < sequence) return missing_rank(*front_);
-  const auto first = [&](const auto& is_missing) {
-    const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) {
-      return p.who.rank != rank_ && is_missing(p);
-    });
-    return found == peers_.end() ? -1 : found->who.rank;
-  };
-  int rank = first([&](const Peer& p) { return op.probes.are_unanswered(p.last_answer); });
-  if (rank < 0) {
-    rank = first(
-        [&](const Peer& p) { return p.block->called.load(std::memory_order_acquire) < sequence; });
+  if (front_ && front_->descriptor.sequence < d.sequence) {
+    return missing_behind(front_->descriptor, missing(*front_));
   }
-  return rank >= 0 ? rank : first([&](const Peer& p) { return needs(op, p); });
+  return missing_in(d, others(pending), {.silent = "stopped?"});
 }
 
-std::string Core::missing_text(const Pending& pending) const {
-  if (is_message(pending)) return missing_text(static_cast<const Message&>(pending));
-  const auto& op = static_cast<const Operation&>(pending);
-  const std::uint64_t sequence = op.descriptor.sequence;
-  if (front_ && front_->descriptor.sequence < sequence) {
-    return fmt::format("behind {}, which is {}", text(front_->descriptor), missing_text(*front_));
-  }
-  std::string missing;
-  const auto add = [&](const Peer& p, std::string_view why) {
-    missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
+std::vector<PeerState> Core::others(const Pending& pending) const {
+  const auto* const op = is_message(pending) ? nullptr : static_cast<const Operation*>(&pending);
+  const auto presence = [](const Peer& p) {
+    if (presence_of(p) == Presence::kLeft) return PeerState::Presence::kLeft;
+    return p.is_gone.load(std::memory_order_acquire) ? PeerState::Presence::kGone
+                                                     : PeerState::Presence::kHere;
   };
-  const auto is_silent = [&](const Peer& p) { return op.probes.are_unanswered(p.last_answer); };
+  std::vector<PeerState> others;
   for (const Peer& p : peers_) {
-    const std::uint64_t last = p.block->called.load(std::memory_order_acquire);
-    if (p.who.rank == rank_ || last >= sequence) continue;
-    if (is_silent(p)) {
-      add(p, "which does not answer (stopped?)");
-    } else {
-      add(p, last == 0 ? std::string("which has not called it, nor anything before it")
-                       : fmt::format("which has not called it (its last call was #{})", last));
-    }
+    if (p.who.rank == rank_) continue;
+    const bool is_silent = pending.waiting.probes.are_unanswered(p.last_answer);
+    others.push_back({.who = &p.who,
+                      .presence = presence(p),
+                      .contact = is_silent ? Contact::kSilent : Contact::kAnswers,
+                      .last_called = p.block->called.load(std::memory_order_acquire),
+                      .is_needed = op != nullptr && needs(*op, p)});
   }
-  if (missing.empty()) {
-    for (const Peer& p : peers_) {
-      if (needs(op, p) && is_silent(p)) {
-        add(p, "which has called it and does not answer any more (stopped?)");
-      }
-    }
-  }
-  if (missing.empty()) {
-    // All ranks answer. Name slow ranks only now, because a rank that waits for a silent one is
-    // slow too.
-    for (const Peer& p : peers_) {
-      if (needs(op, p)) add(p, "which has called it and is slow to do its part");
-    }
-  }
-  return missing.empty() ? "waiting for its own part" : "waiting for " + missing;
+  return others;
 }
 
 }  // namespace dl::collectives::shm

@@ -387,21 +387,4 @@ void Core::fail_gone(const Peer& p, const Message& message) {
                 blame_of_ended(p), p.who.in_job()));
 }
 
-std::string Core::missing_text(const Message& message) const {
-  if (message.peer == kAnySource) return missing_sender_text(message.descriptor, departed());
-  const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
-  return missing_message_text(message.descriptor, p.who.text(),
-                              message.probes.are_unanswered(p.last_answer));
-}
-
-std::vector<Identity> Core::departed() const {
-  std::vector<Identity> departed;
-  for (const Peer& p : peers_) {
-    if (p.who.rank == rank_) continue;
-    const bool has_left = p.block->presence.load(std::memory_order_acquire) == Presence::kLeft;
-    if (has_left || p.is_gone.load(std::memory_order_acquire)) departed.push_back(p.who);
-  }
-  return departed;
-}
-
 }  // namespace dl::collectives::shm

@@ -8,7 +8,7 @@ namespace dl::collectives::shm {
 
 Pending::Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
                  Ref<RefCounted> owner) noexcept
-    : descriptor(what), timeout(time), core_(std::move(core)), owner_(std::move(owner)) {}
+    : descriptor(what), waiting(time), core_(std::move(core)), owner_(std::move(owner)) {}
 
 void Pending::wait(Stream stream) {
   check_waits_on_cpu(descriptor, "shm", stream);

@@ -13,7 +13,7 @@
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
 #include "collectives/shm/segment/memories.h"
-#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
@@ -46,11 +46,7 @@ class Pending : public Work {
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder
 
-  // The clock is first read when the operation is first found waiting.
-  const std::chrono::nanoseconds timeout;
-  std::optional<Deadline::Clock::time_point> begin{};
-  ProbeSchedule probes{};   // when to probe the peers
-  bool has_warned = false;  // has logged whom it waits for
+  Waiting waiting;  // begins when the operation is first found waiting
 
  protected:
   ~Pending() override = default;

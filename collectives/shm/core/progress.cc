@@ -120,7 +120,7 @@ void Core::warn_of_unfinished() {
   const Pending& first = under_way_.empty() ? static_cast<Pending&>(*front_) : *under_way_.front();
   const int count = waiting_.load() + messages_waiting_.load();
   log::warning("{}", unfinished_text(identity(rank_).text(), name(), first.descriptor,
-                                     missing_text(first), static_cast<std::size_t>(count)));
+                                     missing(first).text, static_cast<std::size_t>(count)));
 }
 
 void Core::leave_at_exit() {

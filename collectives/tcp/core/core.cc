@@ -213,7 +213,7 @@ void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
     const Operation& first =
         messages_.empty() ? static_cast<Operation&>(*queue_.front()) : *messages_.front();
     log::warning("{}", unfinished_text(identity(rank_).text(), name_, first.descriptor,
-                                       missing_text(first), queue_.size() + messages_.size()));
+                                       missing(first).text, queue_.size() + messages_.size()));
     const std::lock_guard lock(news_mutex_);
     retired_ = true;  // as far as it can be: the peers notice the end of its process
     news_changed_.notify_all();

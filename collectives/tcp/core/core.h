@@ -30,10 +30,10 @@
 #include "collectives/tcp/core/operation.h"
 #include "collectives/tcp/wire/link.h"
 #include "collectives/tcp/wire/mesh.h"
-#include "collectives/waiting/group_error.h"
+#include "collectives/waiting/judge/judge.h"
+#include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
-#include "core/base/system/process/stopped.h"
 
 namespace dl::collectives::tcp {
 
@@ -86,7 +86,8 @@ struct Peer {
   std::byte* incoming_to = nullptr;
   bool side_begun = false;
 
-  enum class State : std::uint8_t { kHere, kLeft, kGone } state = State::kHere;
+  using State = PeerState::Presence;
+  State state = State::kHere;
   Engine::Clock::time_point ended{};  // when the first of its links ended
   bool has_ended = false;
   bool outlives_link = false;     // its process still runs although a link has ended
@@ -94,13 +95,6 @@ struct Peer {
   std::uint64_t last_called = 0;  // the last sequence number that this rank has heard of
   Engine::Clock::time_point last_answer{};
   Engine::Clock::time_point last_heard{};  // last time that any bytes came
-};
-
-// What is known of a peer that was sent a probe.
-enum class Contact : std::uint8_t {
-  kAnswers,
-  kSlow,    // the probe is still on its way, to a host that can be reached
-  kSilent,  // it has the probe and does not answer, or its host does not
 };
 
 class Core final : public RefCounted {
@@ -164,10 +158,9 @@ class Core final : public RefCounted {
   // Moves a few slices at most, without blocking; true if any moved.
   bool advance(Engine::Clock::time_point now);
   Engine::Clock::time_point next_timer() const noexcept { return timer_; }
-  // Which ranks an operation waits for: "waiting for rank 2 (node1, pid 4711), which has not called
-  // it ...". `asked`: when the probes were sent; a rank that has not answered since may have called
-  // the operation meanwhile.
-  std::string missing_text(const Operation& operation, Engine::Clock::time_point asked = {}) const;
+  // `asked`: when the probes were sent; a rank that has not answered since may have called the
+  // operation meanwhile.
+  Missing missing(const Operation& operation, Engine::Clock::time_point asked = {}) const;
   // Sends a probe to every peer that is here.
   void ask_peers();
   // True while a rank that is here has given no sign of life since `asked`: it is silent, or its
@@ -180,8 +173,6 @@ class Core final : public RefCounted {
   bool have_answered(Engine::Clock::time_point asked) const;
   // When this group's links last received anything from this rank's process.
   Signs signs_of(const Identity& who) const noexcept;
-  // The first rank that an operation waits for; -1 if unknown.
-  int missing_rank(const Operation& operation) const;
 
  private:
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
@@ -239,14 +230,11 @@ class Core final : public RefCounted {
   // The operation that this rank has called under the sequence number of the cause.
   std::string call_of(const Cause& cause) const;
   void end_all(const std::exception_ptr& error);
-  void leave_out_stops(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
   void on_control(Peer& p, const FrameHeader& header);
-  // True if an earlier collective has to finish first.
-  bool is_behind(const Operation& operation) const noexcept;
-  // Ranks that have left or are gone.
-  std::vector<Identity> departed() const;
+  // The other ranks, as an operation sees them.
+  std::vector<PeerState> others(const Operation& operation, Engine::Clock::time_point asked) const;
 
   // presence.cc
   bool are_all_gone() const noexcept;
@@ -314,8 +302,7 @@ class Core final : public RefCounted {
   Engine::Clock::time_point next_silence_look_{};
   Engine::Clock::time_point next_process_look_{};
   Engine::Clock::time_point next_end_look_ = Engine::Clock::time_point::max();
-  std::vector<pollfd> process_entries_;                                    // by rank
-  std::chrono::nanoseconds stopped_ = stopped_time(Engine::Clock::now());  // as of the last look
+  std::vector<pollfd> process_entries_;  // by rank
   bool is_leaving_ = false;
   Engine::Clock::time_point leave_begin_{};
   Engine::Clock::time_point last_move_{};

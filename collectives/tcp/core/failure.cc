@@ -9,15 +9,7 @@
 namespace dl::collectives::tcp {
 namespace {
 
-using namespace std::chrono_literals;
 using Clock = Engine::Clock;
-
-// When to probe the peers next.
-Clock::time_point ask_time(const Operation& operation, Clock::duration warn_after) noexcept {
-  return operation.begin +
-         std::min<Clock::duration>(operation.probes.next(operation.timeout, warn_after),
-                                   Clock::time_point::max() - operation.begin);
-}
 
 }  // namespace
 
@@ -156,18 +148,7 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
   }
 }
 
-// Deadlines exclude the time in which this process was stopped (SIGSTOP).
-void Core::leave_out_stops(Clock::time_point now) {
-  const std::chrono::nanoseconds stopped = stopped_time(now);
-  const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
-  if (added == 0ns) return;
-  const auto shift = [&](Operation& op) { op.begin = std::min(op.begin + added, now); };
-  for (const Ref<Message>& message : messages_) shift(*message);
-  for (const Ref<Collective>& operation : queue_) shift(*operation);
-}
-
 void Core::look_at_clocks(Clock::time_point now) {
-  leave_out_stops(now);
   timer_ = next_end_look_;
   for (const Ref<Message>& message : messages_) {
     look_at_clock(*message, now);
@@ -180,139 +161,42 @@ void Core::look_at_clocks(Clock::time_point now) {
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
-  const bool is_slow = operation.timeout > policy_.warn_after;
-  if (operation.deadline.has_passed(now)) {
-    const int missing = missing_rank(operation);
-    recorder_.wait_for(operation.slot, missing);
-    Cause cause = cause_in(operation.descriptor, ErrorKind::kTimeout,
-                           fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
-                                       missing_text(operation)));
-    if (missing >= 0) {
-      const bool is_here = peer(missing).state == Peer::State::kHere;
-      cause.blame = is_here ? Blame::kMissing : Blame::kLeft;
-      cause.rank = identity(missing).in_job();
-    }
-    fail(std::move(cause));
-    return;
-  }
-  if (operation.probes.are_due(operation.begin, now, operation.timeout, policy_.warn_after)) {
-    ask_peers();
-  }
-  if (is_slow && !operation.has_warned && now >= operation.begin + policy_.warn_after) {
-    operation.has_warned = true;
-    recorder_.wait_for(operation.slot, missing_rank(operation));
-    if (!is_behind(operation)) {  // otherwise the first operation in the queue warns
-      log::warning("{}", with_operation(operation.descriptor,
-                                        fmt::format("{} s {}", seconds_text(policy_.warn_after),
-                                                    missing_text(operation))));
-    }
-  }
-  timer_ = std::min(timer_, operation.deadline.when());
-  timer_ = std::min(timer_, ask_time(operation, policy_.warn_after));
-  if (is_slow && !operation.has_warned)
-    timer_ = std::min(timer_, operation.begin + policy_.warn_after);
+  Judgement judgement = judge(operation.waiting, operation.descriptor, now, policy_.warn_after,
+                              [&] { return missing(operation); });
+  if (judgement.waits_for) recorder_.wait_for(operation.slot, *judgement.waits_for);
+  if (judgement.failure) return fail(*std::move(judgement.failure));
+  if (judgement.is_to_probe) ask_peers();
+  if (!judgement.warning.empty()) log::warning("{}", judgement.warning);
+  timer_ = std::min(timer_, judgement.next);
 }
 
-int Core::missing_rank(const Operation& operation) const {
+Missing Core::missing(const Operation& operation, Clock::time_point asked) const {
   const Descriptor& d = operation.descriptor;
-  if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
-    const int peer = static_cast<const Message&>(operation).peer;
-    if (peer != kAnySource) return peer;
-    // The message may have been due from a rank that has left.
-    const std::vector<Identity> gone = departed();
-    return gone.empty() ? -1 : gone.front().rank;
+  if (row_of(d.op).is_message) {
+    return missing_for(d, static_cast<const Message&>(operation).peer, others(operation, asked));
   }
-  if (is_behind(operation)) {
-    return missing_rank(*queue_.front());
+  if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
+    const Collective& front = *queue_.front();
+    return missing_behind(front.descriptor, missing(front, asked));
   }
-  const auto first = [&](const auto& is_missing) {
-    const auto found = std::find_if(peers_.begin(), peers_.end(),
-                                    [&](const Peer& p) { return is_other(p) && is_missing(p); });
-    return found == peers_.end() ? -1 : found->who.rank;
-  };
-  // Blame a silent rank first: a stopped rank cannot say whether it has called the operation.
-  int rank =
-      first([&](const Peer& p) { return contact_with(p, operation.probes) == Contact::kSilent; });
-  if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
-  if (rank >= 0) return rank;
-  const auto& running = static_cast<const Collective&>(operation);
-  return first([&](const Peer& p) { return running.needs(p.who.rank); });
+  return missing_in(d, others(operation, asked));
 }
 
-std::string Core::missing_text(const Operation& operation, Clock::time_point asked) const {
-  const Descriptor& d = operation.descriptor;
-  const auto contact = [&](const Peer& p) { return contact_with(p, operation.probes); };
-  if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
-    const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) return missing_sender_text(d, departed());
-    const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
-    return missing_message_text(d, p.who.text(), contact(p) == Contact::kSilent);
-  }
-  if (is_behind(operation)) {
-    const Collective& first = *queue_.front();
-    return fmt::format("behind {}, which is {}", text(first.descriptor),
-                       missing_text(first, asked));
-  }
-  std::string missing;
-  const auto add = [&](const Peer& p, std::string_view why) {
-    missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
-  };
+std::vector<PeerState> Core::others(const Operation& operation, Clock::time_point asked) const {
+  const auto* const collective = row_of(operation.descriptor.op).is_message
+                                     ? nullptr
+                                     : static_cast<const Collective*>(&operation);
+  std::vector<PeerState> others;
   for (const Peer& p : peers_) {
-    if (!is_other(p) || p.last_called >= d.sequence) continue;
-    switch (contact(p)) {
-      case Contact::kSilent:
-        add(p, "which does not answer (stopped, or its host cannot be reached)");
-        break;
-      case Contact::kSlow:
-        add(p, "which has not answered yet, as the line to it is slow");
-        break;
-      case Contact::kAnswers:
-        if (p.last_answer < asked) break;
-        add(p, p.last_called == 0
-                   ? std::string("which has not called it, nor anything before it")
-                   : fmt::format("which has not called it (its last call was #{})", p.last_called));
-        break;
-    }
+    if (p.who.rank == rank_) continue;
+    others.push_back({.who = &p.who,
+                      .presence = p.state,
+                      .contact = contact_with(p, operation.waiting.probes),
+                      .last_called = p.last_called,
+                      .has_told = p.last_answer >= asked,
+                      .is_needed = collective != nullptr && collective->needs(p.who.rank)});
   }
-  if (missing.empty()) {
-    for (const Peer& p : peers_) {
-      if (is_other(p) && contact(p) == Contact::kSilent) {
-        add(p, "which has called it and does not answer any more (stopped?)");
-      }
-    }
-  }
-  if (missing.empty()) {
-    for (const Peer& p : peers_) {
-      if (is_other(p) && p.last_called < d.sequence && p.last_answer < asked) {
-        add(p, "which has not answered yet whether it has called it");
-      }
-    }
-  }
-  if (missing.empty()) {
-    // All ranks answer. Name slow ranks only now, because a rank that waits for a silent one is
-    // slow too.
-    const auto& running = static_cast<const Collective&>(operation);
-    for (const Peer& p : peers_) {
-      if (is_other(p) && running.needs(p.who.rank)) {
-        add(p, "which has called it and is slow to send or to receive its data");
-      }
-    }
-  }
-  return missing.empty() ? "waiting for its own data to leave" : "waiting for " + missing;
-}
-
-bool Core::is_behind(const Operation& operation) const noexcept {
-  const Descriptor& d = operation.descriptor;
-  return d.op != OpKind::kSend && d.op != OpKind::kRecv && !queue_.empty() &&
-         queue_.front()->descriptor.sequence < d.sequence;
-}
-
-std::vector<Identity> Core::departed() const {
-  std::vector<Identity> departed;
-  for (const Peer& p : peers_) {
-    if (is_other(p) && p.state != Peer::State::kHere) departed.push_back(p.who);
-  }
-  return departed;
+  return others;
 }
 
 }  // namespace dl::collectives::tcp

@@ -30,13 +30,13 @@ std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
 
 Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
                      std::chrono::nanoseconds time, Ref<RefCounted> owner)
-    : timeout(time),
-      begin(Deadline::Clock::now()),
-      deadline(Deadline::after(time)),
-      descriptor(what),
+    : descriptor(what),
+      waiting(time),
       engine_(std::move(engine)),
       core_(std::move(core)),
-      owner_(std::move(owner)) {}
+      owner_(std::move(owner)) {
+  waiting.begin(Deadline::Clock::now());
+}
 
 Operation::~Operation() = default;
 
@@ -71,7 +71,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
         if (are_heard || !core_->wait_for_news(known, answers)) break;
       }
       std::string missing;
-      engine_->inspect([&] { missing = core_->missing_text(*this, asked); });
+      engine_->inspect([&] { missing = core_->missing(*this, asked).text; });
       if (!is_over()) {
         stay_if_exiting();
         throw StillRunning(text(descriptor), *limit, missing);

@@ -8,7 +8,7 @@
 #include "collectives/call/call.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/completion.h"
-#include "collectives/waiting/wait_policy.h"
+#include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
 
@@ -38,16 +38,11 @@ class Operation : public Work {
   // Sleeps until the operation is over (true) or the deadline has passed (false).
   bool sleep_until(Deadline until) { return completion_.wait_until(until); }
 
-  const std::chrono::nanoseconds timeout;
-  Deadline::Clock::time_point begin;  // driver; when it was submitted
-  Deadline deadline;
   Descriptor descriptor;
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
 
-  // Driver.
-  ProbeSchedule probes{};   // when to probe the peers
-  bool has_warned = false;  // has logged whom it waits for
+  Waiting waiting;  // driver; begins when the operation is made
 
  private:
   Ref<Engine> engine_;
