@@ -105,7 +105,7 @@ void Frontend::limit_time() {
 
 // srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
 // Only node 0's ranks read theirs, so the other nodes discard it. They stop at the end of the job:
-// srun kills a step of which one node reads on when another has left with input unread.
+// srun may kill a step of which one node reads on when another has left with input unread.
 void Frontend::discard_input_of_other_nodes() {
   if (options_.where.slurm_step.empty() || options_.where.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
