@@ -124,18 +124,16 @@ bool Core::go_on(Collective& c) {
       for (int r = 0; r < size(); ++r) {
         const auto i = static_cast<std::size_t>(r);
         if (r == rank_) continue;
-        const std::string us = peer(rank_).who.text();
-        const std::string them = peer(r).who.text();
         if (c.heard[i].sends != c.told[i].expects) {
-          fail_mismatch(
-              c.descriptor, r,
-              part_mismatch_text(c.descriptor, them, c.heard[i].sends, us, c.told[i].expects));
+          fail_mismatch(c.descriptor, r,
+                        part_mismatch_text(c.descriptor, peer(r).who.text(), c.heard[i].sends,
+                                           peer(rank_).who.text(), c.told[i].expects));
           return false;
         }
         if (c.heard[i].expects != c.told[i].sends) {
-          fail_mismatch(
-              c.descriptor, r,
-              part_mismatch_text(c.descriptor, us, c.told[i].sends, them, c.heard[i].expects));
+          fail_mismatch(c.descriptor, r,
+                        part_mismatch_text(c.descriptor, peer(rank_).who.text(), c.told[i].sends,
+                                           peer(r).who.text(), c.heard[i].expects));
           return false;
         }
       }

@@ -7,6 +7,7 @@
 #include "core/base/log/log.h"
 
 namespace dl::collectives::mpi {
+
 void Core::fail(Cause cause, bool tells) noexcept {
   if (is_poisoned()) return;
   const int self = peer(rank_).who.in_job();
