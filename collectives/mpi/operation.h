@@ -34,9 +34,7 @@ class Operation : public Work {
 
   // Sleeps until the operation is over or the deadline has passed.
   void sleep_until(Deadline until) { completion_.wait_until(until); }
-  bool is_message() const noexcept {
-    return descriptor.op == OpKind::kSend || descriptor.op == OpKind::kRecv;
-  }
+  bool is_message() const noexcept { return row_of(descriptor.op).is_message; }
 
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation; null `error`: success.

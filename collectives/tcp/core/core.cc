@@ -80,7 +80,7 @@ void Core::throw_if_broken() const {
 void Core::throw_if_refused(const Descriptor& called) {
   const std::exception_ptr broken = error();
   if (!broken) return;
-  const bool is_message = called.op == OpKind::kSend || called.op == OpKind::kRecv;
+  const bool is_message = row_of(called.op).is_message;
   if (is_in_child() || is_message) std::rethrow_exception(broken);
   const std::lock_guard lock(submit_mutex_);
   if (next_collective_ <= spared_until_.load()) return;
@@ -96,7 +96,7 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   Descriptor& d = operation->descriptor;
   const profiler::Span span = call_span(d);
   const std::lock_guard lock(submit_mutex_);
-  const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
+  const bool is_message = row_of(d.op).is_message;
   const std::exception_ptr broken = error();
   if (broken && (is_message || next_collective_ > spared_until_.load())) {
     if (!is_message) report_late_call(cause_of(broken), d, next_collective_, reports_failures_);
@@ -154,7 +154,7 @@ void Core::attach() {
 
 void Core::start(Ref<Operation> operation) {
   const Descriptor& d = operation->descriptor;
-  const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
+  const bool is_message = row_of(d.op).is_message;
   const bool is_broken = is_poisoned() && (is_message || d.sequence > spared_until_.load());
   if (is_broken || is_retiring_) {
     // It was called before the group broke, and reached the driver after.

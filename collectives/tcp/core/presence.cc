@@ -137,8 +137,7 @@ void Core::look_at_ended_peers(Clock::time_point now) {
 void Core::fail_gone(const Peer& p, const Operation& operation) {
   if (p.state == Peer::State::kLeft) {
     const Descriptor& d = operation.descriptor;
-    const bool had_called =
-        d.op != OpKind::kSend && d.op != OpKind::kRecv && p.last_called >= d.sequence;
+    const bool had_called = !row_of(d.op).is_message && p.last_called >= d.sequence;
     fail(cause_in(d, ErrorKind::kPeerFailed,
                   text_of_left(p.who.text(), name_, p.last_called, had_called), Blame::kLeft,
                   p.who.in_job()));
