@@ -45,7 +45,7 @@ std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& counts, std:
 }  // namespace
 
 Collective::Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-    : Operation(core, call.what, time, call.options->keep_alive),
+    : Operation(core, call, time),
       input(static_cast<const std::byte*>(call.input)),
       output(static_cast<std::byte*>(call.output)),
       has_pairs(call.row().is_v_variant()) {

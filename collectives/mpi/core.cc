@@ -22,18 +22,12 @@ constexpr auto kLeaveTime = 1s;
 
 }  // namespace
 
-Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-                     Ref<RefCounted> owner)
-    : descriptor(what), waiting(time), core_(std::move(core)), owner_(std::move(owner)) {
+Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+    : PendingWork("mpi", call, time), core_(std::move(core)) {
   waiting.begin(Deadline::Clock::now());
 }
 
 Operation::~Operation() = default;
-
-void Operation::wait(Stream stream) {
-  check_waits_on_cpu(descriptor, "mpi", stream);
-  synchronize(std::nullopt);
-}
 
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (!is_completed()) core_->wait(*this, limit);

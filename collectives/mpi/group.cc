@@ -24,7 +24,7 @@ class Group final : public ProcessGroup {
   Ref<Work> start(const Call& call) override {
     check_is_on_cpu(call, backend());
     const std::chrono::nanoseconds timeout = call.options->timeout.value_or(timeout_);
-    if (call.row().is_message) return submit(make_ref<Message>(core_, call, timeout));
+    if (call.row().is_message) return submit(make_ref<Message>(call, timeout, core_));
     core_->throw_if_broken();  // before this rank's buffers are touched
     if (call.exchanges_in_place()) {
       const SeparateCall separate(call, size());

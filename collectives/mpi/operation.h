@@ -6,50 +6,33 @@
 
 #include <vector>
 
-#include "collectives/call/call.h"
 #include "collectives/mpi/module/module.h"
-#include "collectives/record/format.h"
-#include "collectives/waiting/completion.h"
-#include "collectives/waiting/judge/judge.h"
-#include "collectives/waiting/work.h"
-#include "core/base/deadline.h"
+#include "collectives/waiting/pending/pending_work.h"
 
 namespace dl::collectives::mpi {
 
 class Core;
 
-class Operation : public Work {
+class Operation : public PendingWork {
  public:
-  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-            Ref<RefCounted> owner);
+  // The wait begins now.
+  Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
   ~Operation() override;
 
-  void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
-  bool is_completed() const noexcept override { return completion_.is_over(); }
-  std::exception_ptr error() const noexcept override { return completion_.error(); }
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return completion_.at();
-  }
-
-  // Sleeps until the operation is over or the deadline has passed.
-  void sleep_until(Deadline until) { completion_.wait_until(until); }
+  bool is_completed() const noexcept override { return is_over(); }
   bool is_message() const noexcept { return row_of(descriptor.op).is_message; }
 
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation; null `error`: success.
-  void end(std::exception_ptr error) noexcept { completion_.end(std::move(error)); }
+  void end(std::exception_ptr error) noexcept {
+    PendingWork::end(std::move(error), Deadline::Clock::now());
+  }
 
-  Descriptor descriptor;
-  record::Slot* slot = nullptr;  // in the flight recorder
   std::vector<Handle> requests;  // that have not ended
-
-  Waiting waiting;  // begins when the operation is made
 
  private:
   Ref<Core> core_;
-  Ref<RefCounted> owner_;
-  Completion completion_;
 };
 
 // Every rank's announcement before a collective: the call, and the payload if it is small.
@@ -105,27 +88,12 @@ struct MessageHeader {
 };
 
 // One send or recv.
-class Message final : public Operation {
+class Message final : public MessageOf<Operation> {
  public:
-  Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-      : Operation(std::move(core), call.what, time, call.options->keep_alive),
-        peer(call.peer),
-        buffer(static_cast<std::byte*>(call.memory())),
-        bytes(call.what.count * size_of(call.what.dtype)) {}
+  using MessageOf::MessageOf;
 
-  // kAnySource until a matching message arrives.
-  int peer;
-  std::byte* const buffer;  // a send only reads it
-  const std::size_t bytes;
   MessageHeader header{};   // driver; for a send
   bool is_matched = false;  // driver; for a receive
-  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
-  std::optional<int> source() const noexcept override {
-    if (descriptor.op != OpKind::kRecv || !is_completed() || error() != nullptr) {
-      return std::nullopt;
-    }
-    return peer;
-  }
 };
 
 }  // namespace dl::collectives::mpi

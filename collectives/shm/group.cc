@@ -9,7 +9,7 @@ Ref<Work> Group::start(const Call& call) {
   check_is_on_cpu(call, backend());
   const std::chrono::nanoseconds timeout = call.options->timeout.value_or(how_.timeout);
   if (call.row().is_message) {
-    auto message = make_ref<Message>(core_, call, timeout);
+    auto message = make_ref<Message>(call, timeout, core_);
     stay_or_throw([&] { core_->submit(message); });
     return message;
   }

@@ -110,7 +110,7 @@ Ref<Work> Group::agree(Descriptor& what, const CallOptions& options) {
 
 Ref<Work> Group::start_message(const Call& call) {
   auto message =
-      make_ref<Message>(engine_, core_, call, call.options->timeout.value_or(how_.timeout));
+      make_ref<Message>(call, call.options->timeout.value_or(how_.timeout), engine_, core_);
   stay_or_throw([&] { core_->submit(*engine_, message, true); });
   return message;
 }

@@ -17,26 +17,9 @@
 
 namespace dl::collectives::shm {
 
-class Message final : public Pending {
+class Message final : public MessageOf<Pending> {
  public:
-  Message(Ref<Core> core, const Call& call, std::chrono::nanoseconds time) noexcept
-      : Pending(std::move(core), call.what, time, call.options->keep_alive),
-        peer(call.peer),
-        buffer(static_cast<std::byte*>(call.memory())),
-        bytes(call.what.count * size_of(call.what.dtype)) {}
-
-  // kAnySource until a matching message arrives; written by the driver until the operation is over.
-  int peer;
-  std::byte* const buffer;  // a send only reads it
-  const std::size_t bytes;
-  std::size_t moved = 0;  // driver
-  bool is_send() const noexcept { return descriptor.op == OpKind::kSend; }
-  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
-
-  std::optional<int> source() const noexcept override {
-    if (is_send() || !is_over() || error() != nullptr) return std::nullopt;
-    return peer;
-  }
+  using MessageOf::MessageOf;
 };
 
 struct Line {

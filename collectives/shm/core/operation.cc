@@ -1,19 +1,12 @@
 #include "collectives/shm/core/operation.h"
 
-#include "collectives/call/checks.h"
 #include "collectives/shm/core/core.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::shm {
 
-Pending::Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-                 Ref<RefCounted> owner) noexcept
-    : descriptor(what), waiting(time), core_(std::move(core)), owner_(std::move(owner)) {}
-
-void Pending::wait(Stream stream) {
-  check_waits_on_cpu(descriptor, "shm", stream);
-  synchronize(std::nullopt);
-}
+Pending::Pending(Ref<Core> core, const Call& call, std::chrono::nanoseconds time) noexcept
+    : PendingWork("shm", call, time), core_(std::move(core)) {}
 
 void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (!is_over()) {
@@ -35,30 +28,21 @@ bool Pending::is_completed() const noexcept {
 }
 
 std::exception_ptr Pending::error() const noexcept {
-  if (is_over()) return error_;
-  return core_->is_in_child() ? core_->error() : nullptr;
+  return is_over() || !core_->is_in_child() ? PendingWork::error() : core_->error();
 }
 
 std::optional<std::chrono::steady_clock::time_point> Pending::completed_at() const noexcept {
   if (!is_over()) return std::nullopt;
-  return core_->time_of(completed_at_);
+  return core_->time_of(over_at_);
 }
 
 void Pending::end(std::exception_ptr failed, std::uint64_t now) noexcept {
-  error_ = std::move(failed);
-  completed_at_ = now;
-  done_.store(1);
-  if (sleepers_.load() > 0) wake(done_);
-}
-
-void Pending::sleep_until(Deadline until) {
-  sleepers_.fetch_add(1);
-  if (done_.load() == 0) nap(done_, 0, until.left());
-  sleepers_.fetch_sub(1);
+  over_at_ = now;
+  PendingWork::end(std::move(failed), {});
 }
 
 Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-    : Pending(std::move(core), call.what, time, call.options->keep_alive),
+    : Pending(std::move(core), call, time),
       kind(call.row().fixed_count),
       input(static_cast<const std::byte*>(call.input)),
       gives(call.gives),

@@ -1,66 +1,37 @@
-// Pending: a Work of a ShmGroup. Operation: a Pending that is a collective (message.h has sends and
-// receives).
-//
-// The caller fills it, the group's driver (core.h) runs it, any thread waits for it. Fields below
-// "driver" are touched only by the driver. The completion is set once and read through an atomic.
+// Pending: the PendingWork of a ShmGroup. Operation: a Pending that is a collective (message.h has
+// sends and receives).
 #pragma once
 
-#include <atomic>
 #include <optional>
 
-#include "collectives/call/call.h"
-#include "collectives/record/recorder.h"
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
 #include "collectives/shm/segment/memories.h"
-#include "collectives/waiting/judge/judge.h"
-#include "collectives/waiting/work.h"
-#include "core/base/deadline.h"
+#include "collectives/waiting/pending/pending_work.h"
 
 namespace dl::collectives::shm {
 
 class Core;
 
-class Pending : public Work {
+class Pending : public PendingWork {
  public:
-  Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-          Ref<RefCounted> owner) noexcept;
+  // The wait begins when the operation is first found waiting.
+  Pending(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout) noexcept;
 
-  void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
 
-  bool is_over() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
-  // Sleeps until the operation is over or the deadline has passed; may wake spuriously.
-  void sleep_until(Deadline deadline);
-  // True if it holds a Ref that must be released on a caller's thread.
-  virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
-
-  // Driver. ---------------------------------------------------------------------------------------
-  // Ends the operation; null `error`: success. `now`: the recorder's ticks.
+  // Driver: ends the operation; null `error`: success. `now`: the recorder's ticks.
   void end(std::exception_ptr error, std::uint64_t now) noexcept;
-
-  Descriptor descriptor;
-  std::uint32_t hash = 0;
-  record::Slot* slot = nullptr;  // in the flight recorder
-
-  Waiting waiting;  // begins when the operation is first found waiting
 
  protected:
   ~Pending() override = default;
 
  private:
   Ref<Core> core_;
-  Ref<RefCounted> owner_;
-  // Written before done_ is set; read-only after that.
-  std::exception_ptr error_;
-  std::uint64_t completed_at_ = 0;  // the recorder's ticks
-  // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees
-  // done_.
-  std::atomic<std::uint32_t> done_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
+  std::uint64_t over_at_ = 0;  // the recorder's ticks; written before the end
 };
 
 class Operation final : public Pending {

@@ -21,9 +21,7 @@ struct Bell {
 // Wakes the owner, which may be in another process. Any thread.
 void ring(Bell& bell) noexcept;
 // Sleeps until the word differs from `seen`, for at most `most`. May wake spuriously.
-void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds most) noexcept;
-// Wakes all threads that nap on a word.
-void wake(Atomic<std::uint32_t>& word) noexcept;
+void nap(Bell& bell, std::uint32_t seen, std::chrono::nanoseconds most) noexcept;
 
 // Prevents later loads from moving before earlier stores.
 void full_fence() noexcept;

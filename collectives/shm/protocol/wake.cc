@@ -30,7 +30,7 @@ bool Core::sleep(std::chrono::nanoseconds most) {
   bell.asleep.store(1, std::memory_order_relaxed);
   full_fence();
   const bool moved = step();
-  if (!moved && has_operations()) nap(bell.word, seen, most);
+  if (!moved && has_operations()) nap(bell, seen, most);
   bell.asleep.store(0, std::memory_order_relaxed);
   return moved;
 }

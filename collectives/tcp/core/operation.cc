@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/call/checks.h"
 #include "collectives/call/recording.h"
 #include "collectives/process/at_exit.h"
 #include "collectives/reduce/reduce.h"
@@ -28,22 +27,13 @@ std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
 
 }  // namespace
 
-Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-                     std::chrono::nanoseconds time, Ref<RefCounted> owner)
-    : descriptor(what),
-      waiting(time),
-      engine_(std::move(engine)),
-      core_(std::move(core)),
-      owner_(std::move(owner)) {
+Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Call& call,
+                     std::chrono::nanoseconds time)
+    : PendingWork("tcp", call, time), engine_(std::move(engine)), core_(std::move(core)) {
   waiting.begin(Deadline::Clock::now());
 }
 
 Operation::~Operation() = default;
-
-void Operation::wait(Stream stream) {
-  check_waits_on_cpu(descriptor, "tcp", stream);
-  synchronize(std::nullopt);
-}
 
 bool Operation::is_completed() const noexcept {
   if (is_over() || core_->is_in_child()) return true;  // no thread drives it in a child
@@ -52,7 +42,7 @@ bool Operation::is_completed() const noexcept {
 }
 
 std::exception_ptr Operation::error() const noexcept {
-  return completion_.is_over() || !core_->is_in_child() ? completion_.error() : core_->error();
+  return is_over() || !core_->is_in_child() ? PendingWork::error() : core_->error();
 }
 
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
@@ -91,12 +81,12 @@ void Operation::end(std::exception_ptr failed) noexcept {
   } else {
     core_->recorder().finish(slot);
   }
-  completion_.end(std::move(failed));
+  PendingWork::end(std::move(failed), Deadline::Clock::now());
 }
 
 Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Call& call,
                        std::chrono::nanoseconds time, Schedule schedule, int size)
-    : Operation(std::move(engine), std::move(core), call.what, time, call.options->keep_alive),
+    : Operation(std::move(engine), std::move(core), call, time),
       schedule_(std::move(schedule)),
       input_(static_cast<const std::byte*>(call.input)),
       output_(static_cast<std::byte*>(call.output)),
@@ -267,12 +257,5 @@ bool Collective::needs(int peer) const noexcept {
 bool Collective::is_finished() const noexcept {
   return open_ == 0 && (!schedule_.combine || combined_ == schedule_.combine->bytes);
 }
-
-Message::Message(Ref<Engine> engine, Ref<Core> core, const Call& call,
-                 std::chrono::nanoseconds time)
-    : Operation(std::move(engine), std::move(core), call.what, time, call.options->keep_alive),
-      peer(call.peer),
-      buffer(static_cast<std::byte*>(call.memory())),
-      bytes(call.what.count * size_of(call.what.dtype)) {}
 
 }  // namespace dl::collectives::tcp

@@ -5,50 +5,29 @@
 #pragma once
 
 #include "collectives/algorithms/schedule.h"
-#include "collectives/call/call.h"
-#include "collectives/record/format.h"
-#include "collectives/waiting/completion.h"
-#include "collectives/waiting/judge/judge.h"
-#include "collectives/waiting/work.h"
-#include "core/base/deadline.h"
+#include "collectives/waiting/pending/pending_work.h"
 
 namespace dl::collectives::tcp {
 
 class Core;
 class Engine;
 
-class Operation : public Work {
+class Operation : public PendingWork {
  public:
-  Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-            std::chrono::nanoseconds timeout, Ref<RefCounted> owner);
+  // The wait begins now.
+  Operation(Ref<Engine> engine, Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
   ~Operation() override;
 
-  void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
-  // is_completed() without a round of the engine.
-  bool is_over() const noexcept { return completion_.is_over(); }
   std::exception_ptr error() const noexcept override;
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return completion_.at();
-  }
 
   // Driver: ends the operation; null `error`: success. Only the first call counts.
   void end(std::exception_ptr error) noexcept;
-  // Sleeps until the operation is over (true) or the deadline has passed (false).
-  bool sleep_until(Deadline until) { return completion_.wait_until(until); }
-
-  Descriptor descriptor;
-  std::uint32_t hash = 0;
-  record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
-
-  Waiting waiting;  // driver; begins when the operation is made
 
  private:
   Ref<Engine> engine_;
   Ref<Core> core_;
-  Ref<RefCounted> owner_;
-  Completion completion_;
 };
 
 // A collective under way: a schedule, its buffers, and the progress of each transfer.
@@ -120,22 +99,9 @@ class Collective final : public Operation {
 };
 
 // One send or recv.
-class Message final : public Operation {
+class Message final : public MessageOf<Operation> {
  public:
-  Message(Ref<Engine> engine, Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
-
-  // kAnySource until a matching message arrives; written by the driver until the operation is over.
-  int peer;
-  std::byte* const buffer;  // a send only reads it
-  const std::size_t bytes;
-  std::size_t moved = 0;  // driver
-  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
-  std::optional<int> source() const noexcept override {
-    if (descriptor.op != OpKind::kRecv || !is_over() || error() != nullptr) {
-      return std::nullopt;
-    }
-    return peer;
-  }
+  using MessageOf::MessageOf;
 };
 
 }  // namespace dl::collectives::tcp

@@ -750,12 +750,12 @@ void ring(Bell& bell) noexcept {
   bell.word.fetch_add(1, std::memory_order_release);
 }
 
-void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds) noexcept {
+void nap(Bell& bell, std::uint32_t seen, std::chrono::nanoseconds) noexcept {
   using namespace model;
   once([&] {
     // What it has read before stands, however long it sleeps.
     if (run.has_acted) std::longjmp(run.out, kCut);
-    const std::size_t index = word_at(&word);
+    const std::size_t index = word_at(&bell.word);
     const std::size_t last = run.world->words[index].count - std::size_t{1};
     // The kernel compares with the last store and sleeps in one step. Its look is this rank's.
     if (message(index, last).value == seen) std::longjmp(run.out, kBlocked);

@@ -1,0 +1,104 @@
+// PendingWork: the Work of a group that moves data on the host, as its driver and the threads that
+// wait for it see it.
+//
+// The caller makes it, the driver of its group runs it, any thread waits for it. Fields below
+// "driver" belong to the driver. The end is set once and read through an atomic.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "collectives/call/call.h"
+#include "collectives/record/format.h"
+#include "collectives/waiting/judge/judge.h"
+#include "collectives/waiting/work.h"
+#include "core/base/deadline.h"
+
+namespace dl::collectives {
+
+class PendingWork : public Work {
+ public:
+  void wait(Stream stream) override;
+  std::exception_ptr error() const noexcept override { return is_over() ? error_ : nullptr; }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return is_over() ? std::optional(over_at_) : std::nullopt;
+  }
+
+  // is_completed(), without driving anything.
+  bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire) != 0; }
+  // Sleeps until it is over (true) or the deadline has passed (false).
+  bool sleep_until(Deadline deadline) noexcept;
+  // True if it holds a Ref that must be released on a caller's thread, because owners may run
+  // users' code.
+  virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  Descriptor descriptor;
+  std::uint32_t hash = 0;
+  record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
+  Waiting waiting;
+
+ protected:
+  // `backend`: of static lifetime, for errors.
+  PendingWork(std::string_view backend, const Call& call, std::chrono::nanoseconds timeout) noexcept
+      : descriptor(call.what),
+        waiting(timeout),
+        backend_(backend),
+        owner_(call.options->keep_alive) {}
+  ~PendingWork() override = default;
+
+  // Ends the operation; null `error`: success. Called once, by a thread that holds a Ref.
+  // Inline, because the smallest operations take a quarter of a microsecond.
+  void end(std::exception_ptr error, std::chrono::steady_clock::time_point now) noexcept {
+    error_ = std::move(error);
+    over_at_ = now;
+    is_over_.store(1);
+    if (sleepers_.load() > 0) wake_sleepers();
+  }
+
+ private:
+  void wake_sleepers() noexcept;
+
+  const std::string_view backend_;
+  const Ref<RefCounted> owner_;
+  // Written before is_over_.
+  std::exception_ptr error_;
+  std::chrono::steady_clock::time_point over_at_{};
+  // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees the
+  // end.
+  std::atomic<std::uint32_t> is_over_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+// A send or recv. `Operation`: the PendingWork of its group.
+template <typename Operation>
+class MessageOf : public Operation {
+ public:
+  // `group`: what Operation's constructor takes before the call.
+  template <typename... Group>
+  explicit MessageOf(const Call& call, std::chrono::nanoseconds timeout, Group... group)
+      : Operation(std::move(group)..., call, timeout),
+        peer(call.peer),
+        buffer(static_cast<std::byte*>(call.memory())),
+        bytes(call.what.count * size_of(call.what.dtype)) {}
+
+  // kAnySource until a matching message arrives; written by the driver until the operation is over.
+  int peer;
+  std::byte* const buffer;  // a send only reads it
+  const std::size_t bytes;
+  std::size_t moved = 0;  // driver
+
+  bool is_send() const noexcept { return this->descriptor.op == OpKind::kSend; }
+  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(this->descriptor.root); }
+  std::optional<int> source() const noexcept override {
+    if (is_send() || !this->is_over() || this->error() != nullptr) return std::nullopt;
+    return peer;
+  }
+};
+
+}  // namespace dl::collectives
