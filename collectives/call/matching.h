@@ -14,6 +14,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,11 @@ class Matching {
   // The rank, modulo their number, at which to look for messages next: receives from any source
   // take from all ranks in turn, even if one rank sends much more.
   std::size_t first_look() const noexcept { return first_look_; }
+
+  // For a peer that sent what it must not send.
+  [[noreturn]] void throw_violation(int rank, std::string_view what) const {
+    throw_error(ErrorKind::kInternal, "group '{}': {} {}", group_, source(rank).who.text(), what);
+  }
 
   void clear() noexcept {
     for (Source& s : sources_) {

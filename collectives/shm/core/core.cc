@@ -64,6 +64,7 @@ Core::Core(Links links, Options options)
     Peer& p = peers_[i];
     p.who = std::move(from.who);
     matching_.add_rank(p.who);
+    p.line.messages.emplace(static_cast<int>(i), matching_, kMostMessageBytes);
     p.segment = std::move(from.segment);
     p.block = reinterpret_cast<Block*>(p.segment.data());
     p.slots = p.segment.data() + kSlotsOffset;

@@ -220,8 +220,7 @@ class Core final : public RefCounted {
   bool wants_frames(const Peer& p) const noexcept {
     return matching_.has_posted(p.who.rank) || p.line.wants_frames();
   }
-  // Completes a receive with a message that arrived before it was posted.
-  void receive(const Ref<Message>& message, const Unexpected& got);
+  void settle(Peer& p, const Conversation<Message>::Outcome& outcome);
   void give_back(Peer& p, std::size_t bytes) noexcept;
   void end_message(const Ref<Message>& message);
   void end_messages(const std::exception_ptr& cause) noexcept;
@@ -307,7 +306,6 @@ class Core final : public RefCounted {
   std::vector<Ref<Message>> taken_;      // messages from submitted_ that are being started
   std::vector<Ref<Message>> under_way_;  // messages
   Matching<Message> matching_;
-  std::uint64_t next_id_ = 1;  // id of the next message that asks first
 
   std::mutex finished_mutex_;
   std::vector<Ref<Pending>> finished_;  // their owners are released on a caller's thread

@@ -7,13 +7,12 @@
 
 #include <atomic>
 #include <deque>
-#include <unordered_map>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include "collectives/shm/core/operation.h"
 #include "collectives/shm/layout/ring.h"
 #include "collectives/shm/segment/segment.h"
+#include "collectives/waiting/pending/conversation.h"
 
 namespace dl::collectives::shm {
 
@@ -26,12 +25,9 @@ struct Line {
   // To the peer. ----------------------------------------------------------------------------------
   Segment out_segment;  // made before the first frame
   RingWriter out;
-  std::deque<Ref<Message>> unsent;                            // in the order of their calls
-  std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear, by id
-  std::deque<std::uint64_t> clears;                           // ids to be cleared to the peer
-  std::deque<std::pair<std::uint64_t, Ref<Message>>> cleared;
-  Ref<Message> leaving;           // the message whose frame is being written
-  std::size_t leaving_whole = 0;  // `moved` after that frame
+  std::deque<std::uint64_t> clears;  // ids to be cleared to the peer
+  Ref<Message> leaving;              // the message whose frame is being written
+  std::size_t leaving_whole = 0;     // `moved` after that frame
 
   // From the peer. --------------------------------------------------------------------------------
   Segment in_segment;                       // the progress thread's, until it sets
@@ -39,28 +35,20 @@ struct Line {
   RingReader in;
   Frame frame;  // being read
   bool is_amid_frame = false;
-  Ref<Message> incoming;                    // its receive
-  std::vector<std::byte> incoming_payload;  // of a message for which no receive is posted yet
-  std::byte* incoming_to = nullptr;
-  // Cleared to the peer, by the peer's id.
-  std::unordered_map<std::uint64_t, Ref<Message>> receiving;
+  std::byte* incoming_to = nullptr;  // its payload
+
+  std::optional<Conversation<Message>> messages;
 
   // True if the peer's next frames may be what this rank waits for, apart from posted receives.
-  bool wants_frames() const noexcept {
-    return !requested.empty() || !receiving.empty() || is_amid_frame;
-  }
+  bool wants_frames() const noexcept { return messages->awaits_frames() || is_amid_frame; }
   bool has_to_write() const noexcept {
-    return leaving || !unsent.empty() || !clears.empty() || !cleared.empty();
+    return leaving || !clears.empty() || messages->has_to_send();
   }
   // Drops all messages.
-  void clear() noexcept {
-    unsent.clear();
-    requested.clear();
+  void clear() {
     clears.clear();
-    cleared.clear();
     leaving = nullptr;
-    incoming = nullptr;
-    receiving.clear();
+    messages->drop(0);
   }
 };
 

@@ -1,11 +1,9 @@
 // Core's functions that send and receive messages, through one ring for each pair of ranks (sender,
 // receiver) that has exchanged any.
 //
-// A small message is written at once and stays in the ring until its receiver looks for it, so that
-// a send completes without its receiver. A rank that looks for a message also takes the messages
-// before it out of the ring and keeps them. Credit bounds these unexpected messages; the receiver
-// gives it back as messages find a receive. A large message first asks (kRequest) and is sent when
-// its receiver has a buffer for it (kClear), so no message blocks another.
+// Conversation says which message comes next. A small message stays in the ring until its receiver
+// looks for it, so that a send completes without its receiver. A rank that looks for a message also
+// takes the messages before it out of the ring and keeps them.
 #include <algorithm>
 #include <utility>
 
@@ -93,7 +91,10 @@ void Core::take_submitted() {
 
 void Core::start(Ref<Message> message) {
   if (!message->is_send()) {
-    if (const auto found = matching_.post(message)) receive(message, *found);
+    if (const auto found = matching_.post(message)) {
+      Peer& from = peer(message->peer);
+      settle(from, from.line.messages->take(message, *found));
+    }
     return;
   }
   Peer& p = peer(message->peer);
@@ -101,7 +102,7 @@ void Core::start(Ref<Message> message) {
       p.block->presence.load(std::memory_order_acquire) == Presence::kLeft) {
     return fail_gone(p, *message);
   }
-  p.line.unsent.push_back(std::move(message));
+  p.line.messages->send(std::move(message));
 }
 
 // ---- to a peer ----------------------------------------------------------------------------------
@@ -154,31 +155,29 @@ bool Core::begin_next_frame(Peer& p) {
     line.clears.pop_front();
     return true;
   }
-  if (!line.unsent.empty()) {
-    const Message& message = *line.unsent.front();
-    const bool is_small = message.bytes <= kMostMessageBytes;
-    const std::size_t payload = is_small ? message.bytes : 0;
+  if (const Message* const next = line.messages->next()) {
+    const bool is_small = line.messages->is_small(*next);
+    const std::size_t payload = is_small ? next->bytes : 0;
     if (line.out.may_charge(room_of(payload))) {
-      const Frame frame{.count = message.descriptor.count,
-                        .place = is_small ? 0 : next_id_,
-                        .tag = message.tag(),
+      const Frame frame{.count = next->descriptor.count,
+                        .place = is_small ? 0 : line.messages->next_id(),
+                        .tag = next->tag(),
                         .bytes = static_cast<std::uint32_t>(payload),
                         .type = is_small ? FrameType::kMessage : FrameType::kRequest,
-                        .dtype = static_cast<std::uint32_t>(message.descriptor.dtype)};
-      if (!line.out.begin(frame, message.buffer)) return false;
+                        .dtype = static_cast<std::uint32_t>(next->descriptor.dtype)};
+      if (!line.out.begin(frame, next->buffer)) return false;
       line.out.charge(room_of(payload));
+      Ref<Message> message = line.messages->announce();
       if (is_small) {
-        line.leaving = std::move(line.unsent.front());
+        line.leaving = std::move(message);
         line.leaving_whole = payload;
-      } else {
-        line.requested.emplace(next_id_++, std::move(line.unsent.front()));
       }
-      line.unsent.pop_front();
       return true;
     }
   }
-  if (line.cleared.empty()) return false;
-  const auto& [id, message] = line.cleared.front();
+  const auto* const cleared = line.messages->cleared();
+  if (cleared == nullptr) return false;
+  const auto& [id, message] = *cleared;
   const std::size_t slice = std::min(kMostSliceBytes, message->bytes - message->moved);
   if (!line.out.begin({.count = id,
                        .place = message->moved,
@@ -197,7 +196,7 @@ void Core::end_frame_to(Peer& p) {
   const Ref<Message> message = std::exchange(line.leaving, nullptr);
   message->moved = line.leaving_whole;
   if (message->moved < message->bytes) return;
-  if (message->bytes > kMostMessageBytes) line.cleared.pop_front();
+  if (!line.messages->is_small(*message)) line.messages->end_cleared();
   end_message(message);
 }
 
@@ -241,76 +240,33 @@ void Core::begin_frame(Peer& p) {
   DL_CHECK(line.in.is_in_order() && frame.dtype < kDTypeCount && frame.bytes <= kMostMessageBytes,
            kInternal, "group '{}': {} wrote an invalid frame", name(), p.who.text());
   if (frame.type == FrameType::kMessage) {
-    line.incoming = matching_.take_posted(p.who.rank, envelope_of(frame));
-    if (line.incoming) {
-      line.incoming_to = line.incoming->buffer;
-      return;
-    }
+    line.incoming_to = line.messages->begin_message(envelope_of(frame));
   } else if (frame.type == FrameType::kSlice) {
-    const auto found = line.receiving.find(frame.count);
-    DL_CHECK(found != line.receiving.end() && frame.place == found->second->moved &&
-                 frame.bytes <= found->second->bytes - found->second->moved,
-             kInternal, "group '{}': {} sent a slice of a message that was not cleared", name(),
-             p.who.text());
-    line.incoming = found->second;
-    line.incoming_to = line.incoming->buffer + line.incoming->moved;
-    return;
+    line.incoming_to = line.messages->begin_slice(frame.count, frame.place, frame.bytes);
+  } else {
+    line.incoming_to = line.messages->begin_other(frame.bytes);
   }
-  line.incoming_payload.resize(frame.bytes);
-  line.incoming_to = line.incoming_payload.data();
 }
 
 void Core::end_frame(Peer& p) {
   Line& line = p.line;
   const Frame& frame = line.frame;
-  const Ref<Message> message = std::exchange(line.incoming, nullptr);
   switch (frame.type) {
     case FrameType::kMessage:
-      if (message) {
-        give_back(p, envelope_of(frame).cost);
-        end_message(message);
-        return;
-      }
-      [[fallthrough]];
-    case FrameType::kRequest: {
-      Unexpected arrived{envelope_of(frame), std::move(line.incoming_payload)};
-      if (const auto asked = matching_.take_posted(p.who.rank, arrived)) {
-        receive(asked, arrived);
-      } else {
-        matching_.keep(p.who.rank, std::move(arrived));
-      }
-      return;
-    }
+    case FrameType::kRequest:
+      return settle(p, line.messages->end_message(envelope_of(frame)));
     case FrameType::kSlice:
-      message->moved += frame.bytes;
-      if (message->moved == message->bytes) {
-        line.receiving.erase(frame.count);
-        end_message(message);
-      }
-      return;
-    case FrameType::kClear: {
-      const auto found = line.requested.find(frame.place);
-      DL_CHECK(found != line.requested.end(), kInternal,
-               "group '{}': {} cleared an unknown message", name(), p.who.text());
-      line.cleared.emplace_back(found->first, std::move(found->second));
-      line.requested.erase(found);
-      return;
-    }
+      return settle(p, line.messages->end_slice(frame.count, frame.bytes));
+    case FrameType::kClear:
+      return line.messages->clear(frame.place);
   }
-  throw_error(ErrorKind::kInternal, "group '{}': {} wrote a frame of an unknown type", name(),
-              p.who.text());
+  matching_.throw_violation(p.who.rank, "wrote a frame of an unknown type");
 }
 
-void Core::receive(const Ref<Message>& message, const Unexpected& got) {
-  Peer& p = peer(message->peer);
-  give_back(p, got.cost);
-  if (got.is_request) {
-    p.line.receiving.emplace(got.id, message);
-    p.line.clears.push_back(got.id);
-    return;
-  }
-  copy_bytes(message->buffer, got.payload.data(), got.payload.size());
-  end_message(message);
+void Core::settle(Peer& p, const Conversation<Message>::Outcome& outcome) {
+  if (outcome.credit > 0) give_back(p, outcome.credit);
+  if (outcome.clear) p.line.clears.push_back(*outcome.clear);
+  if (outcome.received) end_message(outcome.received);
 }
 
 void Core::give_back(Peer& p, std::size_t bytes) noexcept {

@@ -41,6 +41,7 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
     Mesh::Peer& from = mesh.peers[i];
     peers_[i].who = std::move(from.who);
     matching_.add_rank(peers_[i].who);
+    peers_[i].messages.emplace(static_cast<int>(i), matching_, kMostMessageBytes);
     if (static_cast<int>(i) == rank_) continue;
     peers_[i].process = watch_process(peers_[i].who);
     for (const UniqueFd& lane : from.data) parent_only_.add(lane.get());

@@ -20,7 +20,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "collectives/call/identity.h"
@@ -31,6 +30,7 @@
 #include "collectives/tcp/wire/link.h"
 #include "collectives/tcp/wire/mesh.h"
 #include "collectives/waiting/judge/judge.h"
+#include "collectives/waiting/pending/conversation.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/system/process/fork.h"
@@ -71,19 +71,13 @@ struct Peer {
   };
   std::deque<OutFrame> out;
   std::vector<std::byte> out_payload;  // of the frame that is being sent
-  std::size_t bulk_leaving = 0;        // bytes of bulk.front() that are being sent
+  std::size_t bulk_leaving = 0;        // bytes of messages->cleared() that are being sent
 
-  // Messages to this peer.
+  // For messages: what this rank may send without being asked, and what it has to give back.
   std::size_t credit = kCreditBytes;
-  std::deque<Ref<Message>> unsent;                            // wait for credit, in order
-  std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear
-  std::deque<std::pair<std::uint64_t, Ref<Message>>> bulk;    // cleared
-  // Messages from this peer.
-  std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // this rank has sent kClear
   std::size_t owed_credit = 0;
-  Ref<Message> incoming;                    // receiver of the side link's current frame
-  std::vector<std::byte> incoming_payload;  // of a message for which no receive is posted yet
-  std::byte* incoming_to = nullptr;
+  std::optional<Conversation<Message>> messages;
+  std::byte* incoming_to = nullptr;  // the payload of the side link's current frame
   bool side_begun = false;
 
   using State = PeerState::Presence;
@@ -206,8 +200,7 @@ class Core final : public RefCounted {
   bool receive_side(Peer& p);
   void start_message(Ref<Message> message);
   void advance_sends(Peer& p);
-  // Completes a receive with a message that arrived before it was posted.
-  void receive(const Ref<Message>& message, const Unexpected& got);
+  void settle(Peer& p, const Conversation<Message>::Outcome& outcome);
   void begin_side_frame(Peer& p, const FrameHeader& header);
   void end_side_frame(Peer& p, const FrameHeader& header);
   void return_credit(Peer& p, std::size_t bytes);
@@ -296,7 +289,6 @@ class Core final : public RefCounted {
   };
   std::vector<News> heard_;
   Engine::Clock::time_point heard_at_{};
-  std::uint64_t next_request_ = 1;
   Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   Engine::Clock::time_point next_silence_look_{};

@@ -63,12 +63,12 @@ void Core::tell_abort(const Cause& cause, int told_by) {
     // its buffer back.
     p.out.clear();
     if (p.bulk_leaving > 0) {
-      const Message& message = *p.bulk.front().second;
+      const Message& message = *p.messages->cleared()->second;
       const std::byte* const slice = message.buffer + message.moved;
       p.out_payload.assign(slice, slice + std::exchange(p.bulk_leaving, 0));
       p.side->replace_payload(p.out_payload.data());
     }
-    p.bulk.clear();
+    p.messages->drop_sends();
     if (p.who.rank == told_by) continue;
     push(p,
          {.type = FrameType::kAbort,
@@ -98,14 +98,9 @@ void Core::end_all(const std::exception_ptr& error) {
   messages_.clear();
   matching_.clear();
   for (Peer& p : peers_) {
-    p.unsent.clear();
-    p.requested.clear();
-    p.receiving.clear();
-    if (p.incoming) {
-      // Discard the rest of its frame: the caller gets the buffer back.
-      p.incoming = nullptr;
-      p.incoming_payload.resize(p.side->payload_left());
-      p.incoming_to = p.incoming_payload.data();
+    // Discard the rest of a frame: the caller gets the buffer back.
+    if (std::byte* const to = p.messages->drop(p.side ? p.side->payload_left() : 0)) {
+      p.incoming_to = to;
     }
   }
   for (const Ref<Operation>& operation : over) operation->end(error);
@@ -130,8 +125,9 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
       for (const auto& lane : p.data) lane->acknowledge_now();
       return;
     case FrameType::kAbort: {
-      const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
-      auto cause = rendezvous::decode_cause({said, p.incoming_payload.size()});
+      const std::vector<std::byte>& payload = p.messages->payload();
+      auto cause =
+          rendezvous::decode_cause({reinterpret_cast<const char*>(payload.data()), payload.size()});
       DL_CHECK(cause && cause->blame != Blame::kNone, kInternal,
                "group '{}': {} broke the group, with a cause that cannot be read", name_,
                p.who.text());

@@ -1,9 +1,7 @@
 // Core's functions that send and receive messages, and all other frames of the side links.
 //
-// A small message is sent at once and uses up credit, which its receiver gives back when it
-// consumes the message. This bounds the memory for unexpected messages, and a side link never has
-// to stall. A large message first asks (kRequest), and is sent when its receiver has a buffer for
-// it (kClear).
+// Conversation says which message comes next. A side link never has to stall, because credit bounds
+// what a receiver must keep.
 #include <algorithm>
 #include <cstring>
 
@@ -40,36 +38,28 @@ void Core::start_message(Ref<Message> message) {
     Peer& p = peer(message->peer);
     if (p.state == Peer::State::kLeft) return fail_gone(p, *message);
     if (p.state == Peer::State::kGone) return;  // fails once the cause of its end is known
-    p.unsent.push_back(std::move(message));
+    p.messages->send(std::move(message));
     advance_sends(p);
   } else if (const auto found = matching_.post(message)) {
-    receive(message, *found);
+    Peer& p = peer(message->peer);
+    settle(p, p.messages->take(message, *found));
   }
 }
 
 void Core::advance_sends(Peer& p) {
-  while (!p.unsent.empty()) {
-    const Ref<Message> message = p.unsent.front();
-    const bool is_small = message->bytes <= kMostMessageBytes;
+  while (const Message* const next = p.messages->next()) {
+    const bool is_small = p.messages->is_small(*next);
     FrameHeader header{.type = is_small ? FrameType::kMessage : FrameType::kRequest,
-                       .descriptor = message->descriptor,
-                       .hash = message->hash};
-    std::vector<std::byte> payload;
-    if (is_small) {
-      payload.assign(message->buffer, message->buffer + message->bytes);
-    } else {
-      header.aux = next_request_;
-    }
-    const std::size_t cost = kHeaderBytes + payload.size();
+                       .descriptor = next->descriptor,
+                       .hash = next->hash,
+                       .aux = is_small ? 0 : p.messages->next_id()};
+    const std::size_t bytes = is_small ? next->bytes : 0;
+    const std::size_t cost = kHeaderBytes + bytes;
     if (p.credit < cost) return;
     p.credit -= cost;
-    p.unsent.pop_front();
-    push(p, header, std::move(payload));
-    if (is_small) {
-      end_message(message);
-    } else {
-      p.requested.emplace(next_request_++, message);
-    }
+    push(p, header, {next->buffer, next->buffer + bytes});
+    const Ref<Message> message = p.messages->announce();
+    if (is_small) end_message(message);
   }
 }
 
@@ -81,8 +71,8 @@ bool Core::transmit_side(Peer& p) {
         p.out_payload = std::move(p.out.front().payload);
         p.side->send(p.out.front().header, p.out_payload.data());
         p.out.pop_front();
-      } else if (!p.bulk.empty()) {
-        const auto& [id, message] = p.bulk.front();
+      } else if (const auto* const cleared = p.messages->cleared()) {
+        const auto& [id, message] = *cleared;
         const std::size_t slice = std::min(kMostSliceBytes, message->bytes - message->moved);
         p.side->send({.type = FrameType::kBulk,
                       .length = static_cast<std::uint32_t>(slice),
@@ -97,10 +87,10 @@ bool Core::transmit_side(Peer& p) {
     if (!p.side->flush()) break;
     moved = true;
     if (p.bulk_leaving > 0) {
-      const Ref<Message> message = p.bulk.front().second;
+      const Ref<Message> message = p.messages->cleared()->second;
       message->moved += std::exchange(p.bulk_leaving, 0);
       if (message->moved == message->bytes) {
-        p.bulk.pop_front();
+        p.messages->end_cleared();
         end_message(message);
       }
     }
@@ -142,31 +132,16 @@ bool Core::receive_side(Peer& p) {
 // Chooses the destination of the payload. A broken group still reads and discards messages, so that
 // the frames behind them (aborts, goodbyes) arrive.
 void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
-  p.incoming = nullptr;
-  p.incoming_payload.clear();
   if (!is_poisoned() && header.type == FrameType::kMessage) {
-    p.incoming = matching_.take_posted(p.who.rank, envelope_of(header));
-    if (p.incoming) {
-      p.incoming_to = p.incoming->buffer;
-      return;
-    }
+    p.incoming_to = p.messages->begin_message(envelope_of(header));
+  } else if (!is_poisoned() && header.type == FrameType::kBulk) {
+    p.incoming_to = p.messages->begin_slice(header.aux, header.offset, header.length);
+  } else {
+    p.incoming_to = p.messages->begin_other(header.length);
   }
-  if (!is_poisoned() && header.type == FrameType::kBulk) {
-    const auto found = p.receiving.find(header.aux);
-    DL_CHECK(found != p.receiving.end() && header.offset == found->second->moved &&
-                 header.length <= found->second->bytes - found->second->moved,
-             kInternal, "group '{}': {} sent a slice of a message that was not cleared", name_,
-             p.who.text());
-    p.incoming = found->second;
-    p.incoming_to = p.incoming->buffer + p.incoming->moved;
-    return;
-  }
-  p.incoming_payload.resize(header.length);
-  p.incoming_to = p.incoming_payload.data();
 }
 
 void Core::end_side_frame(Peer& p, const FrameHeader& header) {
-  const Ref<Message> message = std::exchange(p.incoming, nullptr);
   if (header.type != FrameType::kMessage && header.type != FrameType::kRequest &&
       header.type != FrameType::kBulk && header.type != FrameType::kClear &&
       header.type != FrameType::kCredit) {
@@ -176,36 +151,12 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
   if (is_poisoned()) return;
   switch (header.type) {
     case FrameType::kMessage:
-      if (message) {
-        return_credit(p, envelope_of(header).cost);
-        end_message(message);
-        return;
-      }
-      [[fallthrough]];
-    case FrameType::kRequest: {
-      Unexpected arrived{envelope_of(header), std::move(p.incoming_payload)};
-      if (const auto asked = matching_.take_posted(p.who.rank, arrived)) {
-        receive(asked, arrived);
-      } else {
-        matching_.keep(p.who.rank, std::move(arrived));
-      }
-      return;
-    }
+    case FrameType::kRequest:
+      return settle(p, p.messages->end_message(envelope_of(header)));
     case FrameType::kBulk:
-      message->moved += header.length;
-      if (message->moved == message->bytes) {
-        p.receiving.erase(header.aux);
-        end_message(message);
-      }
-      return;
-    case FrameType::kClear: {
-      const auto found = p.requested.find(header.aux);
-      DL_CHECK(found != p.requested.end(), kInternal, "group '{}': {} cleared an unknown message",
-               name_, p.who.text());
-      p.bulk.emplace_back(found->first, found->second);
-      p.requested.erase(found);
-      return;
-    }
+      return settle(p, p.messages->end_slice(header.aux, header.length));
+    case FrameType::kClear:
+      return p.messages->clear(header.aux);
     default:
       DL_CHECK(header.aux <= kCreditBytes - p.credit, kInternal,
                "group '{}': {} gave back more credit than it got", name_, p.who.text());
@@ -215,16 +166,10 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
   }
 }
 
-void Core::receive(const Ref<Message>& message, const Unexpected& got) {
-  Peer& p = peer(message->peer);
-  return_credit(p, got.cost);
-  if (got.is_request) {
-    p.receiving.emplace(got.id, message);
-    push(p, {.type = FrameType::kClear, .aux = got.id});
-    return;
-  }
-  if (!got.payload.empty()) std::memcpy(message->buffer, got.payload.data(), got.payload.size());
-  end_message(message);
+void Core::settle(Peer& p, const Conversation<Message>::Outcome& outcome) {
+  return_credit(p, outcome.credit);
+  if (outcome.clear) push(p, {.type = FrameType::kClear, .aux = *outcome.clear});
+  if (outcome.received) end_message(outcome.received);
 }
 
 void Core::return_credit(Peer& p, std::size_t bytes) {

@@ -1,0 +1,150 @@
+// Conversation: the messages between this rank and one peer, for a group that frames them itself
+// (tcp/, shm/). The group moves the bytes of the frames; this says which comes next, where a
+// payload goes, and what a whole frame leads to.
+//
+// A small message is one frame, sent at once. It uses up credit, which its receiver gives back when
+// a receive takes it: this bounds the memory for messages that no receive has taken. A large one
+// asks first, and is sent in slices once its receiver has cleared it, that is, has a buffer for it.
+//
+// `Message`: the group's MessageOf. For the group's driver only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "collectives/call/matching.h"
+#include "core/base/lifetime/ref.h"
+
+namespace dl::collectives {
+
+template <typename Message>
+class Conversation {
+ public:
+  // Of a large message: numbers of its sender.
+  using Id = std::uint64_t;
+  // What a frame has led to.
+  struct Outcome {
+    Ref<Message> received{};    // has all its data
+    std::size_t credit = 0;     // to be given back to the peer
+    std::optional<Id> clear{};  // the peer's message that it may send now
+  };
+
+  // `most_small`: bytes of the longest small message.
+  Conversation(int peer, Matching<Message>& matching, std::size_t most_small)
+      : peer_(peer), matching_(matching), most_small_(most_small) {}
+
+  // To the peer. ----------------------------------------------------------------------------------
+  void send(Ref<Message> message) { unsent_.push_back(std::move(message)); }
+  bool is_small(const Message& message) const noexcept { return message.bytes <= most_small_; }
+  // The next message to be announced, in the order of their calls; null: none.
+  const Message* next() const noexcept { return unsent_.empty() ? nullptr : unsent_.front().get(); }
+  // The number under which it asks, if it is large.
+  Id next_id() const noexcept { return next_id_; }
+  // next() is announced: a small one is on its way, a large one waits to be cleared.
+  Ref<Message> announce() {
+    Ref<Message> message = std::move(unsent_.front());
+    unsent_.pop_front();
+    if (!is_small(*message)) requested_.emplace(next_id_++, message);
+    return message;
+  }
+  // The peer has cleared a message. Throws kInternal if it had not asked.
+  void clear(Id id) {
+    const auto found = requested_.find(id);
+    if (found == requested_.end()) matching_.throw_violation(peer_, "cleared an unknown message");
+    cleared_.emplace_back(id, std::move(found->second));
+    requested_.erase(found);
+  }
+  // The message whose slices are sent now; null: none.
+  const std::pair<Id, Ref<Message>>* cleared() const noexcept {
+    return cleared_.empty() ? nullptr : &cleared_.front();
+  }
+  void end_cleared() noexcept { cleared_.pop_front(); }
+  bool has_to_send() const noexcept { return !unsent_.empty() || !cleared_.empty(); }
+
+  // From the peer. --------------------------------------------------------------------------------
+  // Each begin_...() returns where the payload of a frame goes.
+  std::byte* begin_message(const Envelope& envelope) {
+    incoming_ = matching_.take_posted(peer_, envelope);
+    return incoming_ ? incoming_->buffer : begin_other(envelope.bytes);
+  }
+  // Throws kInternal if these are not the next bytes of a message that was cleared.
+  std::byte* begin_slice(Id id, std::size_t offset, std::size_t bytes) {
+    const auto found = receiving_.find(id);
+    if (found == receiving_.end() || offset != found->second->moved ||
+        bytes > found->second->bytes - found->second->moved) {
+      matching_.throw_violation(peer_, "sent a slice of a message that was not cleared");
+    }
+    incoming_ = found->second;
+    return incoming_->buffer + incoming_->moved;
+  }
+  // For all other frames: into payload().
+  std::byte* begin_other(std::size_t bytes) {
+    incoming_ = nullptr;
+    payload_.resize(bytes);
+    return payload_.data();
+  }
+  const std::vector<std::byte>& payload() const noexcept { return payload_; }
+
+  // A whole message, or a large one that asks.
+  Outcome end_message(const Envelope& envelope) {
+    if (Ref<Message> message = std::exchange(incoming_, nullptr)) {
+      return {.received = std::move(message), .credit = envelope.cost};
+    }
+    Unexpected arrived{envelope, std::move(payload_)};
+    if (const auto receive = matching_.take_posted(peer_, arrived)) return take(receive, arrived);
+    matching_.keep(peer_, std::move(arrived));
+    return {};
+  }
+  Outcome end_slice(Id id, std::size_t bytes) {
+    Ref<Message> message = std::exchange(incoming_, nullptr);
+    message->moved += bytes;
+    if (message->moved < message->bytes) return {};
+    receiving_.erase(id);
+    return {.received = std::move(message)};
+  }
+  // A receive takes a message that had arrived before it.
+  Outcome take(const Ref<Message>& receive, const Unexpected& arrived) {
+    if (arrived.is_request) {
+      receiving_.emplace(arrived.id, receive);
+      return {.credit = arrived.cost, .clear = arrived.id};
+    }
+    std::copy(arrived.payload.begin(), arrived.payload.end(), receive->buffer);
+    return {.received = receive, .credit = arrived.cost};
+  }
+  // True if the peer's next frames may be what this rank waits for, apart from posted receives.
+  bool awaits_frames() const noexcept { return !requested_.empty() || !receiving_.empty(); }
+
+  // When the group breaks. ------------------------------------------------------------------------
+  void drop_sends() noexcept {
+    unsent_.clear();
+    requested_.clear();
+    cleared_.clear();
+  }
+  // Drops all messages. If the payload of a frame is on its way into a caller's buffer, returns
+  // where its last `left` bytes go instead.
+  std::byte* drop(std::size_t left) {
+    drop_sends();
+    receiving_.clear();
+    return incoming_ ? begin_other(left) : nullptr;
+  }
+
+ private:
+  const int peer_;
+  Matching<Message>& matching_;
+  const std::size_t most_small_;
+  Id next_id_ = 1;
+  std::deque<Ref<Message>> unsent_;
+  std::unordered_map<Id, Ref<Message>> requested_;
+  std::deque<std::pair<Id, Ref<Message>>> cleared_;
+  std::unordered_map<Id, Ref<Message>> receiving_;  // the peer's that this rank has cleared
+  Ref<Message> incoming_;                           // whose payload arrives
+  std::vector<std::byte> payload_;                  // of other frames
+};
+
+}  // namespace dl::collectives
