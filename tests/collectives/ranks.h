@@ -15,6 +15,7 @@
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "rendezvous/stores/memory_store.h"
+#include "tests/collectives/thrown.h"
 
 namespace dl::collectives::testing {
 
@@ -94,21 +95,6 @@ inline void run_ranks(int size, const std::function<void(ProcessGroup& group)>& 
     const Ref<ProcessGroup> group = join_group(store, rank, size, options);
     body(*group);
   });
-}
-
-// Kind and text of the Error that a call throws; fails the test if it throws nothing.
-struct Thrown {
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text;
-};
-inline Thrown thrown_by(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.kind(), error.what()};
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 // A rank with another key is refused, however long a rank 0 with the right key listens, and does
