@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/reduce/reduce.h"
 #include "collectives/tcp/core/core.h"
 
 namespace dl::collectives::tcp {
@@ -17,7 +16,8 @@ constexpr int kSlicesARound = 2;
 }  // namespace
 
 Link& Core::incoming_lane(const Peer& p) const noexcept {
-  const std::size_t frame = queue_.empty() ? 0 : queue_.front()->frames_received(p.who.rank);
+  const std::size_t frame =
+      queue_.empty() ? 0 : queue_.front()->execution.slices_received(p.who.rank);
   return *p.data[frame % p.data.size()];
 }
 
@@ -32,7 +32,7 @@ bool Core::advance_data(Peer& p, Engine::Clock::time_point now) {
 void Core::load_lanes(Peer& p) {
   Collective& running = *queue_.front();
   while (p.leaving.size() < p.data.size()) {
-    const std::optional<Collective::Slice> next = running.next_slice(p.who.rank);
+    const std::optional<Execution::Slice> next = running.execution.next_send(p.who.rank);
     if (!next) return;
     Link* const lane = p.data[next->frame % p.data.size()].get();
     lane->send({.type = FrameType::kData,
@@ -43,7 +43,7 @@ void Core::load_lanes(Peer& p) {
                 .offset = next->offset,
                 .aux = next->whole},
                next->data);
-    running.sending(p.who.rank, next->bytes);
+    running.execution.begin_send(p.who.rank, next->bytes);
     p.leaving.push_back({lane, next->bytes});
   }
 }
@@ -64,7 +64,7 @@ bool Core::transmit_data(Peer& p) {
     if (!some) break;
     // In order: complete bytes are counted from the front.
     while (!p.leaving.empty() && !p.leaving.front().lane->is_sending()) {
-      queue_.front()->sent(p.who.rank, p.leaving.front().bytes);
+      queue_.front()->execution.end_send(p.who.rank, p.leaving.front().bytes);
       p.leaving.pop_front();
     }
     moved = true;
@@ -81,6 +81,7 @@ bool Core::receive_data(Peer& p) {
     if (!p.admitted) {
       if (!admit(p, *header)) break;
       p.admitted = true;
+      queue_.front()->execution.begin_receive(p.who.rank, header->length);
     }
     const bool some = apply(p, lane, *header);
     moved |= some;
@@ -90,7 +91,7 @@ bool Core::receive_data(Peer& p) {
     }
     p.admitted = false;
     lane.end_frame();
-    queue_.front()->finish_frame(p.who.rank);
+    queue_.front()->execution.end_receive(p.who.rank);
     moved = true;
   }
   return moved;
@@ -113,7 +114,7 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
     // The frame is early: the peer is ahead of this rank. That is fine unless this rank still needs
     // the peer's data for the operation under way, which the peer has then skipped.
     if (theirs.sequence >= ours) {
-      if (running == nullptr || running->expected(p.who.rank) == nullptr) return false;
+      if (running == nullptr || !running->execution.expected(p.who.rank)) return false;
       differs(running->descriptor, mismatch_text(theirs, p.who.text(), running->descriptor, us));
       return false;
     }
@@ -127,50 +128,39 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
     differs(running->descriptor, mismatch_text(theirs, p.who.text(), running->descriptor, us));
     return false;
   }
-  const Transfer* const transfer = running->expected(p.who.rank);
-  if (transfer != nullptr && header.aux != transfer->bytes) {
+  const std::optional<Execution::Expected> next = running->execution.expected(p.who.rank);
+  if (next && header.aux != next->whole) {
     const std::size_t element = size_of(theirs.dtype);
     differs(theirs, part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
-                                       transfer->bytes / element));
+                                       next->whole / element));
     return false;
   }
-  DL_CHECK(transfer != nullptr && header.transfer == running->expected_index(p.who.rank) &&
-               header.offset == running->received(p.who.rank) &&
-               header.length <= transfer->bytes - running->received(p.who.rank) &&
+  DL_CHECK(next && header.transfer == next->transfer && header.offset == next->offset &&
+               header.length <= next->whole - next->offset &&
                header.length % size_of(running->descriptor.dtype) == 0 &&
-               (header.length > 0 || transfer->bytes == 0),
+               (header.length > 0 || next->whole == 0),
            kInternal, "{}: {} sent slice {}+{} of transfer {}, which is not the one expected",
            text(running->descriptor), p.who.text(), header.offset, header.length, header.transfer);
-  return running->may_receive(p.who.rank, header.length);
+  return running->execution.may_receive(p.who.rank, header.length);
 }
 
 bool Core::apply(Peer& p, Link& lane, const FrameHeader& header) {
   if (header.length == 0) return false;
   Collective& running = *queue_.front();
-  const Transfer& transfer = *running.expected(p.who.rank);
-  const std::size_t done = running.received(p.who.rank);
-  std::byte* const to = running.destination(transfer) + done;
-  if (transfer.apply == Apply::kStore) {
+  if (std::byte* const to = running.execution.place(p.who.rank)) {
     const std::size_t got = lane.read(to, lane.payload_left());
-    running.applied(p.who.rank, got);
+    running.execution.apply(p.who.rank, to, got);
     return got > 0;
   }
-  const DType dtype = running.descriptor.dtype;
-  const ReduceOp op = running.descriptor.reduce;
   std::byte* const staging = engine_->staging();
   std::memcpy(staging, p.carry.data(), p.carried);
   const std::size_t got = lane.read(staging + p.carried, lane.payload_left());
   if (got == 0) return false;
   const std::size_t here = p.carried + got;
-  const std::size_t elements = here / size_of(dtype);
-  const std::size_t whole = elements * size_of(dtype);
-  const std::byte* const own = running.own_operand(transfer) + done;
-  reduce(dtype, op, to, transfer.own_first ? own : staging, transfer.own_first ? staging : own,
-         elements);
-  if (transfer.apply == Apply::kReduceLast) finish(dtype, op, to, elements, size());
+  const std::size_t whole = here - here % size_of(running.descriptor.dtype);
+  running.execution.apply(p.who.rank, staging, whole);
   p.carried = here - whole;
   std::memcpy(p.carry.data(), staging + whole, p.carried);
-  running.applied(p.who.rank, whole);
   return true;
 }
 

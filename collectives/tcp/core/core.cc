@@ -283,8 +283,8 @@ bool Core::advance(Engine::Clock::time_point now) {
         if (is_other(p)) moved |= advance_data(p, now);
       }
       if (!queue_.empty()) {
-        moved |= queue_.front()->combine_ready();
-        if (queue_.front()->is_finished()) {
+        moved |= queue_.front()->execution.combine_ready();
+        if (queue_.front()->execution.is_finished()) {
           finish_front();
           moved = true;
         }

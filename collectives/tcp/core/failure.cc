@@ -185,12 +185,13 @@ std::vector<PeerState> Core::others(const Operation& operation, Clock::time_poin
   std::vector<PeerState> others;
   for (const Peer& p : peers_) {
     if (p.who.rank == rank_) continue;
-    others.push_back({.who = &p.who,
-                      .presence = p.state,
-                      .contact = contact_with(p, operation.waiting.probes),
-                      .last_called = p.last_called,
-                      .has_told = p.last_answer >= asked,
-                      .is_needed = collective != nullptr && collective->needs(p.who.rank)});
+    others.push_back(
+        {.who = &p.who,
+         .presence = p.state,
+         .contact = contact_with(p, operation.waiting.probes),
+         .last_called = p.last_called,
+         .has_told = p.last_answer >= asked,
+         .is_needed = collective != nullptr && collective->execution.needs(p.who.rank)});
   }
   return others;
 }

@@ -119,7 +119,7 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     }
     if (queue_.empty()) continue;
     const Collective& running = *queue_.front();
-    const bool is_needed = running.needs(p.who.rank);
+    const bool is_needed = running.execution.needs(p.who.rank);
     if (has_left) {
       const bool had_called = p.last_called >= running.descriptor.sequence;
       if (!had_called || (is_needed && data_ended)) return fail_gone(p, running);
