@@ -21,19 +21,22 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
              const Choices& choices)
     : ProcessGroup(mesh.rank, static_cast<int>(mesh.peers.size()), how.name, "tcp", how.plan.name),
       engine_(std::move(engine)),
-      core_(make_ref<Core>(std::move(mesh), how.name, how.generation, policy, how.recorder,
-                           how.reports_failures)),
+      core_(make_ref<Core>(*engine_, std::move(mesh),
+                           Core::Options{.name = how.name,
+                                         .generation = how.generation,
+                                         .policy = policy,
+                                         .recorder = how.recorder,
+                                         .reports_failures = how.reports_failures})),
       how_(std::move(how)),
       choices_(choices) {
   forget_connecting(how_);
   how_.engine = nullptr;
-  core_->bind(*engine_);
   // `drive` is false here: the engine's thread must learn that a group exists.
   engine_->post({.kind = Engine::Request::Kind::kAdd, .core = core_}, false);
 }
 
 Group::~Group() {
-  if (core_->is_in_child()) {
+  if (core_->status().is_in_child()) {
     // The engine's thread does not exist in the child, and the child must not say goodbye to the
     // peers.
     core_->retain();
@@ -46,13 +49,13 @@ Group::~Group() {
     return;
   }
   engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
-  core_->wait_until_retired(Deadline::after(kRetireWait));
+  core_->news().wait_until_retired(Deadline::after(kRetireWait));
   core_->release_finished();
 }
 
 void Group::leave_at_exit() {
   engine_->post({.kind = Engine::Request::Kind::kLeave, .core = core_}, true);
-  core_->wait_until_retired(Deadline::after(kExitTime + kRetireWait));
+  core_->news().wait_until_retired(Deadline::after(kExitTime + kRetireWait));
 }
 
 void Group::check_start(const Call& call) const {
@@ -91,10 +94,10 @@ Ref<Work> Group::start(const Call& call, Schedule schedule) {
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
   Call planned = call;
   planned.what.plan = choices_.hash();
-  auto operation =
-      make_ref<Collective>(engine_, core_, planned, call.options->timeout.value_or(how_.timeout),
-                           std::move(schedule), size());
-  stay_or_throw([&] { core_->submit(*engine_, operation, leaving <= kInlineBytes); });
+  auto operation = make_ref<Waited<Collective>>(Waiter{engine_, core_}, planned,
+                                                call.options->timeout.value_or(how_.timeout),
+                                                std::move(schedule), size());
+  stay_or_throw([&] { core_->submit(operation, leaving <= kInlineBytes); });
   return operation;
 }
 
@@ -104,60 +107,62 @@ Ref<Work> Group::agree(Descriptor& what, const CallOptions& options) {
   const Descriptor nothing{.op = OpKind::kBarrier};
   Ref<Work> work =
       start(call, make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
-  what.sequence = static_cast<const Collective&>(*work).descriptor.sequence;
+  what.sequence = static_cast<const PendingWork&>(*work).descriptor.sequence;
   return work;
 }
 
 Ref<Work> Group::start_message(const Call& call) {
-  auto message =
-      make_ref<Message>(call, call.options->timeout.value_or(how_.timeout), engine_, core_);
-  stay_or_throw([&] { core_->submit(*engine_, message, true); });
+  auto message = make_ref<Waited<Message>>(Waiter{engine_, core_}, call,
+                                           call.options->timeout.value_or(how_.timeout));
+  stay_or_throw([&] { core_->submit(message, true); });
   return message;
 }
 
 void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept {
-  if (core_->is_in_child()) return;  // a forked child does not speak for the rank
+  break_with([&] { return cause_of(cause); }, spared);
+}
+
+void Group::abort(std::string_view reason) noexcept {
+  break_with([&] {
+    return Cause{
+        .kind = ErrorKind::kAborted,
+        .text = fmt::format("group '{}' was aborted by {}: {}", name(), identity().text(), reason)};
+  });
+}
+
+template <typename F>
+void Group::break_with(const F& cause, std::optional<std::uint64_t> spared) noexcept {
+  if (core_->status().is_in_child()) return;  // a forked child does not speak for the rank
   try {
-    engine_->post({.kind = Engine::Request::Kind::kFail,
-                   .core = core_,
-                   .cause = cause_of(cause),
-                   .spared = spared},
-                  true);
+    engine_->post(
+        {.kind = Engine::Request::Kind::kFail, .core = core_, .cause = cause(), .spared = spared},
+        true);
   } catch (...) {
     // Out of memory: the peers will notice this rank's exit instead.
   }
 }
 
 void Group::ask_peers() {
-  if (core_->is_in_child()) return;
-  engine_->inspect([&] { core_->ask_peers(); });
+  if (core_->status().is_in_child()) return;
+  engine_->inspect([&](const Role& role) { core_->driver(role).ask_peers(); });
 }
 
 std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Deadline until) {
-  if (core_->is_in_child()) return {};
+  if (core_->status().is_in_child()) return {};
   for (bool is_last = false;;) {
-    const std::uint64_t known = core_->news();
+    const std::uint64_t known = core_->news().count();
     std::vector<Identity> silent;
     bool awaits_signs = false;
-    engine_->inspect([&] {
-      silent = core_->silent_peers(asked);
-      awaits_signs = core_->awaits_signs(asked);
+    engine_->inspect([&](const Role& role) {
+      const Driver& driver = core_->driver(role);
+      silent = driver.silent_peers(asked);
+      awaits_signs = driver.awaits_signs(asked);
     });
     // A rank counts as silent only after its host has acknowledged the probe. The host of a stopped
     // rank acknowledges about 40 ms late (delayed ACK).
     if (!awaits_signs || is_last) return silent;
-    // Data is a sign of life too, but does not wake wait_for_news().
-    is_last = !core_->wait_for_news(known, until);
-  }
-}
-
-void Group::abort(std::string_view reason) noexcept {
-  if (core_->is_in_child()) return;
-  try {
-    engine_->post(
-        {.kind = Engine::Request::Kind::kAbort, .core = core_, .text = std::string(reason)}, true);
-  } catch (...) {
-    // Out of memory: the peers will notice this rank's exit instead.
+    // Data is a sign of life too, but does not wake News::wait().
+    is_last = !core_->news().wait(known, until);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "collectives/api/process_group.h"
 #include "collectives/process/at_exit.h"
-#include "collectives/tcp/core/core.h"
+#include "collectives/tcp/core/work.h"
 #include "collectives/tcp/tcp_group.h"
 
 namespace dl::collectives::tcp {
@@ -20,14 +20,14 @@ class Group final : public ProcessGroup {
   Ref<ProcessGroup> split(const SplitOptions& options) override;
 
   void abort(std::string_view reason) noexcept override;
-  std::exception_ptr error() const noexcept override { return core_->error(); }
-  std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
+  std::exception_ptr error() const noexcept override { return core_->status().error(); }
+  std::exception_ptr gone_rank() const override { return core_->status().gone_rank(); }
   void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }
 
   // For a hybrid group that contains this group.
   // ----------------------------------------------------
-  const Identity& identity(int rank) const noexcept { return core_->identity(rank); }
+  const Identity& identity(int rank) const noexcept { return core_->group().who(rank); }
   const Identity& identity() const noexcept { return identity(rank()); }
   const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
   // Collective without data: checks that all ranks have called the same operation, whose data moves
@@ -35,11 +35,11 @@ class Group final : public ProcessGroup {
   // differ, it fails with kMismatch.
   Ref<Work> agree(Descriptor& what, const CallOptions& call);
   // After a mismatch: the operation that this rank has called under that sequence number.
-  std::string own_call() const { return core_->own_call(); }
+  std::string own_call() const { return core_->status().own_call(); }
   // The last collective that this rank has completed, and the last one that the broken group still
   // completes.
-  std::uint64_t completed() const noexcept { return core_->completed(); }
-  std::uint64_t spared() const noexcept { return core_->spared(); }
+  std::uint64_t completed() const noexcept { return core_->status().completed(); }
+  std::uint64_t spared() const noexcept { return core_->status().spared(); }
   // Throws if the group is broken and refuses the call.
   void throw_if_refused(Descriptor called) const;
   // Sends a probe to every rank.
@@ -52,6 +52,8 @@ class Group final : public ProcessGroup {
  private:
   ~Group() override;
   void leave_at_exit();
+  template <typename F>
+  void break_with(const F& cause, std::optional<std::uint64_t> spared = {}) noexcept;
   // To be called before this rank's buffers are touched.
   void check_start(const Call& call) const;
   Ref<Work> start(const Call& call, Schedule schedule);

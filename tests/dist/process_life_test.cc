@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "collectives/init/init.h"
-#include "collectives/tcp/core/core.h"
+#include "collectives/tcp/traffic/peers.h"
 #include "core/base/error.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"

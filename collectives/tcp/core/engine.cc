@@ -80,8 +80,8 @@ void Engine::unwatch(Link& link) noexcept {
 
 Signs Engine::signs_of(const Identity& who) const noexcept {
   Signs all;
-  for (const Ref<Core>& core : cores_) {
-    const Signs signs = core->signs_of(who);
+  for (const Group& group : groups_) {
+    const Signs signs = group.driver->signs_of(who);
     all.heard = std::max(all.heard, signs.heard);
     all.is_reachable |= signs.is_reachable;
   }
@@ -90,36 +90,44 @@ Signs Engine::signs_of(const Identity& who) const noexcept {
 
 void Engine::post(Request request, bool drive_now) {
   {
-    const std::lock_guard lock(inbox_mutex_);
+    const Lock lock(inbox_mutex_);
     inbox_.push_back(std::move(request));
   }
   has_requests_.store(true);
-  if (drive_now && take_role()) {
-    drive();
-    give_role_back();
+  Role role(driving_);
+  if (drive_now && role.take()) {
+    drive(role);
+    give_back(role);
   } else if (sleeping_.load()) {
     wake();
   }
 }
 
-// Sequentially consistent on both sides: either the poster's try_role sees the role free, or this
+// Sequentially consistent on both sides: either the poster's take() sees the role free, or this
 // load of has_requests_ sees the request.
-void Engine::give_role_back() {
-  driving_.store(false);
-  while (has_requests_.load() && take_role()) {
-    drive();
-    driving_.store(false);
+void Engine::give_back(Role& role) {
+  role.give_back();
+  while (has_requests_.load() && role.take()) {
+    drive(role);
+    role.give_back();
   }
 }
 
-bool Engine::drive() {
+void Engine::poll() {
+  Role role(driving_);
+  if (!role.take()) return;
+  drive(role);
+  give_back(role);
+}
+
+bool Engine::drive(const Role& role) {
   if (has_requests_.exchange(false)) {
     std::vector<Request> requests;
     {
-      const std::lock_guard lock(inbox_mutex_);
+      const Lock lock(inbox_mutex_);
       requests.swap(inbox_);
     }
-    for (Request& request : requests) execute(request);
+    for (Request& request : requests) execute(request, role);
   }
   std::array<epoll_event, kEventsARound> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsARound, 0);
@@ -130,14 +138,15 @@ bool Engine::drive() {
   bool more = count == kEventsARound;
   const Clock::time_point now = Clock::now();
   Clock::time_point timer = Clock::time_point::max();
-  for (const Ref<Core>& core : cores_) {
-    more |= core->advance(now);
-    timer = std::min(timer, core->next_timer());
+  for (const Group& group : groups_) {
+    more |= group.driver->advance(now);
+    timer = std::min(timer, group.driver->next_timer());
   }
   // Close sockets here: no event of this round can still refer to them.
-  std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
-  under_way_.store(std::ranges::any_of(cores_, [](const auto& core) { return !core->is_idle(); }));
-  if (!cores_.empty()) timer = std::min(timer, now + kLongestSleep);
+  std::erase_if(groups_, [](const Group& group) { return group.driver->close_if_retired(); });
+  under_way_.store(
+      std::ranges::any_of(groups_, [](const Group& group) { return !group.driver->is_idle(); }));
+  if (!groups_.empty()) timer = std::min(timer, now + kLongestSleep);
   next_timer_.store(timer.time_since_epoch().count());
   // Sequentially consistent on both sides, as above: a thread that has just gone to sleep for too
   // long is either seen here, or sees the new timer.
@@ -145,26 +154,24 @@ bool Engine::drive() {
   return more;
 }
 
-void Engine::execute(Request& request) {
+void Engine::execute(Request& request, const Role& role) {
+  Driver& driver = request.core->driver(role);
   switch (request.kind) {
     case Request::Kind::kAdd:
-      cores_.push_back(request.core);
-      request.core->attach();
+      groups_.push_back({std::move(request.core), &driver});
+      driver.attach();
       break;
     case Request::Kind::kStart:
-      request.core->start(std::move(request.operation));
-      break;
-    case Request::Kind::kAbort:
-      request.core->abort(request.text);
+      driver.start(std::move(request.operation));
       break;
     case Request::Kind::kFail:
-      request.core->break_with(std::move(request.cause), request.spared);
+      driver.fail(std::move(request.cause), request.spared);
       break;
     case Request::Kind::kRetire:
-      request.core->retire();
+      driver.retire();
       break;
     case Request::Kind::kLeave:
-      request.core->leave_at_exit();
+      driver.leave_at_exit();
       break;
   }
 }
@@ -174,12 +181,13 @@ bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline
   helpers_.fetch_add(1);
   helps_.fetch_add(1);
   Clock::time_point quiet_since = Clock::now();
+  Role role(driving_);
   bool over = false;
   for (;;) {
     bool moved = false;
-    if (take_role()) {
-      moved = drive();
-      give_role_back();
+    if (role.take()) {
+      moved = drive(role);
+      give_back(role);
     } else {
       relax();
     }
@@ -200,14 +208,16 @@ bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline
   return over;
 }
 
-void Engine::inspect(const std::function<void()>& look) {
-  while (!take_role()) ::sched_yield();  // a round lasts a few slices at most
-  look();
-  give_role_back();
+void Engine::inspect(const std::function<void(const Role&)>& look) {
+  Role role(driving_);
+  while (!role.take()) ::sched_yield();  // a round lasts a few slices at most
+  look(role);
+  give_back(role);
 }
 
 void Engine::run() {
   use_all_bound_cpus();
+  Role role(driving_);
   unsigned seen = helps_.load();
   while (!stopping_.load()) {
     const unsigned before = std::exchange(seen, helps_.load());
@@ -216,21 +226,22 @@ void Engine::run() {
       continue;
     }
     bool more = false;
-    if (take_role()) {
-      more = drive();
-      give_role_back();
+    if (role.take()) {
+      more = drive(role);
+      give_back(role);
     }
     if (!more) sleep();
   }
 }
 
 void Engine::park() {
-  std::unique_lock lock(park_mutex_);
-  unpark_.wait_for(lock, kParkTime, [this] { return is_left_alone() || stopping_.load(); });
+  Lock lock(park_mutex_);
+  unpark_.wait_for(lock.native(), kParkTime,
+                   [this] { return is_left_alone() || stopping_.load(); });
 }
 
 void Engine::unpark() noexcept {
-  const std::lock_guard lock(park_mutex_);
+  const Lock lock(park_mutex_);
   unpark_.notify_one();
 }
 

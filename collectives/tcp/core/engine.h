@@ -22,27 +22,37 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "collectives/call/identity.h"
-#include "collectives/tcp/core/operation.h"
+#include "collectives/tcp/state/operation.h"
 #include "collectives/waiting/group_error.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::tcp {
 
+class Core;
+class Driver;
 class Link;
+struct Signs;
 
-// Signs of life of a rank's process, over all groups that share an engine.
-struct Signs {
-  Deadline::Clock::time_point heard{};
-  bool is_reachable = false;  // its host has recently acknowledged data
+// The right to drive, which one thread at a time holds. Made from the engine's flag alone, so that
+// only the holder can name the Driver of a group.
+class Role {
+ public:
+  explicit Role(std::atomic<bool>& is_held) noexcept : is_held_(is_held) {}
+  // Tries, and never waits.
+  bool take() noexcept { return !is_held_.exchange(true); }
+  void give_back() noexcept { is_held_.store(false); }
+
+ private:
+  std::atomic<bool>& is_held_;
 };
 
 class Engine final : public RefCounted {
@@ -52,10 +62,9 @@ class Engine final : public RefCounted {
   Engine();
 
   struct Request {
-    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire, kLeave } kind;
+    enum class Kind : std::uint8_t { kAdd, kStart, kFail, kRetire, kLeave } kind;
     Ref<Core> core;
-    Ref<Operation> operation{};
-    std::string text{};                     // with kAbort
+    Ref<Operation> operation{};             // with kStart
     Cause cause{};                          // with kFail
     std::optional<std::uint64_t> spared{};  // with kFail
   };
@@ -66,13 +75,9 @@ class Engine final : public RefCounted {
   bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
 
   // Drives one round if no other thread drives.
-  void poll() {
-    if (!take_role()) return;
-    drive();
-    give_role_back();
-  }
+  void poll();
   // Runs `look` while no other thread drives.
-  void inspect(const std::function<void()>& look);
+  void inspect(const std::function<void(const Role&)>& look);
 
   // Driver: adds a link's socket to epoll, or removes it. Closing the socket does not remove it if
   // a forked child has inherited it.
@@ -85,11 +90,11 @@ class Engine final : public RefCounted {
 
  private:
   ~Engine() override;
-  bool take_role() noexcept { return !driving_.exchange(true); }
-  void give_role_back();
+  // Gives the role back, and drives on if requests have come meanwhile.
+  void give_back(Role& role);
   // One round: the inbox, socket readiness, every group once. True if there is more to do at once.
-  bool drive();
-  void execute(Request& request);
+  bool drive(const Role& role);
+  void execute(Request& request, const Role& role);
   void run();
   void sleep();
   void park();
@@ -106,11 +111,15 @@ class Engine final : public RefCounted {
   ParentOnlyFds parent_only_;
 
   std::atomic<bool> driving_{false};
-  std::vector<Ref<Core>> cores_;    // driver
+  struct Group {
+    Ref<Core> core;
+    Driver* driver;
+  };
+  std::vector<Group> groups_;       // driver
   std::vector<std::byte> staging_;  // driver
 
-  std::mutex inbox_mutex_;
-  std::vector<Request> inbox_;
+  Mutex inbox_mutex_;
+  std::vector<Request> inbox_ DL_GUARDED_BY(inbox_mutex_);
   std::atomic<bool> has_requests_{false};
 
   std::atomic<int> helpers_{0};
@@ -121,7 +130,8 @@ class Engine final : public RefCounted {
   std::atomic<bool> stopping_{false};
   std::atomic<Clock::rep> next_timer_;  // when a group must be polled next even without an event
   std::atomic<Clock::rep> sleeps_until_{0};  // end of the thread's sleep, while `sleeping_`
-  std::mutex park_mutex_;
+  Mutex park_mutex_;  // guards no field: makes a wake-up and the look before a sleep exclude each
+                      // other
   std::condition_variable unpark_;
   std::thread thread_;
 };

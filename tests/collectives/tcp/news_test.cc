@@ -91,7 +91,7 @@ class LateRank {
   void stand_still() {
     if (!tests_shared_memory()) {
       holder_ = std::thread([this] {
-        engine_->inspect([this] {
+        engine_->inspect([this](const tcp::Role&) {
           stands_.store(true);
           await([this] { return goes_on_.load(); });
         });

@@ -1,0 +1,119 @@
+// Driver: what one thread at a time does for a group: it moves data, looks at clocks and peers, and
+// breaks the group if one of them is missing.
+//
+// Core owns it and gives it to the holder of the engine's role (engine.h). It never blocks and runs
+// no user code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/tcp/state/ledger.h"
+#include "collectives/tcp/state/news.h"
+#include "collectives/tcp/state/status.h"
+#include "collectives/tcp/traffic/collectives.h"
+#include "collectives/tcp/traffic/messages.h"
+#include "collectives/tcp/traffic/peers.h"
+
+namespace dl::collectives::tcp {
+
+class Engine;
+
+class Driver {
+ public:
+  using Time = Peer::Time;
+
+  Driver(Engine& engine, const Membership& group, Status& status, Ledger& ledger, News& news,
+         Mesh mesh);
+
+  // Has the engine watch the links.
+  void attach();
+  void start(Ref<Operation> operation);
+  // Breaks the group and tells the peers. If another rank is to blame, the agent is told as well,
+  // so that it looks for the first cause there. `told_by` is the rank of this group that found the
+  // cause and told it to all; -1 means this rank. A cause found by another rank is passed on: that
+  // rank may have exited before all had heard it, and then this rank's own exit would be taken for
+  // the cause.
+  void fail(Cause cause, std::optional<std::uint64_t> spared = {}, int told_by = -1);
+  void retire();
+  // retire() for the end of the process: first lets operations under way finish as long as they
+  // make progress. Sends no goodbye if some are still unfinished then.
+  void leave_at_exit();
+  bool close_if_retired();
+
+  bool is_idle() const noexcept {
+    return collectives_.queue().empty() && messages_.under_way().empty() && heard_.empty() &&
+           !is_retiring_;
+  }
+  // Moves a few slices at most, without blocking; true if any moved.
+  bool advance(Time now);
+  Time next_timer() const noexcept { return timer_; }
+
+  // `asked`: when the probes were sent; a rank that has not answered since may have called the
+  // operation meanwhile.
+  Missing missing(const Operation& operation, Time asked = {}) const;
+  // Sends a probe to every peer that is here.
+  void ask_peers();
+  bool have_answered(Time asked) const noexcept { return peers_.have_answered(asked); }
+  // True while a rank that is here has given no sign of life since `asked`: it is silent, or its
+  // link is slow. False if the group is broken.
+  bool awaits_signs(Time asked) const;
+  // Peers that have received the probe and have given no sign of life since `asked`. Empty if the
+  // group is broken.
+  std::vector<Identity> silent_peers(Time asked) const;
+  // A broken group reads data that has waited for long, which is no sign of life.
+  Signs signs_of(const Identity& who) const noexcept {
+    return peers_.signs_of(who, !status_.is_broken());
+  }
+
+ private:
+  bool advance_side(Peer& p, Time now);
+  void on_control(Peer& p, const FrameHeader& header);
+  // Breaks the group with the cause that peers have reported.
+  void take_heard();
+  // In a broken group: spares collectives up to this number only.
+  void spare_only(std::uint64_t until);
+  void tell(const Cause& cause, int told_by);
+  void end_refused(const std::exception_ptr& error);
+  void look_at_ends(Time now);
+  void look_at_clocks(Time now);
+  // True if the peers are to be probed.
+  bool look_at_clock(Operation& operation, Time now);
+  void go_on_leaving(Time now, bool moved);
+  Contact contact_with(const Peer& p, Time asked) const;
+  // The other ranks, as an operation sees them.
+  std::vector<PeerState> others(const Operation& operation, Time asked) const;
+  // Runs a step; an exception breaks the group instead of leaving the driver. False if it has.
+  template <typename F>
+  bool guarded(const F& step) noexcept;
+
+  Engine& engine_;
+  const Membership& group_;
+  Status& status_;
+  Ledger& ledger_;
+  News& news_;
+  Peers peers_;
+  Collectives collectives_;
+  Messages messages_;
+
+  // A failure that peers have reported. It breaks the group after everything that came before it is
+  // read: an operation whose data has all arrived can still complete.
+  struct Heard {
+    Cause cause;
+    std::uint64_t spared;
+    int told_by;
+  };
+  std::vector<Heard> heard_;
+  Time heard_at_{};
+  Time timer_ = Time::max();
+  Time next_end_look_ = Time::max();
+  bool is_leaving_ = false;
+  Time leave_begin_{};
+  Time last_move_{};
+  bool is_retiring_ = false;
+  Time retire_by_{};
+};
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,53 @@
+// News: wakes threads that wait for what the driver of a group hears and does.
+//
+// A part of Core. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+
+#include "core/base/deadline.h"
+#include "core/base/mutex.h"
+
+namespace dl::collectives::tcp {
+
+class News {
+ public:
+  // Counts the peers' answers, and the break of the group.
+  std::uint64_t count() const {
+    const Lock lock(mutex_);
+    return count_;
+  }
+  // Sleeps until the count differs from `known`; false if the deadline passes first.
+  bool wait(std::uint64_t known, Deadline deadline) {
+    Lock lock(mutex_);
+    return wait_until(changed_, lock.native(), deadline,
+                      [&]() DL_REQUIRES(mutex_) { return count_ != known; });
+  }
+  // Returns false if the peers have not taken everything by the deadline.
+  bool wait_until_retired(Deadline deadline) {
+    Lock lock(mutex_);
+    return wait_until(changed_, lock.native(), deadline,
+                      [this]() DL_REQUIRES(mutex_) { return is_retired_; });
+  }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  void tell() noexcept {
+    const Lock lock(mutex_);
+    ++count_;
+    changed_.notify_all();
+  }
+  void tell_retired() noexcept {
+    const Lock lock(mutex_);
+    is_retired_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t count_ DL_GUARDED_BY(mutex_) = 0;
+  bool is_retired_ DL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace dl::collectives::tcp
