@@ -17,6 +17,9 @@
 
 namespace dl::collectives {
 
+// The progress thread that the TCP groups of a process may share. tcp::Engine is the only one.
+class TcpEngine : public RefCounted {};
+
 struct GroupOptions {
   int rank = 0;
   int size = 1;
@@ -55,9 +58,9 @@ struct GroupOptions {
   bool leaves_host = false;
   // Without iface: of several addresses, the one towards this host comes first; empty: not known.
   std::string route_to{};
-  int lanes = 0;             // data sockets to each peer, the same on all ranks; 0: by group size
-  Plan plan{};               // picks the algorithms; rank 0's counts for all
-  Ref<RefCounted> engine{};  // from make_tcp_engine(); null: a new one
+  int lanes = 0;            // data sockets to each peer, the same on all ranks; 0: by group size
+  Plan plan{};              // picks the algorithms; rank 0's counts for all
+  Ref<TcpEngine> engine{};  // from make_tcp_engine(); null: a new one
 };
 
 Deadline connect_deadline(const GroupOptions& options);

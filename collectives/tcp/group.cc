@@ -21,7 +21,7 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
              const Choices& choices)
     : ProcessGroup(mesh.rank, static_cast<int>(mesh.peers.size()), how.name, "tcp", how.plan.name),
       engine_(std::move(engine)),
-      core_(make_ref<Core>(*engine_, std::move(mesh),
+      core_(make_ref<Core>(engine_->links(), std::move(mesh),
                            Core::Options{.name = how.name,
                                          .generation = how.generation,
                                          .policy = policy,
@@ -69,41 +69,41 @@ void Group::throw_if_refused(Descriptor called) const {
   core_->throw_if_refused(called);
 }
 
-Ref<Work> Group::start(const Call& call) {
-  check_start(call);
-  if (call.row().is_message) return start_message(call);
+Ref<Work> Group::start(const Call& given) {
+  check_start(given);
+  if (given.row().is_message) return start_message(given);
+  Call call = given;
+  call.what.plan = choices_.hash();
   if (call.exchanges_in_place()) {
     const SeparateCall separate(call, size());
     return start(separate.call(), parts_schedule(call, rank(), size()));
   }
   copy_own_part(call, rank());
   if (has_parts_schedule(call.what.op)) return start(call, parts_schedule(call, rank(), size()));
-  Call moved = call;
-  if (call.what.op == OpKind::kAllGather) {  // the ring reads this rank's part from the output
-    moved.input =
-        static_cast<std::byte*>(call.output) + call.takes.before(rank()) * size_of(call.what.dtype);
-  }
   const OpRow& row = call.row();
   const bool in_place = !row.reduces || (row.input == row.output && call.input == call.output);
-  return start(moved,
+  if (call.what.op == OpKind::kAllGather) {  // the ring reads this rank's part from the output
+    call.input =
+        static_cast<std::byte*>(call.output) + call.takes.before(rank()) * size_of(call.what.dtype);
+  }
+  return start(call,
                make_schedule(call.what, choices_.choose(call.what), rank(), size(), in_place));
 }
 
 Ref<Work> Group::start(const Call& call, Schedule schedule) {
   std::size_t leaving = 0;
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
-  Call planned = call;
-  planned.what.plan = choices_.hash();
-  auto operation = make_ref<Waited<Collective>>(Waiter{engine_, core_}, planned,
+  auto operation = make_ref<Waited<Collective>>(Waiter{engine_, core_}, call,
                                                 call.options->timeout.value_or(how_.timeout),
                                                 std::move(schedule), size());
-  stay_or_throw([&] { core_->submit(operation, leaving <= kInlineBytes); });
+  stay_or_throw([&] { core_->submit(*engine_, operation, leaving <= kInlineBytes); });
   return operation;
 }
 
 Ref<Work> Group::agree(Descriptor& what, const CallOptions& options) {
-  const Call call{.what = what, .options = &options};
+  Call call{.what = what, .options = &options};
   check_start(call);
+  call.what.plan = choices_.hash();
   const Descriptor nothing{.op = OpKind::kBarrier};
   Ref<Work> work =
       start(call, make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
@@ -114,7 +114,7 @@ Ref<Work> Group::agree(Descriptor& what, const CallOptions& options) {
 Ref<Work> Group::start_message(const Call& call) {
   auto message = make_ref<Waited<Message>>(Waiter{engine_, core_}, call,
                                            call.options->timeout.value_or(how_.timeout));
-  stay_or_throw([&] { core_->submit(message, true); });
+  stay_or_throw([&] { core_->submit(*engine_, message, true); });
   return message;
 }
 
@@ -154,9 +154,9 @@ std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Dea
     std::vector<Identity> silent;
     bool awaits_signs = false;
     engine_->inspect([&](const Role& role) {
-      const Driver& driver = core_->driver(role);
-      silent = driver.silent_peers(asked);
-      awaits_signs = driver.awaits_signs(asked);
+      const Peers& peers = core_->driver(role).peers();
+      silent = peers.silent(asked);
+      awaits_signs = peers.awaits_signs(asked);
     });
     // A rank counts as silent only after its host has acknowledged the probe. The host of a stopped
     // rank acknowledges about 40 ms late (delayed ACK).

@@ -56,6 +56,7 @@ class Group final : public ProcessGroup {
   void break_with(const F& cause, std::optional<std::uint64_t> spared = {}) noexcept;
   // To be called before this rank's buffers are touched.
   void check_start(const Call& call) const;
+  // `call` has the plan.
   Ref<Work> start(const Call& call, Schedule schedule);
   Ref<Work> start_message(const Call& call);
 
@@ -66,5 +67,8 @@ class Group final : public ProcessGroup {
   std::atomic<std::uint64_t> next_split_{1};
   const AtExit at_exit_{[this] { leave_at_exit(); }};
 };
+
+// make_tcp_group() for at least two ranks.
+Ref<Group> make_group(const GroupOptions& options);
 
 }  // namespace dl::collectives::tcp

@@ -18,16 +18,18 @@ constexpr std::chrono::milliseconds kTcpSpin{1};
 
 }  // namespace
 
-Ref<RefCounted> make_tcp_engine() {
+Ref<TcpEngine> make_tcp_engine() {
   return make_ref<tcp::Engine>();
 }
 
 Ref<ProcessGroup> make_tcp_group(const GroupOptions& options) {
   check_group(options);
   if (options.size == 1) return make_solo_group(options.name);
-  auto* const shared = dynamic_cast<tcp::Engine*>(options.engine.get());
-  DL_CHECK(shared != nullptr || !options.engine, kInvalidArgument,
-           "group '{}': engine was not made by make_tcp_engine()", options.name);
+  return tcp::make_group(options);
+}
+
+Ref<tcp::Group> tcp::make_group(const GroupOptions& options) {
+  check_group(options);
   tcp::Mesh mesh = tcp::connect_mesh(options);
   const std::string& node = mesh.peers[static_cast<std::size_t>(options.rank)].who.node;
   const auto local = std::count_if(mesh.peers.begin(), mesh.peers.end(),
@@ -41,9 +43,9 @@ Ref<ProcessGroup> make_tcp_group(const GroupOptions& options) {
   WaitPolicy policy = wait_policy(static_cast<int>(local));
   policy.warn_after = options.warn_after;
   policy.spin = kTcpSpin;
-  return make_ref<tcp::Group>(
-      shared != nullptr ? Ref<tcp::Engine>(shared) : make_ref<tcp::Engine>(), std::move(mesh),
-      std::move(how), policy, choices);
+  const Ref<Engine> engine =
+      options.engine ? Ref<Engine>(static_cast<Engine*>(options.engine.get())) : make_ref<Engine>();
+  return make_ref<Group>(engine, std::move(mesh), std::move(how), policy, choices);
 }
 
 }  // namespace dl::collectives

@@ -17,8 +17,8 @@
 
 namespace dl::collectives {
 
-// The progress thread, which all TCP groups of a process share. Opaque; made once, near main().
-Ref<RefCounted> make_tcp_engine();
+// The progress thread, for all TCP groups of a process; made once, near main().
+Ref<TcpEngine> make_tcp_engine();
 
 // Collective: every rank calls it. Throws kTimeout (names the missing ranks), kMismatch (protocol
 // version, world size, generation), kAuthentication, kConnection, kInvalidArgument.

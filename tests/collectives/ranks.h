@@ -54,8 +54,8 @@ struct RankOptions {
   std::string name = "world";
   std::chrono::nanoseconds warn_after = 5s;
   int lanes = 0;
-  Plan plan{};               // over TCP
-  Ref<RefCounted> engine{};  // that groups of one rank share
+  Plan plan{};              // over TCP
+  Ref<TcpEngine> engine{};  // that groups of one rank share
 };
 
 // The same tests hold for every backend: ctest runs them once for each, under this variable.

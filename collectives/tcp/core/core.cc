@@ -20,13 +20,12 @@ Membership membership_of(const Mesh& mesh, Core::Options& options) {
 
 }  // namespace
 
-Core::Core(Engine& engine, Mesh mesh, Options options)
-    : engine_(engine),
-      group_(membership_of(mesh, options)),
+Core::Core(Links& links, Mesh mesh, Options options)
+    : group_(membership_of(mesh, options)),
       salt_(hash_of_group(group_.name, group_.generation)),
       status_(group_),
       ledger_(group_, options.recorder),
-      driver_(engine, group_, status_, ledger_, news_, std::move(mesh)) {}
+      driver_(group_, status_, ledger_, news_, links, std::move(mesh)) {}
 
 void Core::throw_if_refused(const Descriptor& called) {
   if (!status_.error()) return;
@@ -38,7 +37,7 @@ void Core::throw_if_refused(const Descriptor& called) {
   }
 }
 
-void Core::submit(const Ref<Operation>& operation, bool drive) {
+void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   // Check before taking any lock: in a forked child, a lock that another thread held is never
   // released.
   if (status_.is_in_child()) status_.throw_if_broken();
@@ -55,7 +54,7 @@ void Core::submit(const Ref<Operation>& operation, bool drive) {
       ledger_.enqueue(is_message ? record_of(d, 0, static_cast<const Message&>(*operation).peer)
                                  : record_of(d, operation->hash));
   // Post under the lock, so that the inbox keeps the order of the sequence numbers.
-  engine_.post(
+  engine.post(
       {.kind = Engine::Request::Kind::kStart, .core = Ref<Core>(this), .operation = operation},
       drive);
 }

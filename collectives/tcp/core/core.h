@@ -25,23 +25,22 @@ class Core final : public RefCounted {
     std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
     bool reports_failures = true;
   };
-  // Who holds the Core holds the engine too.
-  Core(Engine& engine, Mesh mesh, Options options);
+  // `links`: of the engine that drives it.
+  Core(Links& links, Mesh mesh, Options options);
 
   const Membership& group() const noexcept { return group_; }
   const Status& status() const noexcept { return status_; }
   News& news() noexcept { return news_; }
   // Throws if the group is broken and refuses the call.
   void throw_if_refused(const Descriptor& called);
-  // Numbers the operation and hands it to the engine.
-  void submit(const Ref<Operation>& operation, bool drive);
+  // Numbers the operation and hands it to the engine. `drive`: see Engine::post().
+  void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
   // Releases operations that are over, on the caller's thread.
   void release_finished();
 
   Driver& driver(const Role&) noexcept { return driver_; }
 
  private:
-  Engine& engine_;
   const Membership group_;
   const std::uint64_t salt_;
   Status status_;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "collectives/process/at_exit.h"
-#include "collectives/tcp/core/engine.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"
 
@@ -24,15 +23,14 @@ constexpr auto kMostTakeTime = 100ms;
 
 }  // namespace
 
-Driver::Driver(Engine& engine, const Membership& group, Status& status, Ledger& ledger, News& news,
+Driver::Driver(const Membership& group, Status& status, Ledger& ledger, News& news, Links& links,
                Mesh mesh)
-    : engine_(engine),
-      group_(group),
+    : group_(group),
       status_(status),
       ledger_(ledger),
       news_(news),
-      peers_(group, std::move(mesh)),
-      collectives_(group, status, ledger, engine.staging()),
+      peers_(group, status, links, std::move(mesh)),
+      collectives_(group, status, ledger, links.staging()),
       messages_(group, status, ledger, peers_) {}
 
 template <typename F>
@@ -48,12 +46,8 @@ bool Driver::guarded(const F& step) noexcept {
   return false;
 }
 
-void Driver::attach() {
-  guarded([this] {
-    for (const Peer& p : peers_) {
-      p.for_each_link([this](Link& link) { engine_.watch(link); });
-    }
-  });
+void Driver::begin() {
+  guarded([this] { peers_.open(); });
 }
 
 void Driver::start(Ref<Operation> operation) {
@@ -185,9 +179,6 @@ bool Driver::close_if_retired() {
     return data_left && messages_.is_drained(p);
   };
   if (Clock::now() < retire_by_ && !std::ranges::all_of(peers_, has_left)) return false;
-  for (const Peer& p : peers_) {
-    p.for_each_link([this](Link& link) { engine_.unwatch(link); });
-  }
   peers_.close();
   news_.tell_retired();
   return true;
@@ -347,7 +338,7 @@ std::vector<PeerState> Driver::others(const Operation& operation, Time asked) co
     others.push_back(
         {.who = &p.who,
          .presence = p.state,
-         .contact = probes.are_unanswered(p.last_answer) ? contact_with(p, probes.asked_at())
+         .contact = probes.are_unanswered(p.last_answer) ? peers_.contact_with(p, probes.asked_at())
                                                          : Contact::kAnswers,
          .last_called = p.last_called,
          .has_told = p.last_answer >= asked,
@@ -356,33 +347,12 @@ std::vector<PeerState> Driver::others(const Operation& operation, Time asked) co
   return others;
 }
 
-Contact Driver::contact_with(const Peer& p, Time asked) const {
-  const Signs signs = engine_.signs_of(p.who);
-  if (signs.heard >= asked || !p.is_linked()) return Contact::kAnswers;
-  return p.side->way().is_busy && signs.is_reachable ? Contact::kSlow : Contact::kSilent;
-}
-
 void Driver::ask_peers() {
   for (const Peer& p : peers_) {
     if (!p.is_linked()) continue;
     messages_.push(p, {.type = FrameType::kProbe});
     messages_.transmit(p);
   }
-}
-
-bool Driver::awaits_signs(Time asked) const {
-  return !status_.is_broken() && std::ranges::any_of(peers_, [&](const Peer& p) {
-    return p.is_here() && contact_with(p, asked) != Contact::kAnswers;
-  });
-}
-
-std::vector<Identity> Driver::silent_peers(Time asked) const {
-  std::vector<Identity> silent;
-  if (status_.is_broken()) return silent;
-  for (const Peer& p : peers_) {
-    if (p.is_here() && contact_with(p, asked) == Contact::kSilent) silent.push_back(p.who);
-  }
-  return silent;
 }
 
 }  // namespace dl::collectives::tcp

@@ -19,17 +19,15 @@
 
 namespace dl::collectives::tcp {
 
-class Engine;
-
 class Driver {
  public:
   using Time = Peer::Time;
 
-  Driver(Engine& engine, const Membership& group, Status& status, Ledger& ledger, News& news,
+  Driver(const Membership& group, Status& status, Ledger& ledger, News& news, Links& links,
          Mesh mesh);
 
-  // Has the engine watch the links.
-  void attach();
+  // From now on the group moves data.
+  void begin();
   void start(Ref<Operation> operation);
   // Breaks the group and tells the peers. If another rank is to blame, the agent is told as well,
   // so that it looks for the first cause there. `told_by` is the rank of this group that found the
@@ -56,17 +54,7 @@ class Driver {
   Missing missing(const Operation& operation, Time asked = {}) const;
   // Sends a probe to every peer that is here.
   void ask_peers();
-  bool have_answered(Time asked) const noexcept { return peers_.have_answered(asked); }
-  // True while a rank that is here has given no sign of life since `asked`: it is silent, or its
-  // link is slow. False if the group is broken.
-  bool awaits_signs(Time asked) const;
-  // Peers that have received the probe and have given no sign of life since `asked`. Empty if the
-  // group is broken.
-  std::vector<Identity> silent_peers(Time asked) const;
-  // A broken group reads data that has waited for long, which is no sign of life.
-  Signs signs_of(const Identity& who) const noexcept {
-    return peers_.signs_of(who, !status_.is_broken());
-  }
+  const Peers& peers() const noexcept { return peers_; }
 
  private:
   bool advance_side(Peer& p, Time now);
@@ -82,14 +70,12 @@ class Driver {
   // True if the peers are to be probed.
   bool look_at_clock(Operation& operation, Time now);
   void go_on_leaving(Time now, bool moved);
-  Contact contact_with(const Peer& p, Time asked) const;
   // The other ranks, as an operation sees them.
   std::vector<PeerState> others(const Operation& operation, Time asked) const;
   // Runs a step; an exception breaks the group instead of leaving the driver. False if it has.
   template <typename F>
   bool guarded(const F& step) noexcept;
 
-  Engine& engine_;
   const Membership& group_;
   Status& status_;
   Ledger& ledger_;

@@ -3,11 +3,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -29,7 +27,6 @@ constexpr auto kParkTime = 1ms;
 constexpr auto kSpinBeforeYield = 50us;
 // Deadlines of operations for which no thread waits are noticed at most this late.
 constexpr auto kLongestSleep = 50ms;
-constexpr int kEventsARound = 64;
 
 void relax() noexcept {
 #if defined(__x86_64__)
@@ -40,13 +37,9 @@ void relax() noexcept {
 }  // namespace
 
 Engine::Engine()
-    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      staging_(kMostSliceBytes + sizeof(std::uint64_t)),
+    : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       next_timer_(Clock::time_point::max().time_since_epoch().count()) {
-  if (!epoll_) throw_errno(errno, "epoll_create1");
   if (!event_) throw_errno(errno, "eventfd");
-  parent_only_.add(epoll_.get());
   parent_only_.add(event_.get());
   // Signals belong to the program's threads.
   sigset_t all;
@@ -63,29 +56,6 @@ Engine::~Engine() {
   wake();
   unpark();
   thread_.join();
-}
-
-void Engine::watch(Link& link) {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.ptr = &link;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link.fd(), &event) != 0) {
-    throw_errno(errno, "epoll_ctl");
-  }
-}
-
-void Engine::unwatch(Link& link) noexcept {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.fd(), nullptr);
-}
-
-Signs Engine::signs_of(const Identity& who) const noexcept {
-  Signs all;
-  for (const Group& group : groups_) {
-    const Signs signs = group.driver->signs_of(who);
-    all.heard = std::max(all.heard, signs.heard);
-    all.is_reachable |= signs.is_reachable;
-  }
-  return all;
 }
 
 void Engine::post(Request request, bool drive_now) {
@@ -129,13 +99,7 @@ bool Engine::drive(const Role& role) {
     }
     for (Request& request : requests) execute(request, role);
   }
-  std::array<epoll_event, kEventsARound> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsARound, 0);
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<std::size_t>(i)];
-    static_cast<Link*>(event.data.ptr)->on_events(event.events);
-  }
-  bool more = count == kEventsARound;
+  bool more = links_.poll();
   const Clock::time_point now = Clock::now();
   Clock::time_point timer = Clock::time_point::max();
   for (const Group& group : groups_) {
@@ -159,7 +123,7 @@ void Engine::execute(Request& request, const Role& role) {
   switch (request.kind) {
     case Request::Kind::kAdd:
       groups_.push_back({std::move(request.core), &driver});
-      driver.attach();
+      driver.begin();
       break;
     case Request::Kind::kStart:
       driver.start(std::move(request.operation));
@@ -250,7 +214,7 @@ void Engine::sleep() {
   sleeps_until_.store(timer);
   sleeping_.store(true);
   if (!has_requests_.load() && !stopping_.load() && next_timer_.load() >= timer) {
-    pollfd fds[2] = {{epoll_.get(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
+    pollfd fds[2] = {{links_.fd(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
     ::poll(fds, 2, Deadline::at(Clock::time_point(Clock::duration(timer))).poll_timeout());
   }
   sleeping_.store(false);

@@ -25,8 +25,9 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/call/identity.h"
+#include "collectives/join/group_options.h"
 #include "collectives/tcp/state/operation.h"
+#include "collectives/tcp/traffic/links.h"
 #include "collectives/waiting/group_error.h"
 #include "collectives/waiting/wait_policy.h"
 #include "core/base/error.h"
@@ -39,8 +40,6 @@ namespace dl::collectives::tcp {
 
 class Core;
 class Driver;
-class Link;
-struct Signs;
 
 // The right to drive, which one thread at a time holds. Made from the engine's flag alone, so that
 // only the holder can name the Driver of a group.
@@ -55,7 +54,7 @@ class Role {
   std::atomic<bool>& is_held_;
 };
 
-class Engine final : public RefCounted {
+class Engine final : public TcpEngine {
  public:
   using Clock = Deadline::Clock;
   // Starts the thread, which blocks all signals. Throws kIo.
@@ -79,14 +78,8 @@ class Engine final : public RefCounted {
   // Runs `look` while no other thread drives.
   void inspect(const std::function<void(const Role&)>& look);
 
-  // Driver: adds a link's socket to epoll, or removes it. Closing the socket does not remove it if
-  // a forked child has inherited it.
-  void watch(Link& link);
-  void unwatch(Link& link) noexcept;
   // Driver.
-  Signs signs_of(const Identity& who) const noexcept;
-  // Driver: buffer for received bytes that are still to be reduced, one slice at a time.
-  std::byte* staging() noexcept { return staging_.data(); }
+  Links& links() noexcept { return links_; }
 
  private:
   ~Engine() override;
@@ -105,9 +98,7 @@ class Engine final : public RefCounted {
   }
   void wake() noexcept;
 
-  UniqueFd epoll_;
   UniqueFd event_;
-  // Closed in a forked child, which would otherwise act on the parent's epoll.
   ParentOnlyFds parent_only_;
 
   std::atomic<bool> driving_{false};
@@ -115,8 +106,8 @@ class Engine final : public RefCounted {
     Ref<Core> core;
     Driver* driver;
   };
-  std::vector<Group> groups_;       // driver
-  std::vector<std::byte> staging_;  // driver
+  Links links_;                // driver
+  std::vector<Group> groups_;  // driver
 
   Mutex inbox_mutex_;
   std::vector<Request> inbox_ DL_GUARDED_BY(inbox_mutex_);

@@ -24,7 +24,8 @@ void Waiter::wait(Operation& operation, std::optional<std::chrono::nanoseconds> 
   bool are_heard = false;
   while (!are_heard && !operation.is_over()) {
     const std::uint64_t known = core->news().count();
-    engine->inspect([&](const Role& role) { are_heard = core->driver(role).have_answered(asked); });
+    engine->inspect(
+        [&](const Role& role) { are_heard = core->driver(role).peers().have_answered(asked); });
     if (are_heard || !core->news().wait(known, answers)) break;
   }
   std::string missing;

@@ -39,7 +39,8 @@ const Link& ended_link(const Peer& p, const Link& next_lane) noexcept {
 
 }  // namespace
 
-Peers::Peers(const Membership& group, Mesh mesh) : group_(group) {
+Peers::Peers(const Membership& group, const Status& status, Links& links, Mesh mesh)
+    : group_(group), status_(status), links_(links) {
   peers_.reserve(mesh.peers.size());
   for (int r = 0; r < group_.size(); ++r) {
     Peer& p = peers_.emplace_back(Peer{.who = group_.who(r)});
@@ -52,9 +53,18 @@ Peers::Peers(const Membership& group, Mesh mesh) : group_(group) {
   }
 }
 
+void Peers::open() {
+  links_.add(*this);
+  for (const Peer& p : peers_) {
+    p.for_each_link([this](Link& link) { links_.watch(link); });
+  }
+}
+
 void Peers::close() noexcept {
+  links_.remove(*this);
   parent_only_.clear();
   for (Peer& p : peers_) {
+    p.for_each_link([this](Link& link) { links_.unwatch(link); });
     p.data.clear();
     p.side.reset();
   }
@@ -69,12 +79,34 @@ bool Peers::have_answered(Time asked) const noexcept {
                              [&](const Peer& p) { return !p.is_here() || p.last_answer >= asked; });
 }
 
-Signs Peers::signs_of(const Identity& who, bool counts_data) const noexcept {
+bool Peers::awaits_signs(Time asked) const noexcept {
+  return !status_.is_broken() && std::ranges::any_of(peers_, [&](const Peer& p) {
+    return p.is_here() && contact_with(p, asked) != Contact::kAnswers;
+  });
+}
+
+std::vector<Identity> Peers::silent(Time asked) const {
+  std::vector<Identity> silent;
+  if (status_.is_broken()) return silent;
+  for (const Peer& p : peers_) {
+    if (p.is_here() && contact_with(p, asked) == Contact::kSilent) silent.push_back(p.who);
+  }
+  return silent;
+}
+
+Contact Peers::contact_with(const Peer& p, Time asked) const noexcept {
+  const Signs signs = links_.signs_of(p.who);
+  if (signs.heard >= asked || !p.is_linked()) return Contact::kAnswers;
+  return p.side->way().is_busy && signs.is_reachable ? Contact::kSlow : Contact::kSilent;
+}
+
+Signs Peers::signs_of(const Identity& who) const noexcept {
   Signs signs;
   for (const Peer& p : peers_) {
     if (!p.is_linked() || !is_same(p.who, who)) continue;
     signs.heard = std::max(signs.heard, p.last_answer);
-    if (counts_data) signs.heard = std::max(signs.heard, p.last_heard);
+    // A broken group reads data that has waited for long, which is no sign of life.
+    if (!status_.is_broken()) signs.heard = std::max(signs.heard, p.last_heard);
     p.for_each_link([&](const Link& link) {
       const Link::Way way = link.way();
       signs.is_reachable |= way.is_open && way.since_acknowledged < kReachable;

@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "collectives/tcp/state/membership.h"
+#include "collectives/tcp/state/status.h"
+#include "collectives/tcp/traffic/links.h"
 #include "collectives/tcp/wire/link.h"
 #include "collectives/tcp/wire/mesh.h"
 #include "collectives/waiting/judge/judge.h"
@@ -63,17 +65,13 @@ struct Peer {
   }
 };
 
-// Signs of life of a rank's process.
-struct Signs {
-  Peer::Time heard{};
-  bool is_reachable = false;  // its host has recently acknowledged data
-};
-
 class Peers {
  public:
   using Time = Peer::Time;
 
-  Peers(const Membership& group, Mesh mesh);
+  Peers(const Membership& group, const Status& status, Links& links, Mesh mesh);
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
 
   Peer& operator[](int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   // By rank, with this rank itself.
@@ -82,17 +80,27 @@ class Peers {
   auto begin() const noexcept { return peers_.begin(); }
   auto end() const noexcept { return peers_.end(); }
 
+  // Has the links watched.
+  void open();
   void close() noexcept;
+
   // True if no peer is here.
   bool are_all_gone() const noexcept;
   // True if all peers that are here have told their last called operation since `asked`.
   bool have_answered(Time asked) const noexcept;
-  // When these links last received anything from this rank's process. `counts_data`: bytes count,
-  // not answers alone.
-  Signs signs_of(const Identity& who, bool counts_data) const noexcept;
+  // True while a rank that is here has given no sign of life since `asked`: it is silent, or its
+  // link is slow. False if the group is broken.
+  bool awaits_signs(Time asked) const noexcept;
+  // Peers that have received the probe and have given no sign of life since `asked`. Empty if the
+  // group is broken.
+  std::vector<Identity> silent(Time asked) const;
+  // What is known of a peer that was asked at this time, from the links of all groups.
+  Contact contact_with(const Peer& p, Time asked) const noexcept;
+  // When these links last received anything from this rank's process.
+  Signs signs_of(const Identity& who) const noexcept;
 
-  // Now and then, as often as they like: silent links, and processes that have ended. The second is
-  // needed because a rank's links stay open while a child that it has forked lives.
+  // Looks now and then for silent links and for processes that have ended: a rank's links stay open
+  // while a child that it has forked lives.
   void look_around(Time now);
   // What has ended of a peer.
   struct End {
@@ -115,6 +123,8 @@ class Peers {
   std::string text_of_end(const Peer& p, const Link& ended) const;
 
   const Membership& group_;
+  const Status& status_;
+  Links& links_;
   std::vector<Peer> peers_;
   ParentOnlyFds parent_only_;
   Time next_silence_look_{};

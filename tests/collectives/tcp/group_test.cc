@@ -47,7 +47,7 @@ TEST(Groups, SeveralAtOnceFromSeveralThreads) {
   constexpr int kRanks = 3;
   constexpr int kGroups = 3;
   rendezvous::MemoryStore store;
-  std::array<Ref<RefCounted>, kRanks> engines;
+  std::array<Ref<TcpEngine>, kRanks> engines;
   for (auto& engine : engines) engine = make_tcp_engine();
   run_threads(kRanks * kGroups, [&](int thread) {
     const int rank = thread % kRanks;
@@ -70,7 +70,7 @@ TEST(Groups, SeveralAtOnceFromSeveralThreads) {
 
 TEST(Groups, AnOperationStuckInOneDelaysNoOther) {
   rendezvous::MemoryStore store;
-  std::array<Ref<RefCounted>, 2> engines{make_tcp_engine(), make_tcp_engine()};
+  std::array<Ref<TcpEngine>, 2> engines{make_tcp_engine(), make_tcp_engine()};
   run_threads(2, [&](int rank) {
     const auto join = [&](const char* name) {
       return join_group(store, rank, 2,
