@@ -44,6 +44,16 @@ constexpr int kYieldsForRole = 64;
 // The progress thread yields early, because the program computes on the same cores.
 constexpr WaitPolicy kThreadPolicy{.spin = 20us, .yields = true};
 
+Protocol protocol_of(const Links& links) {
+  std::vector<std::byte*> segments;
+  bool is_oversubscribed = false;
+  for (const Links::Peer& peer : links.peers) {
+    segments.push_back(peer.segment.data());
+    is_oversubscribed |= reinterpret_cast<const Block*>(segments.back())->is_oversubscribed;
+  }
+  return {links.rank, segments, slots_in_use(segments.size(), is_oversubscribed)};
+}
+
 }  // namespace
 
 Core::Core(Links links, Options options)
@@ -51,9 +61,7 @@ Core::Core(Links links, Options options)
       options_(std::move(options)),
       salt_(hash_of_group(options_.name, options_.generation)),
       peers_(links.peers.size()),
-      shares_(links.peers.size()),
-      claims_(links.peers.size()),
-      taken_lines_(links.peers.size() * kInlineBytes),
+      protocol_(protocol_of(links)),
       matching_(name(), rank_, kCreditBytes),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
@@ -67,13 +75,11 @@ Core::Core(Links links, Options options)
     p.line.messages.emplace(static_cast<int>(i), matching_, kMostMessageBytes);
     p.segment = std::move(from.segment);
     p.block = reinterpret_cast<Block*>(p.segment.data());
-    p.slots = p.segment.data() + kSlotsOffset;
     p.socket = std::move(from.socket);
     p.process = watch_process(p.who);
     parent_only_.add(p.socket.get());
     is_oversubscribed_ |= p.block->is_oversubscribed;
   }
-  slots_ = slots_in_use(peers_.size(), is_oversubscribed_);
   if (const auto& recorder = options_.recorder) {
     log_ = recorder->add_group({.name = options_.name,
                                 .backend = "shm",
@@ -102,8 +108,9 @@ void Core::submit(const Ref<Operation>& operation) {
   at_exit_.stay_if_leaving();
   Operation& op = *operation;
   const profiler::Span span = call_span(op.descriptor);
-  op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_oversubscribed_);
-  const bool is_inline = op.plan.path == Path::kInline;
+  Transfer& transfer = op.transfer;
+  transfer.plan = make_plan(op.descriptor, transfer.gives.longest(), size(), is_oversubscribed_);
+  const bool is_inline = transfer.plan.path == Path::kInline;
   release_finished();
   if (is_closed()) {
     const std::lock_guard lock(submit_mutex_);
@@ -117,8 +124,9 @@ void Core::submit(const Ref<Operation>& operation) {
     if (is_poisoned() && next_sequence_ > spared_until_.load()) refuse(op.descriptor);
     if (has_left_) throw_left(op.descriptor);
     op.descriptor.sequence = next_sequence_++;
-    op.hash = hash(op.descriptor, salt_);
-    const record::What what = record_of(op.descriptor, op.hash);
+    transfer.descriptor.sequence = op.descriptor.sequence;
+    transfer.hash = hash(op.descriptor, salt_);
+    const record::What what = record_of(op.descriptor, transfer.hash);
     // If no operation is under way, skip the queue.
     if (drives && !front_ && queue_.empty()) {
       op.slot = log_.begin(what, recorded_path(op));
@@ -198,7 +206,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
 void Core::poll() noexcept {
   if (take_role()) {
     step();
-    settle();
+    protocol_.bells().settle();
     give_role_back();
   }
   arm_timer();
@@ -248,7 +256,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
     } else {
       ++looks;
     }
-    if (looks == kLooksBeforeSettling) settle();
+    if (looks == kLooksBeforeSettling) protocol_.bells().settle();
     const bool yields = (policy.yields && looks >= kLooksBeforeYield &&
                          (wanted == nullptr || waits_for_own_cpu())) ||
                         is_long;
@@ -271,7 +279,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
       sleep(std::min<std::chrono::nanoseconds>(kLongestNap, until.left()));
     }
   }
-  settle();
+  protocol_.bells().settle();
   return wanted != nullptr && wanted->is_over();
 }
 
@@ -283,13 +291,13 @@ void Core::note_taken_up() noexcept {
 
 std::uint8_t Core::recorded_path(const Operation& op) const noexcept {
   // On symmetric memory the ranks still have to agree on the path.
-  return op.memory ? std::uint8_t{0} : path_numbers_[static_cast<std::size_t>(op.plan.path)];
+  return op.memory ? std::uint8_t{0}
+                   : path_numbers_[static_cast<std::size_t>(op.transfer.plan.path)];
 }
 
 void Core::begin(Ref<Operation> op) noexcept {
   front_ = std::move(op);
-  front_->first_chunk = next_chunk_;
-  next_chunk_ += front_->plan.chunks;
+  protocol_.begin(front_->transfer);
 }
 
 bool Core::has_front() {
@@ -315,23 +323,52 @@ bool Core::step() {
   });
 }
 
+bool Core::advance(Operation& op) {
+  Transfer& transfer = op.transfer;
+  const bool will_choose = op.memory && !protocol_.has_agreed(transfer);
+  const Outcome outcome = protocol_.advance(transfer);
+  if (will_choose && protocol_.has_agreed(transfer)) {
+    log_.start(op.slot, path_numbers_[static_cast<std::size_t>(transfer.plan.path)]);
+  }
+  if (outcome == Outcome::kDone) finish_front();
+  // After another failure, ranks may differ because of it: its cause counts.
+  if (outcome == Outcome::kMismatch && !adopt_peers_cause()) fail_mismatch(op);
+  return outcome != Outcome::kNothing;
+}
+
+void Core::claim(Operation& op) {
+  const std::span<const std::byte> reached = Protocol::begin_claim(op.transfer, size());
+  if (reached.empty()) return;
+  Memories::Place place = memories_->find(reached.data(), reached.size());
+  if (!place.memory) return;
+  op.transfer.claim.memory = place.memory->number();
+  op.transfer.claim.offset = place.offset;
+  op.transfer.memory = place.memory->addresses();
+  op.memory = std::move(place.memory);
+}
+
+bool Core::sleep(std::chrono::nanoseconds most) {
+  bool moved = false;
+  protocol_.bells().sleep(most, [&] {
+    moved = step();
+    return !moved && has_operations();
+  });
+  return moved;
+}
+
 void Core::finish_front() {
   Ref<Operation> over = std::move(front_);
   completed_.store(over->descriptor.sequence, std::memory_order_release);
   waiting_.fetch_sub(1);
-  // No peer still polls the cell that the next operation will write.
-  const std::size_t cell = (over->descriptor.sequence + 1) % 2;
-  Cell& next = own().cells[cell];
-  fetch_to_write(&next);
-  fetch_to_write(&next.descriptor);
-  // The two cells alternate between operations, and operations often alternate as well: expect the
-  // next one to be as long as the last one in its cell.
-  for (std::size_t i = 0; i < lines_used_[cell]; ++i) fetch_to_write(&own().more[cell].lines[i]);
+  protocol_.fetch_next(over->transfer);
   finish(std::move(over), nullptr);
 }
 
 void Core::end(Ref<Operation> op, const std::exception_ptr& error) noexcept {
-  withdraw_memory(*op);
+  if (protocol_.may_be_written(op->transfer)) {
+    op->memory->cut_off(op->transfer.claim.offset,
+                        op->descriptor.count * size_of(op->descriptor.dtype));
+  }
   waiting_.fetch_sub(1);
   finish(std::move(op), error);
 }

@@ -5,7 +5,7 @@
 // that holds the driver's role, a flag that threads try and never wait for. Usually the driver is a
 // caller that waits for an operation; otherwise it is the progress thread (progress.cc), which
 // gives the role back as soon as a caller wants it. Operations run one at a time, in the order of
-// their sequence numbers. The driver advances the front one (advance.cc) without blocking, so a
+// their sequence numbers. The driver advances the front one (protocol.h) without blocking, so a
 // caller that times out can leave it to another thread. Messages (messages.cc) run beside
 // operations, all at once.
 //
@@ -33,6 +33,7 @@
 #include "collectives/shm/core/message.h"
 #include "collectives/shm/core/operation.h"
 #include "collectives/shm/layout/layout.h"
+#include "collectives/shm/protocol/protocol.h"
 #include "collectives/shm/segment/links.h"
 #include "collectives/shm/segment/memories.h"
 #include "collectives/waiting/judge/judge.h"
@@ -46,16 +47,11 @@ struct Peer {
   Identity who;
   Segment segment;
   Block* block = nullptr;
-  std::byte* slots = nullptr;
   UniqueFd socket;  // for the progress thread; empty for the rank itself
   // A pidfd, readable when the process has ended; empty if this rank cannot see the process.
   UniqueFd process;
 
-  // Driver: the peer's counters as last read.
-  std::uint64_t staged = 0;
-  std::uint64_t reduced = 0;
-  std::uint64_t consumed = 0;
-  Line line{};
+  Line line{};  // driver
 
   // Written by the progress thread.
   std::atomic<bool> is_gone{false};  // its socket has closed, or its process has ended
@@ -155,13 +151,10 @@ class Core final : public RefCounted {
   // Ends an operation that is no longer counted; its owner is released on a caller's thread.
   void finish(Ref<Pending> over, std::exception_ptr error) noexcept;
 
-  // Driver: wake.cc.
-  // After a write: wakes the peers that sleep. published() is cheap, but may miss a peer that falls
-  // asleep at this moment; settle() has a full fence and misses none.
-  void published() noexcept;
-  void published_to(Peer& p) noexcept;
-  void settle() noexcept;
   bool sleep(std::chrono::nanoseconds most);
+  bool advance(Operation& op);
+  void fail_mismatch(const Operation& op);
+  void claim(Operation& op);  // any thread, before the operation is queued
 
   // oversubscribed.cc, used if ranks outnumber cores.
   void note_cpu() noexcept;
@@ -171,40 +164,6 @@ class Core final : public RefCounted {
   bool waits_for_own_cpu() const noexcept;
   // For a caller that drives: moves to a core with fewer ranks.
   void spread();
-
-  // Driver: advance.cc.
-  bool advance(Operation& op);
-  bool post(Operation& op);
-  bool agree(Operation& op);
-  bool has_agreed_counts(Operation& op, Peer& p);
-  bool advance_chunk(Operation& op);
-  bool may_stage(std::uint64_t chunk) noexcept;
-  bool all_have(std::uint64_t Peer::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
-  bool has(Peer& peer, std::uint64_t Peer::* seen, Counter Block::* counter,
-           std::uint64_t count) noexcept;
-  void stage(Operation& op, std::size_t k);
-  void reduce_chunk(Operation& op, std::size_t k);
-  void copy_chunk(Operation& op, std::size_t k);
-  void publish(Counter& counter, std::uint64_t count) noexcept;
-  std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
-    return p.slots + chunk % slots_ * kSlotBytes;
-  }
-
-  // Driver: inline.cc, for payloads beside the flags.
-  bool has_more_lines(const Operation& op) const noexcept { return op.plan.payload > kLinePayload; }
-  void post_first_line(const Operation& op, Cell& cell) noexcept;
-  void post_more_lines(const Operation& op) noexcept;
-  // True if this rank's part of the peer's further lines has arrived. The peer must have called the
-  // operation.
-  bool has_payload(const Operation& op, const Peer& p) const noexcept;
-  void finish_inline(Operation& op);
-
-  // Driver: direct.cc, for buffers in symmetric memory.
-  void claim(Operation& op);  // any thread, before the operation is queued
-  void choose_path(Operation& op);
-  bool advance_direct(Operation& op);
-  void work_directly(Operation& op, Range elements);
-  void withdraw_memory(Operation& op) noexcept;
 
   // Driver: messages.cc.
   bool advance_messages();
@@ -241,7 +200,6 @@ class Core final : public RefCounted {
   std::exception_ptr first_cause() const noexcept;
   bool adopt_peers_cause() noexcept;
   void hear_of_failures();  // progress thread
-  void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
   // Throws for an operation that is called after the group broke; under submit_mutex_.
   [[noreturn]] void refuse(const Descriptor& called);
   // The operation that this rank has called under the sequence number of the cause.
@@ -250,7 +208,6 @@ class Core final : public RefCounted {
   void look(Clock::time_point now);
   void look_at_peers(Operation& front);
   void look_at_clock(Pending& op, Clock::time_point now);
-  bool needs(const Operation& op, const Peer& p) const noexcept;
   Missing missing(const Pending& pending) const;
   // The other ranks, as an operation sees them.
   std::vector<PeerState> others(const Pending& pending) const;
@@ -272,7 +229,6 @@ class Core final : public RefCounted {
   const Options options_;
   const std::uint64_t salt_;
   bool is_oversubscribed_ = false;
-  std::size_t slots_ = kSlots;  // slots in use; the same on all ranks
   std::vector<Peer> peers_;
   record::GroupRecorder log_;
   const record::TickTime clock_{};
@@ -296,12 +252,7 @@ class Core final : public RefCounted {
   std::atomic<bool> thread_drives_{false};
   // Driver.
   Ref<Operation> front_;
-  std::uint64_t next_chunk_ = 0;
-  std::vector<const void*> shares_;          // of the current sum, by rank
-  std::vector<Claim> claims_;                // of the front operation, by rank
-  std::vector<std::byte> taken_lines_;       // payloads of several lines, by rank
-  std::array<std::size_t, 2> lines_used_{};  // behind the first, in each of this rank's cells
-  bool owes_settling_ = false;
+  Protocol protocol_;
   Clock::time_point next_look_{};
   std::vector<Ref<Message>> taken_;      // messages from submitted_ that are being started
   std::vector<Ref<Message>> under_way_;  // messages
@@ -353,9 +304,5 @@ bool Core::guarded(const F& work) noexcept {
   }
   return true;
 }
-
-// dst = shares[0] op shares[1] op ..., in the order that `what` asks for.
-void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
-                std::size_t count);
 
 }  // namespace dl::collectives::shm

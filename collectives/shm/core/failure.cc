@@ -187,9 +187,15 @@ void Core::hear_of_failures() {
   adopt_peers_cause();
 }
 
-void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string text) {
-  fail(cause_about(operation, ErrorKind::kMismatch, std::move(text), Blame::kMismatch,
-                   p.who.in_job()));
+void Core::fail_mismatch(const Operation& op) {
+  const Mismatch& m = protocol_.mismatch();
+  const Identity& them = identity(m.rank);
+  const std::string ours = identity(rank_).text();
+  fail(cause_about(op.descriptor, ErrorKind::kMismatch,
+                   m.is_of_count
+                       ? part_mismatch_text(op.descriptor, them.text(), m.sent, ours, m.expected)
+                       : mismatch_text(m.called, them.text(), op.descriptor, ours),
+                   Blame::kMismatch, them.in_job()));
 }
 
 void Core::look(Clock::time_point now) {
@@ -208,18 +214,6 @@ void Core::look(Clock::time_point now) {
     look_at_clock(*op, now);
     if (is_closed()) return;
   }
-}
-
-bool Core::needs(const Operation& op, const Peer& p) const noexcept {
-  if (p.who.rank == rank_) return false;
-  if (p.block->cells[op.descriptor.sequence % 2].flag.load(std::memory_order_acquire) !=
-      flag_of(op.descriptor.sequence, op.hash)) {
-    return true;
-  }
-  if (has_more_lines(op)) return !has_payload(op, p);
-  // An exchange needs only what the peer has staged before it called.
-  return op.plan.chunks > 0 && op.plan.path != Path::kExchange &&
-         p.block->consumed.value.load(std::memory_order_acquire) < op.first_chunk + op.plan.chunks;
 }
 
 Blame Core::blame_of_ended(const Peer& p) noexcept {
@@ -244,7 +238,7 @@ void Core::look_at_peers(Operation& front) {
     const bool has_left = presence_of(p) == Presence::kLeft;
     if (!has_left && !p.is_gone.load(std::memory_order_acquire)) continue;
     // Data that the peer wrote before it left counts: only what is missing now will never come.
-    if (!needs(front, p)) continue;
+    if (!protocol_.needs(front.transfer, p.who.rank)) continue;
     if (step()) return;
     if (adopt_peers_cause()) return;
     fail(cause_in(front.descriptor, ErrorKind::kPeerFailed, text_of_ended(p, front),
@@ -292,7 +286,7 @@ std::vector<PeerState> Core::others(const Pending& pending) const {
                       .presence = presence(p),
                       .contact = is_silent ? Contact::kSilent : Contact::kAnswers,
                       .last_called = p.block->called.load(std::memory_order_acquire),
-                      .is_needed = op != nullptr && needs(*op, p)});
+                      .is_needed = op != nullptr && protocol_.needs(op->transfer, p.who.rank)});
   }
   return others;
 }

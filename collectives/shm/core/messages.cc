@@ -52,7 +52,7 @@ void Core::submit(const Ref<Message>& message) {
     step();
     // A rank that only sends may not come back, so wake with a full fence any peer that has fallen
     // asleep meanwhile.
-    if (!has_operations()) settle();
+    if (!has_operations()) protocol_.bells().settle();
     give_role_back();
   } else {
     // The driver may sleep.
@@ -140,7 +140,7 @@ bool Core::send_to(Peer& p) {
       line.leaving->moved += piece;
       written += piece;
     }
-    published_to(p);
+    protocol_.bells().published_to(p.who.rank);
     if (line.out.left() == 0 && line.leaving) end_frame_to(p);
   }
   return moved;
@@ -224,7 +224,7 @@ bool Core::receive_from(Peer& p) {
       line.incoming_to += piece;
       got += piece;
     }
-    published_to(p);  // there is room in the ring again
+    protocol_.bells().published_to(p.who.rank);  // there is room in the ring again
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
@@ -270,7 +270,7 @@ void Core::settle(Peer& p, const Conversation<Message>::Outcome& outcome) {
 }
 
 void Core::give_back(Peer& p, std::size_t bytes) noexcept {
-  if (p.line.in.release(bytes)) published_to(p);
+  if (p.line.in.release(bytes)) protocol_.bells().published_to(p.who.rank);
 }
 
 void Core::end_message(const Ref<Message>& message) {

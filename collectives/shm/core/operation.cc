@@ -43,10 +43,11 @@ void Pending::end(std::exception_ptr failed, std::uint64_t now) noexcept {
 
 Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
     : Pending(std::move(core), call, time),
-      kind(call.row().fixed_count),
-      input(static_cast<const std::byte*>(call.input)),
-      gives(call.gives),
-      output(static_cast<std::byte*>(call.output)),
-      takes(call.takes) {}
+      transfer{.descriptor = call.what,
+               .kind = call.row().fixed_count,
+               .input = static_cast<const std::byte*>(call.input),
+               .gives = Parts(call.gives),
+               .output = static_cast<std::byte*>(call.output),
+               .takes = Parts(call.takes)} {}
 
 }  // namespace dl::collectives::shm

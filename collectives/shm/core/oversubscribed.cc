@@ -33,7 +33,8 @@ bool Core::waits_for_own_cpu() const noexcept {
   if (!front_) return true;  // the peer of a message may run on any CPU
   const std::int32_t cpu = own().cpu.load(std::memory_order_relaxed);
   return std::ranges::any_of(peers_, [&](const Peer& p) {
-    return p.block->cpu.load(std::memory_order_relaxed) == cpu && needs(*front_, p);
+    return p.block->cpu.load(std::memory_order_relaxed) == cpu &&
+           protocol_.needs(front_->transfer, p.who.rank);
   });
 }
 

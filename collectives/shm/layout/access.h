@@ -1,6 +1,6 @@
 // Reads and writes of memory that other ranks see.
 //
-// The protocol's code (advance.cc, wake.cc) touches shared memory only through this file. A test
+// The protocol's code (protocol/) touches shared memory only through this file. A test
 // replaces this file to run the same code on a model of a weakly ordered memory
 // (tests/collectives/shm/model).
 #pragma once

@@ -2,8 +2,8 @@
 //
 // The sleeper sets `asleep`, checks once more, and sleeps on `word`. A writer checks `asleep` after
 // its write, and rings. A full fence between write and check on both sides ensures that one of them
-// sees the other. If a writer omits the fence to save time (Core::published), the sleeper's longest
-// nap bounds the delay.
+// sees the other. If a writer omits the fence to save time (Bells::published), the sleeper's
+// longest nap bounds the delay.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Core's functions for buffers in symmetric memory, which the ranks access without staging.
+// Protocol's path for buffers in symmetric memory, which the ranks access without staging.
 //
 // With its flag, each rank publishes the position of its buffer (Claim). If all buffers lie in the
 // same memory, at any offsets, every rank knows it once it has seen all flags, and the operation
@@ -13,18 +13,13 @@
 // Shares are added from rank 0 upwards, as on every path.
 #include <algorithm>
 
-#include "collectives/shm/core/core.h"
+#include "collectives/shm/protocol/protocol.h"
 
 namespace dl::collectives::shm {
 namespace {
 
-// The caller's buffer that peers read or write; zero bytes if the operation has no direct path.
-struct Reached {
-  const std::byte* data = nullptr;
-  std::size_t bytes = 0;
-};
-
-Reached reached_buffer(const Operation& op, int size) noexcept {
+// The caller's buffer that peers read or write; empty if the operation has no direct path.
+std::span<const std::byte> reached_buffer(const Transfer& op, int size) noexcept {
   const Descriptor& d = op.descriptor;
   const std::size_t bytes = d.count * size_of(d.dtype);
   if (row_of(d.op).is_v_variant()) return {};
@@ -42,7 +37,7 @@ Reached reached_buffer(const Operation& op, int size) noexcept {
 }
 
 // The elements on which this rank works.
-Range work_of(const Operation& op, int rank, int size) noexcept {
+Range work_of(const Transfer& op, int rank, int size) noexcept {
   const Descriptor& d = op.descriptor;
   if (d.op == OpKind::kAllReduce) return slice_of(d.count, size_of(d.dtype), rank, size);
   if (d.op == OpKind::kBroadcast && d.root == rank) return {};
@@ -51,20 +46,14 @@ Range work_of(const Operation& op, int rank, int size) noexcept {
 
 }  // namespace
 
-void Core::claim(Operation& op) {
-  if (op.plan.path != Path::kChunks) return;
+std::span<const std::byte> Protocol::begin_claim(Transfer& op, int size) noexcept {
+  if (op.plan.path != Path::kChunks) return {};
   op.claim.chunks = op.plan.chunks;
-  const Reached reached = reached_buffer(op, size());
-  if (reached.bytes == 0) return;
-  Memories::Place place = memories_->find(reached.data, reached.bytes);
-  if (!place.memory) return;
-  op.claim.memory = place.memory->number();
-  op.claim.offset = place.offset;
-  op.memory = std::move(place.memory);
+  return reached_buffer(op, size);
 }
 
 // All ranks have called the same operation and all claims are known, so every rank decides alike.
-void Core::choose_path(Operation& op) {
+void Protocol::choose_path(Transfer& op) {
   const std::uint64_t memory = claims_.front().memory;
   bool is_direct = memory != 0;
   std::size_t chunks = 0;
@@ -87,31 +76,29 @@ void Core::choose_path(Operation& op) {
     }
   }
   next_chunk_ = op.first_chunk + op.plan.chunks;
-  if (op.memory) log_.start(op.slot, path_numbers_[static_cast<std::size_t>(op.plan.path)]);
 }
 
-bool Core::advance_direct(Operation& op) {
+Outcome Protocol::advance_direct(Transfer& op) {
   const std::uint64_t wanted = op.first_chunk + 1;
   if (!op.is_worked_out) {
-    const Range work = work_of(op, rank_, size());
+    const Range work = work_of(op, rank_, size_);
     const std::size_t begin = work.begin + op.worked;
     const Range step{begin, std::min(work.end, begin + op.plan.chunk)};
     work_directly(op, step);
     op.worked += step.count();
     op.is_worked_out = step.end == work.end;
     if (op.is_worked_out) publish(own().consumed, wanted);
-    return true;
+    return Outcome::kMoved;
   }
-  if (!all_have(&Peer::consumed, &Block::consumed, wanted)) return false;
-  finish_front();
-  return true;
+  return all_have(&View::consumed, &Block::consumed, wanted) ? Outcome::kDone : Outcome::kNothing;
 }
 
-void Core::work_directly(Operation& op, Range elements) {
+void Protocol::work_directly(const Transfer& op, Range elements) {
   const Descriptor& d = op.descriptor;
   const std::size_t element = size_of(d.dtype);
   const auto buffer_of = [&](int r) {
-    return op.memory->of(r) + claims_[static_cast<std::size_t>(r)].offset;
+    const auto rank = static_cast<std::size_t>(r);
+    return op.memory[rank] + claims_[rank].offset;
   };
   const std::size_t at = elements.begin * element;
   const std::size_t bytes = elements.count() * element;
@@ -121,8 +108,8 @@ void Core::work_directly(Operation& op, Range elements) {
   }
   if (d.op == OpKind::kAllGather) {
     // Each rank begins with itself, so that not all ranks read the same memory at once.
-    for (int i = 0; i < size(); ++i) {
-      const int r = (rank_ + i) % size();
+    for (int i = 0; i < size_; ++i) {
+      const int r = (rank_ + i) % size_;
       const std::size_t part = static_cast<std::size_t>(r) * d.count * element;
       copy_bytes(op.output + part + at, buffer_of(r) + at, bytes);
     }
@@ -134,24 +121,21 @@ void Core::work_directly(Operation& op, Range elements) {
   const std::size_t block = kSumBlockBytes / element;
   for (std::size_t begin = elements.begin; begin < elements.end; begin += block) {
     const std::size_t count = std::min(block, elements.end - begin);
-    for (int r = 0; r < size(); ++r) {
+    for (int r = 0; r < size_; ++r) {
       shares_[static_cast<std::size_t>(r)] = buffer_of(r) + own_part + begin * element;
     }
     std::byte* const sum = op.output + begin * element;
     sum_shares(d, sum, shares_, count);
     if (scatters_sum) continue;
-    for (int r = 0; r < size(); ++r) {
+    for (int r = 0; r < size_; ++r) {
       if (r != rank_) copy_bytes(buffer_of(r) + begin * element, sum, count * element);
     }
   }
 }
 
-// Called when the operation fails. A peer that has seen, or will see, that all ranks agree on the
-// direct path may write into this rank's buffer at any later time: these writes must not arrive.
-void Core::withdraw_memory(Operation& op) noexcept {
-  if (!op.memory || !op.is_posted || op.descriptor.op != OpKind::kAllReduce) return;
-  if (op.next_to_agree == size() && op.plan.path != Path::kDirect) return;
-  op.memory->cut_off(op.claim.offset, op.descriptor.count * size_of(op.descriptor.dtype));
+bool Protocol::may_be_written(const Transfer& op) const noexcept {
+  return op.memory != nullptr && op.is_posted && op.descriptor.op == OpKind::kAllReduce &&
+         (!has_agreed(op) || op.plan.path == Path::kDirect);
 }
 
 }  // namespace dl::collectives::shm

@@ -1,4 +1,4 @@
-// Core's functions for payloads that travel beside the flags.
+// Protocol's payloads that travel beside the flags.
 //
 // The first line of a cell carries the flag and the first bytes of the payload. Each further line
 // carries a flag of its own, so that a reader waits for the lines themselves: if it had to see the
@@ -6,25 +6,25 @@
 // LL128.
 #include <algorithm>
 
-#include "collectives/shm/core/core.h"
+#include "collectives/shm/protocol/protocol.h"
 
 namespace dl::collectives::shm {
 namespace {
 
 // True if this rank gives data to others.
-bool gives_payload(const Operation& op, int rank) noexcept {
+bool gives_payload(const Transfer& op, int rank) noexcept {
   const Root root = row_of(op.kind).root;
   return root == Root::kNone || (op.descriptor.root == rank) == (root == Root::kGives);
 }
 
 // True if this rank takes data from `from`, another rank.
-bool takes_payload(const Operation& op, int rank, int from) noexcept {
+bool takes_payload(const Transfer& op, int rank, int from) noexcept {
   const Root root = row_of(op.kind).root;
   return root == Root::kNone || op.descriptor.root == (root == Root::kGives ? from : rank);
 }
 
 // The bytes of a range of elements.
-Range bytes_of(Range elements, const Operation& op) noexcept {
+Range bytes_of(Range elements, const Transfer& op) noexcept {
   const std::size_t element = size_of(op.descriptor.dtype);
   return {elements.begin * element, elements.end * element};
 }
@@ -51,16 +51,16 @@ void take(const Block& block, std::size_t cell, Range bytes, std::byte* to) noex
 
 }  // namespace
 
-void Core::post_first_line(const Operation& op, Cell& cell) noexcept {
+void Protocol::post_first_line(const Transfer& op, Cell& cell) const noexcept {
   if (!gives_payload(op, rank_)) return;
   copy_in_line(cell.payload, op.input, std::min(op.plan.payload, kLinePayload));
 }
 
-void Core::post_more_lines(const Operation& op) noexcept {
+void Protocol::post_more_lines(const Transfer& op) noexcept {
   if (!gives_payload(op, rank_)) return;
   const std::size_t cell = op.descriptor.sequence % 2;
   // If each rank gets a different part, no peer reads the caller's own part.
-  const bool has_parts = parts_of(op.kind, size()) > 1;
+  const bool has_parts = parts_of(op.kind, size_) > 1;
   const Range own_part = has_parts ? bytes_of(op.gives[rank_], op) : Range{};
   for (std::size_t at = kLinePayload; at < op.plan.payload; at += kLinePayload) {
     const std::size_t count = std::min(kLinePayload, op.plan.payload - at);
@@ -72,12 +72,12 @@ void Core::post_more_lines(const Operation& op) noexcept {
   }
 }
 
-bool Core::has_payload(const Operation& op, const Peer& p) const noexcept {
-  if (!takes_payload(op, rank_, p.who.rank)) return true;
+bool Protocol::has_payload(const Transfer& op, int from) const noexcept {
+  if (!takes_payload(op, rank_, from)) return true;
   // If each rank gets a different part, the peer's part for this rank has the same place as this
   // rank's own part.
   const Range bytes = bytes_of(op.gives[rank_], op);
-  const MoreLines& more = p.block->more[op.descriptor.sequence % 2];
+  const MoreLines& more = view(from).block->more[op.descriptor.sequence % 2];
   const std::size_t first = std::max<std::size_t>(bytes.begin / kLinePayload, 1);
   for (std::size_t line = first; line * kLinePayload < bytes.end; ++line) {
     if (more.lines[line - 1].flag.load(std::memory_order_acquire) != op.descriptor.sequence) {
@@ -87,23 +87,23 @@ bool Core::has_payload(const Operation& op, const Peer& p) const noexcept {
   return true;
 }
 
-void Core::finish_inline(Operation& op) {
+void Protocol::finish_inline(const Transfer& op) {
   const Descriptor& d = op.descriptor;
   if (d.count == 0) return;
   const Range wanted = bytes_of(op.gives[rank_], op);
   const std::size_t cell = d.sequence % 2;
   if (row_of(d.op).reduces) {
     if (row_of(d.op).root == Root::kTakes && d.root != rank_) return;
-    for (int r = 0; r < size(); ++r) {
+    for (int r = 0; r < size_; ++r) {
       const void*& share = shares_[static_cast<std::size_t>(r)];
       if (r == rank_) {
         // Read the input instead: the line of this rank's own cell is on its way to the peers.
         share = op.input + wanted.begin;
       } else if (wanted.end <= kLinePayload) {
-        share = peer(r).block->cells[cell].payload + wanted.begin;
+        share = view(r).block->cells[cell].payload + wanted.begin;
       } else {
         std::byte* const together = &taken_lines_[static_cast<std::size_t>(r) * kInlineBytes];
-        take(*peer(r).block, cell, wanted, together);
+        take(*view(r).block, cell, wanted, together);
         share = together;
       }
     }
@@ -114,7 +114,7 @@ void Core::finish_inline(Operation& op) {
     case OpKind::kBroadcast:
     case OpKind::kScatter:
       if (d.root != rank_) {
-        take(*peer(d.root).block, cell, wanted, op.output);
+        take(*view(d.root).block, cell, wanted, op.output);
       } else if (d.op == OpKind::kScatter) {
         copy_bytes(op.output, op.input + wanted.begin, wanted.count());
       }
@@ -124,12 +124,12 @@ void Core::finish_inline(Operation& op) {
       [[fallthrough]];
     case OpKind::kAllGather:
     case OpKind::kAllToAll:
-      for (int r = 0; r < size(); ++r) {
+      for (int r = 0; r < size_; ++r) {
         std::byte* const to = op.output + static_cast<std::size_t>(r) * wanted.count();
         if (r == rank_) {
           copy_bytes(to, op.input + wanted.begin, wanted.count());
         } else {
-          take(*peer(r).block, cell, wanted, to);
+          take(*view(r).block, cell, wanted, to);
         }
       }
       return;

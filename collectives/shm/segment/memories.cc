@@ -40,6 +40,11 @@ class SharedMemory final : public SymmetricMemory {
 
 }  // namespace
 
+Mapped::Mapped(std::uint64_t number, int rank, std::vector<Segment> segments, Ref<RefCounted> owner)
+    : number_(number), rank_(rank), owner_(std::move(owner)), segments_(std::move(segments)) {
+  for (const Segment& segment : segments_) addresses_.push_back(segment.data());
+}
+
 void Mapped::cut_off(std::size_t offset, std::size_t bytes) noexcept {
   is_cut_off_.store(true, std::memory_order_release);
   if (!segments_[static_cast<std::size_t>(rank_)].make_private(offset, bytes)) {

@@ -23,15 +23,12 @@ class Mapped final : public RefCounted {
  public:
   // `segments`: by rank, all of one size. `owner`: owns the user's memory that this rank's segment
   // has taken over, if any.
-  Mapped(std::uint64_t number, int rank, std::vector<Segment> segments,
-         Ref<RefCounted> owner) noexcept
-      : number_(number), rank_(rank), owner_(std::move(owner)), segments_(std::move(segments)) {}
+  Mapped(std::uint64_t number, int rank, std::vector<Segment> segments, Ref<RefCounted> owner);
 
   std::uint64_t number() const noexcept { return number_; }
-  std::byte* data() const noexcept { return of(rank_); }
-  std::byte* of(int rank) const noexcept {
-    return segments_[static_cast<std::size_t>(rank)].data();
-  }
+  std::byte* data() const noexcept { return addresses_[static_cast<std::size_t>(rank_)]; }
+  // The ranks' parts, by rank.
+  std::byte* const* addresses() const noexcept { return addresses_.data(); }
   std::size_t bytes() const noexcept { return segments_.front().size(); }
 
   // Stops sharing the pages of a range of this rank's part: they keep their address and contents,
@@ -44,6 +41,7 @@ class Mapped final : public RefCounted {
   const int rank_;
   const Ref<RefCounted> owner_;
   const std::vector<Segment> segments_;
+  std::vector<std::byte*> addresses_;
   std::atomic<bool> is_cut_off_{false};
 };
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "collectives/reduce/reduce.h"
-#include "tests/collectives/shm/model/rank.h"
 
 namespace dl::collectives::shm {
 namespace model {
@@ -228,8 +227,7 @@ struct Plain {
 };
 
 struct Rank {
-  Rank() : core(0, 0) {}
-  Core core;
+  RankInModel self{0, 0};
   Knowledge now{};
   Knowledge acquired{};  // by a fence to come
   Knowledge released{};  // at the last fence
@@ -299,7 +297,7 @@ struct Running {
   World* world = nullptr;
   Rank* me = nullptr;
   std::size_t rank = 0;
-  Core core{0, 0};
+  RankInModel self{0, 0};
   Choices* choices = nullptr;
   std::size_t replayed = 0;
   bool has_acted = false;
@@ -434,7 +432,7 @@ Outcome run_piece(World& world, std::size_t rank, Choices& choices) {
   run.world = &world;
   run.me = &world.ranks[rank];
   run.rank = rank;
-  run.core = run.me->core;
+  run.self = run.me->self;
   run.choices = &choices;
   run.replayed = 0;
   run.has_acted = false;
@@ -442,8 +440,8 @@ Outcome run_piece(World& world, std::size_t rank, Choices& choices) {
   choices.rewind();
   const int how = setjmp(run.out);
   if (how != kReturned) return static_cast<Outcome>(how);
-  const bool moved = run.core.turn(run.program, run.options.sleeps);
-  run.me->core = run.core;
+  const bool moved = run.self.turn(run.program, run.options.sleeps);
+  std::swap(run.me->self, run.self);
   run.me->logged = 0;
   return moved ? kReturned : kBlocked;
 }
@@ -471,8 +469,8 @@ std::uint64_t digest_of(const World& world, std::size_t size, std::span<const Ca
   const Knowledge* first = nullptr;
   Knowledge common;
   for (std::size_t r = 0; r < size; ++r) {
-    digest.add(world.ranks[r].core.is_done(program));
-    if (world.ranks[r].core.is_done(program)) continue;
+    digest.add(world.ranks[r].self.is_done(program));
+    if (world.ranks[r].self.is_done(program)) continue;
     const Knowledge& now = world.ranks[r].now;
     if (first == nullptr) common = now;
     first = &now;
@@ -492,8 +490,8 @@ std::uint64_t digest_of(const World& world, std::size_t size, std::span<const Ca
   };
   for (std::size_t r = 0; r < size; ++r) {
     const Rank& rank = world.ranks[r];
-    if (rank.core.is_done(program)) continue;
-    rank.core.digest([&](std::uint64_t x) { digest.add(x); });
+    if (rank.self.is_done(program)) continue;
+    rank.self.digest([&](std::uint64_t x) { digest.add(x); });
     add(rank.now, common);
     digest.add(rank.logged);
     for (std::size_t i = 0; i < rank.logged; ++i) digest.add(rank.log[i]);
@@ -542,7 +540,7 @@ class Explorer {
     }
     first.messages = 1;
     for (std::size_t r = 0; r < size_; ++r) {
-      first.ranks[r].core = Core(static_cast<int>(r), options.size);
+      first.ranks[r].self = RankInModel(static_cast<int>(r), options.size);
       first.ranks[r].now.clock[r] = 1;
     }
   }
@@ -566,7 +564,7 @@ class Explorer {
     bool all_done = true;
     bool none_could = true;
     for (std::size_t r = 0; r < size_; ++r) {
-      if (world.ranks[r].core.is_done(run.program)) continue;
+      if (world.ranks[r].self.is_done(run.program)) continue;
       all_done = false;
       Choices choices;
       do {
@@ -585,7 +583,7 @@ class Explorer {
     if (all_done || !none_could) return true;
     run.error = "nobody goes on:";
     for (std::size_t r = 0; r < size_; ++r) {
-      if (!world.ranks[r].core.is_done(run.program)) run.error += " rank " + std::to_string(r);
+      if (!world.ranks[r].self.is_done(run.program)) run.error += " rank " + std::to_string(r);
     }
     path_.resize(depth);
     return false;

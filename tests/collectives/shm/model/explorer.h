@@ -1,11 +1,11 @@
 // Explores what ranks that talk through shared memory can do under the C++ memory model.
 //
-// The ranks run the production code of advance.cc, direct.cc, inline.cc, ring.cc and wake.cc over a
-// model of memory: a load may return any store that coherence and happens-before leave it, so that
-// also what only weakly ordered processors do is seen. The model is the operational one of
-// release/acquire, relaxed and SC fences without load buffering (Kang et al., "A promising
-// semantics", POPL 2017, without promises). Plain bytes carry vector clocks, and two accesses
-// without an order are an error; so is a wrong byte, or a state in which no rank can move.
+// The ranks run the production code of the protocol (protocol/, ring.cc) over a model of memory: a
+// load may return any store that coherence and happens-before leave it, so that also what only
+// weakly ordered processors do is seen. The model is the operational one of release/acquire,
+// relaxed and SC fences without load buffering (Kang et al., "A promising semantics", POPL 2017,
+// without promises). Plain bytes carry vector clocks, and two accesses without an order are an
+// error; so is a wrong byte, or a state in which no rank can move.
 //
 // A rank's turn is cut into pieces that read first and then write. What others do between two
 // accesses of one piece needs no look: a load may return an old store, so that the whole piece may
@@ -18,7 +18,7 @@
 #include <span>
 #include <string>
 
-#include "collectives/shm/core/core.h"
+#include "tests/collectives/shm/model/rank.h"
 
 namespace dl::collectives::shm::model {
 

@@ -1,44 +1,10 @@
-// What of a rank of the model is not production code: its program, and the driver's loop in small
-// (core.cc: submit, drive, step).
 #include "tests/collectives/shm/model/rank.h"
 
+#include <array>
 #include <limits>
 #include <vector>
 
-#include "collectives/shm/core/core.h"
-
 namespace dl::collectives::shm {
-
-Core::Core(int rank, int size) : rank_(rank), peers_(size), shares_(size), claims_(size) {
-  for (int r = 0; r < size; ++r) {
-    std::byte* const segment = model::segment(r);
-    Peer& p = peer(r);
-    p.who.rank = r;
-    p.block = reinterpret_cast<Block*>(segment);
-    p.slots = segment + kSlotsOffset;
-  }
-  if (size != 2) return;
-  // The rings of two ranks, each in the slots of its sender, with words that collectives use.
-  const auto ring_from = [this](int sender) {
-    Block& receiver = *peer(1 - sender).block;
-    return RingPlace{&peer(sender).block->staged.value, &receiver.consumed.value,
-                     &receiver.reduced.value, peer(sender).slots};
-  };
-  talk_.out.open(ring_from(rank));
-  talk_.in.open(ring_from(1 - rank));
-}
-
-std::byte* Mapped::of(int rank) const {
-  return model::symmetric(rank);
-}
-
-Memories::Place Memories::find(const void* data, std::size_t) const {
-  static constexpr Mapped kMemory;
-  for (int r = 0; r < kMostRanks; ++r) {
-    if (data == model::symmetric(r)) return {&kMemory, 0};
-  }
-  return {};
-}
 
 std::size_t given(const Call& call, int from, int to) noexcept {
   const auto times = [&](int turn) { return call.count * static_cast<std::size_t>(turn * 2 % 3); };
@@ -56,10 +22,11 @@ std::size_t given(const Call& call, int from, int to) noexcept {
   }
 }
 
+namespace model {
 namespace {
 
 // As the group makes them of a call's options (group.cc).
-void set_parts(Operation& op, const Call& call, int rank, int size) {
+void set_parts(Transfer& op, const Call& call, int rank, int size) {
   const bool is_v = op.kind != call.op;
   std::vector<std::size_t> to;
   std::vector<std::size_t> from;
@@ -79,9 +46,29 @@ void set_parts(Operation& op, const Call& call, int rank, int size) {
   (op.kind == OpKind::kGather ? op.takes : op.gives) = Parts();
 }
 
+std::vector<std::byte*> segments_of(int size) {
+  std::vector<std::byte*> segments;
+  for (int r = 0; r < size; ++r) segments.push_back(segment(r));
+  return segments;
+}
+
 }  // namespace
 
-void Core::begin_talk(const Call& call) {
+RankInModel::RankInModel(int rank, int size)
+    : rank_(rank), size_(size), protocol_(rank, segments_of(size), kSlots) {
+  if (size != 2) return;
+  // The rings of two ranks, each in the slots of its sender, with words that collectives use.
+  const auto block = [](int r) { return reinterpret_cast<Block*>(segment(r)); };
+  const auto ring_from = [&](int sender) {
+    Block& receiver = *block(1 - sender);
+    return RingPlace{&block(sender)->staged.value, &receiver.consumed.value,
+                     &receiver.reduced.value, segment(sender) + kSlotsOffset};
+  };
+  talk_.out.open(ring_from(rank));
+  talk_.in.open(ring_from(1 - rank));
+}
+
+void RankInModel::begin_talk(const Call& call) {
   const std::size_t bytes = call.count * 8;
   talk_.is_sending = call.root < 0 || call.root == rank_;
   talk_.is_getting = call.root < 0 || call.root != rank_;
@@ -91,9 +78,9 @@ void Core::begin_talk(const Call& call) {
 }
 
 // As in messages.cc. True if something moved.
-bool Core::talk() {
+bool RankInModel::talk() {
   Talk& t = talk_;
-  Peer& other = peer(1 - rank_);
+  const int other = 1 - rank_;
   bool moved = false;
   if (t.is_sending != 0) {
     const bool is_charged = t.to_send <= kMostMessageBytes;
@@ -107,47 +94,49 @@ bool Core::talk() {
       t.is_amid_send = moved;
       if (moved && is_charged) t.out.charge(room_of(t.to_send));
     }
-    if (moved) published_to(other);
+    if (moved) protocol_.bells().published_to(other);
     if (moved && t.out.left() == 0) t.is_sending = t.is_amid_send = 0;
   }
   if (t.is_getting != 0) {
     if (t.is_amid_get == 0) {
       t.is_amid_get = t.in.next(t.frame);
       if (t.is_amid_get == 0) return moved;
-      if (!t.in.is_in_order() || t.frame.bytes != t.to_get) model::violation("another frame");
+      if (!t.in.is_in_order() || t.frame.bytes != t.to_get) violation("another frame");
     }
     if (t.in.left() > 0) {
       const std::size_t piece = t.in.read(front_.output + t.got);
       if (piece == 0) return moved;
       t.got += piece;
     }
-    published_to(other);
+    protocol_.bells().published_to(other);
     moved = true;
     if (t.in.left() == 0) {
       t.is_getting = t.is_amid_get = 0;
-      if (t.to_get <= kMostMessageBytes && t.in.release(room_of(t.to_get))) published_to(other);
+      if (t.to_get <= kMostMessageBytes && t.in.release(room_of(t.to_get)))
+        protocol_.bells().published_to(other);
     }
   }
-  front_.is_over = t.is_sending == 0 && t.is_getting == 0;
+  is_over_ = t.is_sending == 0 && t.is_getting == 0;
   return moved;
 }
 
-void Core::begin(const Call& call) {
+void RankInModel::begin(const Call& call) {
   front_ = {};
+  is_over_ = false;
   front_.descriptor = {.sequence = called_ + 1,
                        .count = row_of(call.op).is_v_variant() ? 0 : call.count,
                        .root = call.root,
                        .op = call.op,
                        .dtype = DType::kI64};
   front_.kind = row_of(call.op).fixed_count;
-  set_parts(front_, call, rank_, size());
-  front_.input = model::input(rank_, called_);
-  front_.output = model::output(rank_, called_);
+  set_parts(front_, call, rank_, size_);
+  front_.input = input(rank_, called_);
+  front_.output = output(rank_, called_);
   if ((call.symmetric >> rank_ & 1) != 0) {
-    model::write_symmetric(rank_, called_);
-    front_.input = model::symmetric(rank_);
+    write_symmetric(rank_, called_);
+    front_.input = symmetric(rank_);
     const bool in_place = call.op == OpKind::kAllReduce || call.op == OpKind::kBroadcast;
-    if (in_place) front_.output = model::symmetric(rank_);
+    if (in_place) front_.output = symmetric(rank_);
   }
   if (call.op == OpKind::kSend) {
     begin_talk(call);
@@ -155,41 +144,44 @@ void Core::begin(const Call& call) {
     runs_ = true;
     return;
   }
-  front_.first_chunk = next_chunk_;
   front_.hash = 7;  // the same call on all ranks
-  front_.plan = make_plan(front_.descriptor, front_.gives.longest(), size(), false);
-  claim(front_);
-  next_chunk_ += front_.plan.chunks;
+  front_.plan = make_plan(front_.descriptor, front_.gives.longest(), size_, false);
+  if (Protocol::begin_claim(front_, size_).data() == symmetric(rank_)) {
+    // The only symmetric memory.
+    static const std::array<std::byte*, kMostRanks> kMemory{symmetric(0), symmetric(1),
+                                                            symmetric(2)};
+    front_.claim.memory = 1;
+    front_.memory = kMemory.data();
+  }
+  protocol_.begin(front_);
   ++called_;
   runs_ = true;
 }
 
-bool Core::turn(std::span<const Call> program, bool sleeps) {
+bool RankInModel::turn(std::span<const Call> program, bool sleeps) {
   if (!runs_) begin(program[called_]);
   bool moved = step();
   if (!moved && sleeps) {
-    sleep(std::chrono::nanoseconds(std::numeric_limits<std::int64_t>::max()));
+    protocol_.bells().sleep(std::chrono::nanoseconds(std::numeric_limits<std::int64_t>::max()),
+                            [this] { return !step() && !is_over_; });
     moved = true;
   }
-  if (front_.is_over) {
-    settle();
-    model::check_output(rank_, called_ - 1);
+  if (is_over_) {
+    protocol_.bells().settle();
+    check_output(rank_, called_ - 1);
     runs_ = false;
   }
   return moved;
 }
 
-bool Core::step() {
-  if (front_.is_over) return false;
-  return front_.descriptor.op == OpKind::kSend ? talk() : advance(front_);
+bool RankInModel::step() {
+  if (is_over_) return false;
+  if (front_.descriptor.op == OpKind::kSend) return talk();
+  const Outcome outcome = protocol_.advance(front_);
+  if (outcome == Outcome::kMismatch) violation("a mismatch of equal calls");
+  is_over_ = outcome == Outcome::kDone;
+  return outcome != Outcome::kNothing;
 }
 
-void Core::finish_front() {
-  front_.is_over = true;
-}
-
-void Core::fail_mismatch(const Descriptor&, const Peer&, const std::string& text) noexcept {
-  model::violation(text);
-}
-
+}  // namespace model
 }  // namespace dl::collectives::shm

@@ -34,6 +34,9 @@ class Atomic {
   [[maybe_unused]] T place_;
 };
 
+// Only a hint.
+inline void fetch_to_write(void*) noexcept {}
+
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes > 0 && to != from) model::copy(to, from, bytes);
 }
