@@ -83,18 +83,19 @@ Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCoun
     if (why.empty()) {
       own.close_fd();
       why = making.together([&] {
-        std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(how_.timeout));
+        std::vector<UniqueFd> passed =
+            core_->passed_memories().take(number, Deadline::after(how_.timeout));
         for (std::size_t r = 0; r < segments.size(); ++r) {
           if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), own.size());
         }
       });
     }
   } catch (...) {
-    core_->drop_memory(number);
+    core_->passed_memories().drop(number);
     throw;
   }
   if (!why.empty()) {
-    core_->drop_memory(number);
+    core_->passed_memories().drop(number);
     return nullptr;
   }
   return make_ref<Mapped>(number, rank(), std::move(segments), std::move(owner));

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "collectives/call/recording.h"
-#include "collectives/process/peer_process.h"
+#include "collectives/shm/peers/oversubscribed.h"
 #include "collectives/waiting/still_running.h"
 #include "core/base/thread.h"
 
@@ -44,47 +44,36 @@ constexpr int kYieldsForRole = 64;
 // The progress thread yields early, because the program computes on the same cores.
 constexpr WaitPolicy kThreadPolicy{.spin = 20us, .yields = true};
 
-Protocol protocol_of(const Links& links) {
+Protocol protocol_of(const Peers& peers) {
   std::vector<std::byte*> segments;
-  bool is_oversubscribed = false;
-  for (const Links::Peer& peer : links.peers) {
-    segments.push_back(peer.segment.data());
-    is_oversubscribed |= reinterpret_cast<const Block*>(segments.back())->is_oversubscribed;
-  }
-  return {links.rank, segments, slots_in_use(segments.size(), is_oversubscribed)};
+  for (const Peer& p : peers) segments.push_back(p.segment.data());
+  return {peers.rank(), segments, slots_in_use(segments.size(), peers.is_oversubscribed())};
 }
 
 }  // namespace
 
 Core::Core(Links links, Options options)
-    : rank_(links.rank),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       salt_(hash_of_group(options_.name, options_.generation)),
-      peers_(links.peers.size()),
-      protocol_(protocol_of(links)),
-      matching_(name(), rank_, kCreditBytes),
+      peers_(std::move(links), options_.name),
+      failure_(peers_, log_, options_.reports_failures),
+      protocol_(protocol_of(peers_)),
+      matching_(name(), rank(), kCreditBytes),
+      lines_(static_cast<std::size_t>(size())),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   if (!event_) throw_errno(errno, "eventfd");
   if (!timer_) throw_errno(errno, "timerfd_create");
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    Links::Peer& from = links.peers[i];
-    Peer& p = peers_[i];
-    p.who = std::move(from.who);
+  for (const Peer& p : peers_) {
     matching_.add_rank(p.who);
-    p.line.messages.emplace(static_cast<int>(i), matching_, kMostMessageBytes);
-    p.segment = std::move(from.segment);
-    p.block = reinterpret_cast<Block*>(p.segment.data());
-    p.socket = std::move(from.socket);
-    p.process = watch_process(p.who);
+    line(p).messages.emplace(p.who.rank, matching_, kMostMessageBytes);
     parent_only_.add(p.socket.get());
-    is_oversubscribed_ |= p.block->is_oversubscribed;
   }
   if (const auto& recorder = options_.recorder) {
     log_ = recorder->add_group({.name = options_.name,
                                 .backend = "shm",
                                 .generation = options_.generation,
-                                .rank = rank_,
+                                .rank = rank(),
                                 .size = size()});
     for (const Path path : {Path::kInline, Path::kExchange, Path::kChunks, Path::kDirect}) {
       path_numbers_[static_cast<std::size_t>(path)] = recorder->algorithm(name_of(path));
@@ -109,19 +98,20 @@ void Core::submit(const Ref<Operation>& operation) {
   Operation& op = *operation;
   const profiler::Span span = call_span(op.descriptor);
   Transfer& transfer = op.transfer;
-  transfer.plan = make_plan(op.descriptor, transfer.gives.longest(), size(), is_oversubscribed_);
+  transfer.plan =
+      make_plan(op.descriptor, transfer.gives.longest(), size(), peers_.is_oversubscribed());
   const bool is_inline = transfer.plan.path == Path::kInline;
   release_finished();
-  if (is_closed()) {
+  if (failure_.is_closed()) {
     const std::lock_guard lock(submit_mutex_);
-    refuse(op.descriptor);
+    failure_.refuse(op.descriptor, next_sequence_);
   }
-  if (is_oversubscribed_) note_cpu();
+  if (peers_.is_oversubscribed()) note_cpu(peers_.own());
   claim(op);
   const bool drives = take_role();
   try {
     const std::lock_guard lock(submit_mutex_);
-    if (is_poisoned() && next_sequence_ > spared_until_.load()) refuse(op.descriptor);
+    if (failure_.ends(next_sequence_)) failure_.refuse(op.descriptor, next_sequence_);
     if (has_left_) throw_left(op.descriptor);
     op.descriptor.sequence = next_sequence_++;
     transfer.descriptor.sequence = op.descriptor.sequence;
@@ -136,7 +126,7 @@ void Core::submit(const Ref<Operation>& operation) {
       queue_.push_back(operation);
     }
     waiting_.fetch_add(1);
-    own().called.store(op.descriptor.sequence, std::memory_order_release);
+    peers_.own().called.store(op.descriptor.sequence, std::memory_order_release);
   } catch (...) {
     if (drives) give_role_back();
     throw;
@@ -166,7 +156,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
     } else {
       if (!std::exchange(is_helper, true)) helpers_.fetch_add(1);
       if (thread_drives_.load()) {
-        ring(own().bell);
+        ring(peers_.own().bell);
         // The progress thread gives the role back after a chunk at most.
         for (int i = 0; i < kYieldsForRole && thread_drives_.load(); ++i) ::sched_yield();
         if (!thread_drives_.load()) continue;
@@ -190,7 +180,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   std::string missing;
   visitors_.fetch_add(1);
   while (!take_role()) {
-    ring(own().bell);
+    ring(peers_.own().bell);
     ::sched_yield();
   }
   if (!op.is_over()) missing = this->missing(op).text;
@@ -217,9 +207,9 @@ void Core::poll() noexcept {
 void Core::give_role_back() {
   driving_.store(false);
   const auto is_anything_to_end = [this] {
-    return has_to_end_.load() || (is_closed() && has_operations());
+    return failure_.has_to_end() || (failure_.is_closed() && has_operations());
   };
-  while (poisoned_.load() && is_anything_to_end() && take_role()) {
+  while (failure_.is_poisoned() && is_anything_to_end() && take_role()) {
     end_all();
     driving_.store(false);
   }
@@ -272,7 +262,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
     if (now >= next_look_) {
       next_look_ = now + kLookTime;
       look(now);
-      if (is_oversubscribed_ && wanted != nullptr) spread();
+      if (peers_.is_oversubscribed() && wanted != nullptr) spread(peers_);
     }
     if (until.has_passed(now) || visitors_.load() > 0) break;
     if (now - quiet_since >= policy.spin) {
@@ -312,14 +302,14 @@ bool Core::has_front() {
 }
 
 bool Core::step() {
-  if (is_poisoned()) {
-    const bool closed = is_closed();
-    if (closed || has_to_end_.load()) end_all();
+  if (failure_.is_poisoned()) {
+    const bool closed = failure_.is_closed();
+    if (closed || failure_.has_to_end()) end_all();
     if (closed) return false;
   }
   return guarded([this] {
-    const bool moved = !is_poisoned() && has_messages() && advance_messages();
-    return (!has_to_end_.load() && has_front() && advance(*front_)) || moved;
+    const bool moved = !failure_.is_poisoned() && has_messages() && advance_messages();
+    return (!failure_.has_to_end() && has_front() && advance(*front_)) || moved;
   });
 }
 
@@ -332,7 +322,7 @@ bool Core::advance(Operation& op) {
   }
   if (outcome == Outcome::kDone) finish_front();
   // After another failure, ranks may differ because of it: its cause counts.
-  if (outcome == Outcome::kMismatch && !adopt_peers_cause()) fail_mismatch(op);
+  if (outcome == Outcome::kMismatch && !failure_.adopt_peers_cause()) fail_mismatch(op);
   return outcome != Outcome::kNothing;
 }
 
@@ -347,6 +337,15 @@ void Core::claim(Operation& op) {
   op.memory = std::move(place.memory);
 }
 
+bool Core::waits_for_own_cpu() const noexcept {
+  if (!front_) return true;  // the peer of a message may run on any CPU
+  const std::int32_t cpu = peers_.own().cpu.load(std::memory_order_relaxed);
+  return std::ranges::any_of(peers_, [&](const Peer& p) {
+    return p.block->cpu.load(std::memory_order_relaxed) == cpu &&
+           protocol_.needs(front_->transfer, p.who.rank);
+  });
+}
+
 bool Core::sleep(std::chrono::nanoseconds most) {
   bool moved = false;
   protocol_.bells().sleep(most, [&] {
@@ -358,7 +357,7 @@ bool Core::sleep(std::chrono::nanoseconds most) {
 
 void Core::finish_front() {
   Ref<Operation> over = std::move(front_);
-  completed_.store(over->descriptor.sequence, std::memory_order_release);
+  failure_.note_completed(over->descriptor.sequence);
   waiting_.fetch_sub(1);
   protocol_.fetch_next(over->transfer);
   finish(std::move(over), nullptr);

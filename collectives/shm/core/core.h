@@ -16,7 +16,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -33,6 +32,8 @@
 #include "collectives/shm/core/message.h"
 #include "collectives/shm/core/operation.h"
 #include "collectives/shm/layout/layout.h"
+#include "collectives/shm/peers/failure.h"
+#include "collectives/shm/peers/peers.h"
 #include "collectives/shm/protocol/protocol.h"
 #include "collectives/shm/segment/links.h"
 #include "collectives/shm/segment/memories.h"
@@ -42,23 +43,6 @@
 #include "core/base/system/process/fork.h"
 
 namespace dl::collectives::shm {
-
-struct Peer {
-  Identity who;
-  Segment segment;
-  Block* block = nullptr;
-  UniqueFd socket;  // for the progress thread; empty for the rank itself
-  // A pidfd, readable when the process has ended; empty if this rank cannot see the process.
-  UniqueFd process;
-
-  Line line{};  // driver
-
-  // Written by the progress thread.
-  std::atomic<bool> is_gone{false};  // its socket has closed, or its process has ended
-  // its process has ended, but a forked child keeps its socket open
-  std::atomic<bool> is_socket_held{false};
-  std::atomic<Deadline::Clock::time_point> last_answer{};
-};
 
 class Core final : public RefCounted {
  public:
@@ -75,12 +59,10 @@ class Core final : public RefCounted {
   Core(Links links, Options options);
   void stop() noexcept;
 
-  int rank() const noexcept { return rank_; }
-  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  int rank() const noexcept { return peers_.rank(); }
+  int size() const noexcept { return peers_.size(); }
   const std::string& name() const noexcept { return options_.name; }
-  const Identity& identity(int rank) const noexcept {
-    return peers_[static_cast<std::size_t>(rank)].who;
-  }
+  const Identity& identity(int rank) const noexcept { return peers_[rank].who; }
   const Ref<Memories>& memories() const noexcept { return memories_; }
 
   // The first cause.
@@ -101,7 +83,7 @@ class Core final : public RefCounted {
   // that it looks for the first cause there. `spared`: see ProcessGroup::fail.
   void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
   // How many collectives this rank has called.
-  std::uint64_t calls() const noexcept { return own().called.load(); }
+  std::uint64_t calls() const noexcept { return peers_.own().called.load(); }
   // Advances what can be advanced without waiting, and makes sure that operations go on even if no
   // thread waits for them.
   void poll() noexcept;
@@ -111,21 +93,11 @@ class Core final : public RefCounted {
 
   // Sends this rank's part of a symmetric memory to all peers. Throws kConnection.
   void pass_memory(std::uint32_t number, int fd);
-  // The other ranks' parts, by rank, once all have been passed. Throws kTimeout.
-  std::vector<UniqueFd> take_memory(std::uint32_t number, Deadline deadline);
-  // Releases parts up to this number, even those that arrive later.
-  void drop_memory(std::uint32_t number) noexcept;
+  PassedMemories& passed_memories() noexcept { return peers_.passed_memories(); }
 
  private:
   ~Core() override;
 
-  Block& own() const noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
-  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
-  bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
-  // True if the group is broken and every spared operation is over.
-  bool is_closed() const noexcept {
-    return is_poisoned() && completed_.load() >= spared_until_.load();
-  }
   bool has_messages() const noexcept { return messages_waiting_.load() > 0; }
   bool has_operations() const noexcept { return waiting_.load() > 0 || has_messages(); }
 
@@ -156,14 +128,10 @@ class Core final : public RefCounted {
   void fail_mismatch(const Operation& op);
   void claim(Operation& op);  // any thread, before the operation is queued
 
-  // oversubscribed.cc, used if ranks outnumber cores.
-  void note_cpu() noexcept;
   // Driver: true if the front operation waits for a rank that cannot run before this one yields the
   // core. True also without a front operation: it is unknown on which CPU the peer of a message
   // runs.
   bool waits_for_own_cpu() const noexcept;
-  // For a caller that drives: moves to a core with fewer ranks.
-  void spread();
 
   // Driver: messages.cc.
   bool advance_messages();
@@ -172,46 +140,34 @@ class Core final : public RefCounted {
   bool send_to(Peer& p);
   bool begin_next_frame(Peer& p);
   void end_frame_to(Peer& p);
+  Line& line(const Peer& p) noexcept { return lines_[static_cast<std::size_t>(p.who.rank)]; }
+  const Line& line(const Peer& p) const noexcept {
+    return lines_[static_cast<std::size_t>(p.who.rank)];
+  }
   bool open_ring_to(Peer& p);
   bool receive_from(Peer& p);
   void begin_frame(Peer& p);
   void end_frame(Peer& p);
   bool wants_frames(const Peer& p) const noexcept {
-    return matching_.has_posted(p.who.rank) || p.line.wants_frames();
+    return matching_.has_posted(p.who.rank) || line(p).wants_frames();
   }
   void settle(Peer& p, const Conversation<Message>::Outcome& outcome);
   void give_back(Peer& p, std::size_t bytes) noexcept;
   void end_message(const Ref<Message>& message);
   void end_messages(const std::exception_ptr& cause) noexcept;
   void look_at_messages(Clock::time_point now);
-  void fail_gone(const Peer& p, const Message& message);
-  // For a peer that has left or is gone.
-  static std::string text_of_gone(const Peer& p);
-  std::string text_of_ended(const Peer& p, const Pending& op) const;
   // Refuses a call that comes after this rank has said goodbye at its exit.
   [[noreturn]] void throw_left(const Descriptor& called) const;
-  static Blame blame_of_ended(const Peer& p) noexcept;
 
   // failure.cc
-  void spare_only(std::uint64_t until) noexcept;
-  void tell_failed() noexcept;
   void end_all() noexcept;  // driver: all that is not spared
   void take_what_has_come() noexcept;
-  std::exception_ptr first_cause() const noexcept;
-  bool adopt_peers_cause() noexcept;
   void hear_of_failures();  // progress thread
-  // Throws for an operation that is called after the group broke; under submit_mutex_.
-  [[noreturn]] void refuse(const Descriptor& called);
-  // The operation that this rank has called under the sequence number of the cause.
-  std::string call_of(const Cause& cause) const noexcept;
   // Driver: the checks of a wait that gets long.
   void look(Clock::time_point now);
   void look_at_peers(Operation& front);
   void look_at_clock(Pending& op, Clock::time_point now);
   Missing missing(const Pending& pending) const;
-  // The other ranks, as an operation sees them.
-  std::vector<PeerState> others(const Pending& pending) const;
-
   // progress.cc
   void run();
   void arm_timer() noexcept;
@@ -219,18 +175,15 @@ class Core final : public RefCounted {
   // progress, and says goodbye if none is left.
   void leave_at_exit();
   void warn_of_unfinished();  // driver
-  void read_notes(Peer& p);
-  void note_gone(Peer& p);
-  void take_ring(Peer& p, UniqueFd fd);
-  void send_note(Peer& p, Note::Kind kind) noexcept;
+  // Breaks the group if reading from a peer has found why.
+  void fail_if(std::optional<Cause> found) noexcept;
   void wake_thread() noexcept;
 
-  const int rank_;
   const Options options_;
   const std::uint64_t salt_;
-  bool is_oversubscribed_ = false;
-  std::vector<Peer> peers_;
+  Peers peers_;
   record::GroupRecorder log_;
+  Failure failure_;
   const record::TickTime clock_{};
   // The recorder's numbers for algorithms, by Path.
   std::array<std::uint8_t, kPathCount> path_numbers_{};
@@ -257,27 +210,11 @@ class Core final : public RefCounted {
   std::vector<Ref<Message>> taken_;      // messages from submitted_ that are being started
   std::vector<Ref<Message>> under_way_;  // messages
   Matching<Message> matching_;
+  std::vector<Line> lines_;  // by rank
 
   std::mutex finished_mutex_;
   std::vector<Ref<Pending>> finished_;  // their owners are released on a caller's thread
   std::atomic<bool> has_finished_{false};
-
-  mutable std::mutex error_mutex_;
-  std::exception_ptr error_;
-  std::atomic<bool> poisoned_{false};
-  std::atomic<std::uint64_t> spared_until_{0};  // written under error_mutex_
-  std::atomic<bool> has_to_end_{false};         // operations that are no longer spared
-  std::atomic<std::uint64_t> completed_{0};     // the last operation that succeeded
-
-  std::mutex passed_mutex_;
-  std::condition_variable passed_on_;
-  struct Passed {
-    int rank;
-    std::uint32_t number;
-    UniqueFd fd;
-  };
-  std::vector<Passed> passed_;       // parts of symmetric memories that no call has taken yet
-  std::uint32_t dropped_until_ = 0;  // parts up to this number are no longer wanted
 
   const ForkMark fork_mark_{};
   UniqueFd event_;  // wakes the progress thread

@@ -1,11 +1,9 @@
 // Message: a send or a receive of a ShmGroup as its Work. Line: the messages between this rank and
 // one peer (messages.cc).
 //
-// A Line belongs to its Peer. Only the driver touches it, except in_segment and has_in_segment,
-// which the progress thread sets.
+// Only the driver touches a Line.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <optional>
 
@@ -30,8 +28,6 @@ struct Line {
   std::size_t leaving_whole = 0;     // `moved` after that frame
 
   // From the peer. --------------------------------------------------------------------------------
-  Segment in_segment;                       // the progress thread's, until it sets
-  std::atomic<bool> has_in_segment{false};  // this flag
   RingReader in;
   Frame frame;  // being read
   bool is_amid_frame = false;

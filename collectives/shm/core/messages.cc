@@ -35,7 +35,7 @@ void Core::submit(const Ref<Message>& message) {
   const bool drives = take_role();
   try {
     const std::lock_guard lock(submit_mutex_);
-    if (is_poisoned()) std::rethrow_exception(first_cause());
+    if (failure_.is_poisoned()) std::rethrow_exception(failure_.cause());
     if (has_left_) throw_left(message->descriptor);
     submitted_.push_back(message);
     Descriptor& d = message->descriptor;
@@ -56,7 +56,7 @@ void Core::submit(const Ref<Message>& message) {
     give_role_back();
   } else {
     // The driver may sleep.
-    ring(own().bell);
+    ring(peers_.own().bell);
   }
   // Never wake the thread at once: most callers come back to wait for the message, and the thread
   // would compete with them.
@@ -66,10 +66,11 @@ void Core::submit(const Ref<Message>& message) {
 bool Core::advance_messages() {
   take_submitted();
   bool moved = false;
-  for (std::size_t i = 0; i < peers_.size() && !is_poisoned(); ++i) {
-    Peer& p = peers_[(matching_.first_look() + i) % peers_.size()];
+  const auto ranks = static_cast<std::size_t>(size());
+  for (std::size_t i = 0; i < ranks && !failure_.is_poisoned(); ++i) {
+    Peer& p = peers_[static_cast<int>((matching_.first_look() + i) % ranks)];
     if (wants_frames(p)) moved |= receive_from(p);
-    if (p.line.has_to_write()) moved |= send_to(p);
+    if (line(p).has_to_write()) moved |= send_to(p);
   }
   return moved;
 }
@@ -83,7 +84,7 @@ void Core::take_submitted() {
     has_submitted_.store(false);
   }
   for (Ref<Message>& message : taken_) {
-    if (is_poisoned()) break;
+    if (failure_.is_poisoned()) break;
     start(std::move(message));
   }
   taken_.clear();
@@ -92,17 +93,16 @@ void Core::take_submitted() {
 void Core::start(Ref<Message> message) {
   if (!message->is_send()) {
     if (const auto found = matching_.post(message)) {
-      Peer& from = peer(message->peer);
-      settle(from, from.line.messages->take(message, *found));
+      Peer& from = peers_[message->peer];
+      settle(from, line(from).messages->take(message, *found));
     }
     return;
   }
-  Peer& p = peer(message->peer);
-  if (p.is_gone.load(std::memory_order_acquire) ||
-      p.block->presence.load(std::memory_order_acquire) == Presence::kLeft) {
-    return fail_gone(p, *message);
+  Peer& p = peers_[message->peer];
+  if (p.is_gone.load(std::memory_order_acquire) || p.has_left()) {
+    return fail(peers_.cause_of_end(p, message->descriptor));
   }
-  p.line.messages->send(std::move(message));
+  line(p).messages->send(std::move(message));
 }
 
 // ---- to a peer ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ void Core::start(Ref<Message> message) {
 // Returns false if the peer's socket does not accept the descriptor now: the peer is gone, or was
 // stopped for long.
 bool Core::open_ring_to(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   if (line.out_segment.data() == nullptr) {
     line.out_segment = Segment::make(kRingSegmentBytes);
     new (line.out_segment.data()) RingCounters();
@@ -126,7 +126,7 @@ bool Core::open_ring_to(Peer& p) {
 }
 
 bool Core::send_to(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   if (!line.out.is_open() && !open_ring_to(p)) return false;
   bool moved = false;
   for (std::size_t written = 0; written < kMostSliceBytes; moved = true) {
@@ -147,7 +147,7 @@ bool Core::send_to(Peer& p) {
 }
 
 bool Core::begin_next_frame(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   if (!line.clears.empty()) {
     if (!line.out.begin({.place = line.clears.front(), .type = FrameType::kClear}, nullptr)) {
       return false;
@@ -192,7 +192,7 @@ bool Core::begin_next_frame(Peer& p) {
 }
 
 void Core::end_frame_to(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   const Ref<Message> message = std::exchange(line.leaving, nullptr);
   message->moved = line.leaving_whole;
   if (message->moved < message->bytes) return;
@@ -203,19 +203,19 @@ void Core::end_frame_to(Peer& p) {
 // ---- from a peer --------------------------------------------------------------------------------
 
 bool Core::receive_from(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   if (!line.in.is_open()) {
-    if (!line.has_in_segment.load(std::memory_order_acquire)) return false;
-    line.in.open(RingPlace::in(line.in_segment.data()));
+    if (!p.has_ring.load(std::memory_order_acquire)) return false;
+    line.in.open(RingPlace::in(p.ring.data()));
   }
-  const bool was_broken = is_poisoned();
+  const bool was_broken = failure_.is_poisoned();
   bool moved = false;
   for (std::size_t got = 0; got < kMostSliceBytes; moved = true) {
     if (!line.is_amid_frame) {
       if (!wants_frames(p) || !line.in.next(line.frame)) break;
       begin_frame(p);
       line.is_amid_frame = true;
-      if (is_poisoned() != was_broken) return true;
+      if (failure_.is_poisoned() != was_broken) return true;
       got += kFrameBytes;
     }
     if (line.in.left() > 0) {
@@ -228,14 +228,14 @@ bool Core::receive_from(Peer& p) {
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
-    if (is_poisoned() != was_broken) return true;
+    if (failure_.is_poisoned() != was_broken) return true;
   }
   return moved;
 }
 
 // Chooses the destination of the payload.
 void Core::begin_frame(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   const Frame& frame = line.frame;
   DL_CHECK(line.in.is_in_order() && frame.dtype < kDTypeCount && frame.bytes <= kMostMessageBytes,
            kInternal, "group '{}': {} wrote an invalid frame", name(), p.who.text());
@@ -249,7 +249,7 @@ void Core::begin_frame(Peer& p) {
 }
 
 void Core::end_frame(Peer& p) {
-  Line& line = p.line;
+  Line& line = this->line(p);
   const Frame& frame = line.frame;
   switch (frame.type) {
     case FrameType::kMessage:
@@ -265,12 +265,12 @@ void Core::end_frame(Peer& p) {
 
 void Core::settle(Peer& p, const Conversation<Message>::Outcome& outcome) {
   if (outcome.credit > 0) give_back(p, outcome.credit);
-  if (outcome.clear) p.line.clears.push_back(*outcome.clear);
+  if (outcome.clear) line(p).clears.push_back(*outcome.clear);
   if (outcome.received) end_message(outcome.received);
 }
 
 void Core::give_back(Peer& p, std::size_t bytes) noexcept {
-  if (p.line.in.release(bytes)) protocol_.bells().published_to(p.who.rank);
+  if (line(p).in.release(bytes)) protocol_.bells().published_to(p.who.rank);
 }
 
 void Core::end_message(const Ref<Message>& message) {
@@ -289,7 +289,7 @@ void Core::end_messages(const std::exception_ptr& cause) noexcept {
   }
   taken_.clear();
   matching_.clear();
-  for (Peer& p : peers_) p.line.clear();
+  for (Peer& p : peers_) line(p).clear();
   for (Ref<Message>& message : std::exchange(under_way_, {})) {
     messages_waiting_.fetch_sub(1);
     finish(std::move(message), cause);
@@ -308,7 +308,7 @@ void Core::take_what_has_come() noexcept try {
 }
 
 void Core::look_at_messages(Clock::time_point now) {
-  if (is_poisoned()) return;
+  if (failure_.is_poisoned()) return;
   std::vector<Peer*> gone;
   for (Peer& p : peers_) {
     if (p.is_gone.load(std::memory_order_acquire)) gone.push_back(&p);
@@ -316,31 +316,25 @@ void Core::look_at_messages(Clock::time_point now) {
   // Messages that the peers wrote before they ended count: only what is missing then will never
   // come. Read all rings first, because a message from any source may be in the last one.
   for (Peer* const p : gone) {
-    while (guarded([&] { return receive_from(*p); }) && !is_poisoned()) {
+    while (guarded([&] { return receive_from(*p); }) && !failure_.is_poisoned()) {
     }
-    if (is_poisoned()) return;
+    if (failure_.is_poisoned()) return;
   }
-  const bool is_alone = gone.size() + 1 == peers_.size();
+  const bool is_alone = gone.size() + 1 == static_cast<std::size_t>(size());
   for (const Peer* const p : gone) {
-    const bool has_left = p->block->presence.load(std::memory_order_acquire) == Presence::kLeft;
     for (const Ref<Message>& message : under_way_) {
       if (message->peer == p->who.rank ||
-          (message->peer == kAnySource && (!has_left || is_alone))) {
-        adopt_peers_cause();
-        if (!is_poisoned()) fail_gone(*p, *message);
+          (message->peer == kAnySource && (!p->has_left() || is_alone))) {
+        failure_.adopt_peers_cause();
+        if (!failure_.is_poisoned()) fail(peers_.cause_of_end(*p, message->descriptor));
         return;
       }
     }
   }
   for (const Ref<Message>& message : under_way_) {
     look_at_clock(*message, now);
-    if (is_poisoned()) return;
+    if (failure_.is_poisoned()) return;
   }
-}
-
-void Core::fail_gone(const Peer& p, const Message& message) {
-  fail(cause_in(message.descriptor, ErrorKind::kPeerFailed, text_of_ended(p, message),
-                blame_of_ended(p), p.who.in_job()));
 }
 
 }  // namespace dl::collectives::shm

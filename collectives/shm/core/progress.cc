@@ -7,15 +7,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "collectives/shm/core/core.h"
 #include "core/base/log/log.h"
 #include "core/base/system/machine/cpus.h"
-#include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
 namespace {
@@ -39,7 +35,7 @@ void Core::run() {
   ::pthread_setname_np(::pthread_self(), "dlrun-shm");
   use_all_bound_cpus();
   std::vector<pollfd> entries;
-  const std::size_t processes = 2 + peers_.size();
+  const std::size_t processes = 2 + static_cast<std::size_t>(size());
   while (!stopping_.load()) {
     entries.assign({{event_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}});
     for (const Peer& p : peers_) {
@@ -63,10 +59,11 @@ void Core::run() {
       [[maybe_unused]] const ssize_t size = ::read(timer_.get(), &count, sizeof count);
       timer_is_armed_.store(false);
     }
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      if (entries[i + 2].revents != 0) read_notes(peers_[i]);
+    for (Peer& p : peers_) {
+      const auto i = static_cast<std::size_t>(p.who.rank);
+      if (entries[i + 2].revents != 0) fail_if(peers_.read_notes(p));
       // Checked in addition to the socket, which a forked child may keep open.
-      if (entries[i + processes].revents != 0) note_gone(peers_[i]);
+      if (entries[i + processes].revents != 0) fail_if(peers_.note_gone(p));
     }
     hear_of_failures();
     // Do not drive while a visitor waits: if it found the role taken at every try, it would wait
@@ -95,22 +92,20 @@ void Core::stop() noexcept {
     }
     give_role_back();
   }
-  if (has_operations() || (is_poisoned() && !is_closed())) {
+  if (has_operations() || (failure_.is_poisoned() && !failure_.is_closed())) {
     fail({.kind = ErrorKind::kAborted,
           .text = fmt::format("{} destroyed group '{}' while an operation was under way",
-                              peer(rank_).who.text(), name())});
+                              peers_[rank()].who.text(), name())});
   } else {
-    const std::lock_guard lock(error_mutex_);
-    if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
+    failure_.leave();
   }
   stopping_.store(true);
   wake_thread();
-  ring(own().bell);
+  ring(peers_.own().bell);
   thread_.join();
   while (!take_role()) ::sched_yield();
   parent_only_.clear();
-  // Peers that wait for this rank check it when the sockets close.
-  for (Peer& p : peers_) p.socket.reset();
+  peers_.close();
   give_role_back();
   release_finished();
 }
@@ -119,7 +114,7 @@ void Core::warn_of_unfinished() {
   if (!front_ && under_way_.empty()) return;
   const Pending& first = under_way_.empty() ? static_cast<Pending&>(*front_) : *under_way_.front();
   const int count = waiting_.load() + messages_waiting_.load();
-  log::warning("{}", unfinished_text(identity(rank_).text(), name(), first.descriptor,
+  log::warning("{}", unfinished_text(peers_.self().text(), name(), first.descriptor,
                                      missing(first).text, static_cast<std::size_t>(count)));
 }
 
@@ -127,10 +122,10 @@ void Core::leave_at_exit() {
   const auto begin = Clock::now();
   auto last_move = begin;
   for (;;) {
-    if (!has_operations() || is_closed()) {
+    if (!has_operations() || failure_.is_closed()) {
       // No call can come between this look and the goodbye.
       const std::lock_guard lock(submit_mutex_);
-      has_left_ = !has_operations() || is_closed();
+      has_left_ = !has_operations() || failure_.is_closed();
       if (has_left_) break;
     }
     const bool drives = take_role();
@@ -142,100 +137,17 @@ void Core::leave_at_exit() {
     const auto now = Clock::now();
     const bool gives_up = now - last_move > kExitQuiet || now - begin > kExitTime;
     if (drives) {
-      if (gives_up && has_operations() && !is_closed()) warn_of_unfinished();
+      if (gives_up && has_operations() && !failure_.is_closed()) warn_of_unfinished();
       give_role_back();
     }
     if (gives_up) return;  // a peer will miss it
   }
-  const std::lock_guard lock(error_mutex_);
-  if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
-}
-
-void Core::read_notes(Peer& p) {
-  for (;;) {
-    Note note;
-    rendezvous::Received received =
-        rendezvous::receive_passing(p.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
-    if (received.ended) {
-      p.is_gone.store(true, std::memory_order_release);
-      ring(own().bell);
-      return;
-    }
-    if (received.lost_passed) {
-      fail({.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(name(), p.who)});
-      return;
-    }
-    if (received.bytes != sizeof note) return;
-    if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
-    if (note.kind == Note::Kind::kReply) p.last_answer.store(Clock::now());
-    if (note.kind == Note::Kind::kRing && received.passed) take_ring(p, std::move(received.passed));
-    if (note.kind == Note::Kind::kMemory && received.passed) {
-      const std::lock_guard lock(passed_mutex_);
-      if (note.number <= dropped_until_) continue;
-      passed_.push_back({p.who.rank, note.number, std::move(received.passed)});
-      passed_on_.notify_all();
-    }
-  }
-}
-
-void Core::note_gone(Peer& p) {
-  read_notes(p);
-  if (p.is_gone.load(std::memory_order_relaxed)) return;
-  p.is_socket_held.store(true, std::memory_order_relaxed);
-  p.is_gone.store(true, std::memory_order_release);
-  ring(own().bell);
-}
-
-// Maps the ring for messages from this peer.
-void Core::take_ring(Peer& p, UniqueFd fd) {
-  if (p.line.has_in_segment.load(std::memory_order_relaxed)) return;
-  try {
-    p.line.in_segment = Segment::map(std::move(fd), kRingSegmentBytes);
-    p.line.has_in_segment.store(true, std::memory_order_release);
-    ring(own().bell);
-  } catch (const Error& error) {
-    fail({.kind = error.kind(),
-          .text =
-              fmt::format("group '{}': messages of {}: {}", name(), p.who.text(), error.what())});
-  }
-}
-
-void Core::send_note(Peer& p, Note::Kind kind) noexcept {
-  const Note note{.kind = kind};
-  // A peer that is gone, or was stopped so long that its buffer is full, needs no note.
-  rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)));
+  failure_.leave();
 }
 
 void Core::pass_memory(std::uint32_t number, int fd) {
   throw_if_broken();
-  const Note note{.kind = Note::Kind::kMemory, .number = number};
-  for (const Peer& p : peers_) {
-    DL_CHECK(!p.socket ||
-                 rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
-             kConnection, "group '{}': cannot pass a descriptor to {}: {}", name(), p.who.text(),
-             std::strerror(errno));
-  }
-}
-
-std::vector<UniqueFd> Core::take_memory(std::uint32_t number, Deadline deadline) {
-  std::vector<UniqueFd> parts(peers_.size());
-  std::unique_lock lock(passed_mutex_);
-  const bool are_here = wait_until(passed_on_, lock, deadline, [&] {
-    return std::ranges::count(passed_, number, &Passed::number) == size() - 1;
-  });
-  DL_CHECK(are_here, kTimeout, "group '{}': a symmetric memory did not come in time", name());
-  for (Passed& part : passed_) {
-    if (part.number == number) parts[static_cast<std::size_t>(part.rank)] = std::move(part.fd);
-  }
-  lock.unlock();
-  drop_memory(number);
-  return parts;
-}
-
-void Core::drop_memory(std::uint32_t number) noexcept {
-  const std::lock_guard lock(passed_mutex_);
-  dropped_until_ = std::max(dropped_until_, number);
-  std::erase_if(passed_, [&](const Passed& part) { return part.number <= dropped_until_; });
+  peers_.pass_memory(number, fd);
 }
 
 void Core::wake_thread() noexcept {

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "collectives/call/call.h"
-#include "collectives/shm/core/oversubscribed.h"
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
 #include "collectives/shm/layout/ring.h"
+#include "collectives/shm/peers/oversubscribed.h"
 #include "collectives/shm/segment/links.h"
 #include "collectives/shm/segment/segment.h"
 #include "tests/collectives/patterns.h"

@@ -1,8 +1,11 @@
-// Ranks that outnumber the cores: decides which rank should move to another core.
+// Ranks that outnumber the cores: each notes on which it runs, and moves to another one if that has
+// fewer ranks.
 #pragma once
 
 #include <cstdint>
 #include <span>
+
+#include "collectives/shm/peers/peers.h"
 
 namespace dl::collectives::shm {
 
@@ -12,5 +15,11 @@ namespace dl::collectives::shm {
 //   cpus    by rank; negative: not known yet
 //   usable  CPUs on which `rank` may run
 int better_cpu(std::span<const std::int32_t> cpus, int rank, std::span<const int> usable);
+
+// A rank that moves to another CPU publishes it at its next call only; a long wait yields in any
+// case.
+void note_cpu(Block& own) noexcept;
+// Moves the calling thread to a core with fewer ranks, if there is one.
+void spread(const Peers& peers);
 
 }  // namespace dl::collectives::shm
