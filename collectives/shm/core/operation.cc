@@ -1,4 +1,4 @@
-#include "collectives/shm/core/operation.h"
+#include "collectives/shm/driver/operation.h"
 
 #include "collectives/shm/core/core.h"
 #include "core/base/error.h"
@@ -42,12 +42,6 @@ void Pending::end(std::exception_ptr failed, std::uint64_t now) noexcept {
 }
 
 Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
-    : Pending(std::move(core), call, time),
-      transfer{.descriptor = call.what,
-               .kind = call.row().fixed_count,
-               .input = static_cast<const std::byte*>(call.input),
-               .gives = Parts(call.gives),
-               .output = static_cast<std::byte*>(call.output),
-               .takes = Parts(call.takes)} {}
+    : Pending(std::move(core), call, time), transfer(call) {}
 
 }  // namespace dl::collectives::shm

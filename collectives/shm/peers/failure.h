@@ -52,6 +52,9 @@ class Failure {
   // Breaks the group; the first cause counts. `spared`: all operations that are over, if not given.
   // The caller gives the driver an occasion to end operations.
   void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  // Runs work(). An exception breaks the group instead of leaving the driver; then returns true.
+  template <typename Work>
+  bool guard(const Work& work) noexcept;
   // Adopts the cause that a peer has found; true if operations are to end now.
   bool adopt_peers_cause() noexcept;
   // True if a peer has found a cause.
@@ -78,5 +81,17 @@ class Failure {
   mutable Mutex mutex_;
   std::exception_ptr error_ DL_GUARDED_BY(mutex_);
 };
+
+template <typename Work>
+bool Failure::guard(const Work& work) noexcept {
+  try {
+    return work();
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
+  } catch (const std::exception& error) {
+    fail({.text = fmt::format("group '{}': {}", peers_.group(), error.what())});
+  }
+  return true;
+}
 
 }  // namespace dl::collectives::shm

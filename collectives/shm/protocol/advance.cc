@@ -54,6 +54,13 @@ Block& block_in(std::byte* segment) noexcept {
   return *reinterpret_cast<Block*>(segment);
 }
 
+bool has_reached(View& rank, std::uint64_t View::* seen, Counter Block::* counter,
+                 std::uint64_t count) noexcept {
+  if (rank.*seen >= count) return true;
+  rank.*seen = (rank.block->*counter).value.load(std::memory_order_acquire);
+  return rank.*seen >= count;
+}
+
 std::vector<Bell*> bells_of(std::span<std::byte* const> segments) {
   std::vector<Bell*> bells;
   for (std::byte* const segment : segments) bells.push_back(&block_in(segment).bell);
@@ -217,17 +224,10 @@ bool Protocol::has_agreed_counts(const Transfer& op, int rank) {
   return false;
 }
 
-bool Protocol::has(View& rank, std::uint64_t View::* seen, Counter Block::* counter,
-                   std::uint64_t count) noexcept {
-  if (rank.*seen >= count) return true;
-  rank.*seen = (rank.block->*counter).value.load(std::memory_order_acquire);
-  return rank.*seen >= count;
-}
-
 bool Protocol::all_have(std::uint64_t View::* seen, Counter Block::* counter,
                         std::uint64_t count) noexcept {
   for (int r = 0; r < size_; ++r) {
-    if (r != rank_ && !has(view(r), seen, counter, count)) return false;
+    if (r != rank_ && !has_reached(view(r), seen, counter, count)) return false;
   }
   return true;
 }
@@ -261,7 +261,7 @@ bool Protocol::advance_chunk(Transfer& op) {
     if (phases.reduces) {
       ready = op.copied < op.reduced && all_have(&View::reduced, &Block::reduced, wanted);
     } else if (!one && comes_from_root(op.kind)) {
-      ready = has(view(op.descriptor.root), &View::staged, &Block::staged, wanted);
+      ready = has_reached(view(op.descriptor.root), &View::staged, &Block::staged, wanted);
     } else if (!one) {
       ready = (!phases.stages || op.copied < op.staged) &&
               all_have(&View::staged, &Block::staged, wanted);

@@ -46,7 +46,7 @@ Range work_of(const Transfer& op, int rank, int size) noexcept {
 
 }  // namespace
 
-std::span<const std::byte> Protocol::begin_claim(Transfer& op, int size) noexcept {
+std::span<const std::byte> begin_claim(Transfer& op, int size) noexcept {
   if (op.plan.path != Path::kChunks) return {};
   op.claim.chunks = op.plan.chunks;
   return reached_buffer(op, size);

@@ -50,10 +50,6 @@ class Protocol {
   // `segments`: by rank. `slots`: in use, the same on all ranks.
   Protocol(int rank, std::span<std::byte* const> segments, std::size_t slots);
 
-  // Before begin(), on any thread: says in the claim how much the operation has to give. Returns
-  // the buffer that other ranks may access directly if it lies in symmetric memory; empty: none.
-  static std::span<const std::byte> begin_claim(Transfer& op, int size) noexcept;
-
   // Makes it the next operation. The previous one must be done.
   void begin(Transfer& op) noexcept;
   Outcome advance(Transfer& op);
@@ -90,8 +86,6 @@ class Protocol {
   bool advance_chunk(Transfer& op);
   bool may_stage(std::uint64_t chunk) noexcept;
   bool all_have(std::uint64_t View::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
-  static bool has(View& rank, std::uint64_t View::* seen, Counter Block::* counter,
-                  std::uint64_t count) noexcept;
   void stage(const Transfer& op, std::size_t k);
   void reduce_chunk(const Transfer& op, std::size_t k);
   void copy_chunk(const Transfer& op, std::size_t k);
@@ -137,6 +131,11 @@ void Protocol::visit_state(const Add& add) const {
     add(seen.consumed);
   }
 }
+
+// Before Protocol::begin(), on any thread: says in the claim how much the operation has to give.
+// Returns the buffer that other ranks may access directly if it lies in symmetric memory; empty:
+// none.
+std::span<const std::byte> begin_claim(Transfer& op, int size) noexcept;
 
 // True if the payload has further lines.
 inline bool has_more_lines(const Transfer& op) noexcept {

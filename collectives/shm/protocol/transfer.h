@@ -8,13 +8,23 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collectives/call/descriptor.h"
+#include "collectives/call/call.h"
 #include "collectives/shm/layout/layout.h"
 #include "collectives/shm/layout/plan.h"
 
 namespace dl::collectives::shm {
 
 struct Transfer {
+  Transfer() = default;
+  // Its sequence, hash and plan are still to be set.
+  explicit Transfer(const Call& call)
+      : descriptor(call.what),
+        kind(call.row().fixed_count),
+        input(static_cast<const std::byte*>(call.input)),
+        gives(call.gives),
+        output(static_cast<std::byte*>(call.output)),
+        takes(call.takes) {}
+
   Descriptor descriptor{};
   OpKind kind = OpKind::kBarrier;  // the descriptor's; for a v-variant its fixed-count form
   std::uint32_t hash = 0;

@@ -146,7 +146,7 @@ void RankInModel::begin(const Call& call) {
   }
   front_.hash = 7;  // the same call on all ranks
   front_.plan = make_plan(front_.descriptor, front_.gives.longest(), size_, false);
-  if (Protocol::begin_claim(front_, size_).data() == symmetric(rank_)) {
+  if (begin_claim(front_, size_).data() == symmetric(rank_)) {
     // The only symmetric memory.
     static const std::array<std::byte*, kMostRanks> kMemory{symmetric(0), symmetric(1),
                                                             symmetric(2)};

@@ -1,14 +1,8 @@
-// Core's functions that send and receive messages, through one ring for each pair of ranks (sender,
-// receiver) that has exchanged any.
-//
-// Conversation says which message comes next. A small message stays in the ring until its receiver
-// looks for it, so that a send completes without its receiver. A rank that looks for a message also
-// takes the messages before it out of the ring and keeps them.
+#include "collectives/shm/driver/messages.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "collectives/call/recording.h"
-#include "collectives/shm/core/core.h"
 #include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
@@ -26,47 +20,31 @@ Envelope envelope_of(const Frame& frame) noexcept {
 
 }  // namespace
 
-void Core::submit(const Ref<Message>& message) {
-  if (is_in_child()) throw_if_broken();
-  at_exit_.stay_if_leaving();
-  release_finished();
-  throw_if_broken();
-  const profiler::Span span = call_span(message->descriptor);
-  const bool drives = take_role();
-  try {
-    const std::lock_guard lock(submit_mutex_);
-    if (failure_.is_poisoned()) std::rethrow_exception(failure_.cause());
-    if (has_left_) throw_left(message->descriptor);
-    submitted_.push_back(message);
-    Descriptor& d = message->descriptor;
-    d.sequence = next_message_++;
-    // Messages are numbered by each rank alone, so their hash means nothing to other ranks.
-    message->slot = log_.begin(record_of(d, 0, message->peer));
-    has_submitted_.store(true);
-    messages_waiting_.fetch_add(1);
-  } catch (...) {
-    if (drives) give_role_back();
-    throw;
+Messages::Messages(Peers& peers, Failure& failure, Queue& queue, Finished& finished, Bells& bells)
+    : peers_(peers),
+      failure_(failure),
+      queue_(queue),
+      finished_(finished),
+      bells_(bells),
+      matching_(peers.group(), peers.rank(), kCreditBytes) {
+  lines_.reserve(static_cast<std::size_t>(peers.size()));
+  for (const Peer& p : peers) {
+    matching_.add_rank(p.who);
+    lines_.push_back({.messages = {p.who.rank, matching_, kMostMessageBytes}});
   }
-  if (drives) {
-    step();
-    // A rank that only sends may not come back, so wake with a full fence any peer that has fallen
-    // asleep meanwhile.
-    if (!has_operations()) protocol_.bells().settle();
-    give_role_back();
-  } else {
-    // The driver may sleep.
-    ring(peers_.own().bell);
-  }
-  // Never wake the thread at once: most callers come back to wait for the message, and the thread
-  // would compete with them.
-  if (!message->is_over()) arm_timer();
 }
 
-bool Core::advance_messages() {
-  take_submitted();
+bool Messages::advance() {
+  if (queue_.has_new_messages()) {
+    queue_.take_messages(under_way_, taken_);
+    for (Ref<Message>& message : taken_) {
+      if (failure_.is_poisoned()) break;
+      start(std::move(message));
+    }
+    taken_.clear();
+  }
   bool moved = false;
-  const auto ranks = static_cast<std::size_t>(size());
+  const auto ranks = static_cast<std::size_t>(peers_.size());
   for (std::size_t i = 0; i < ranks && !failure_.is_poisoned(); ++i) {
     Peer& p = peers_[static_cast<int>((matching_.first_look() + i) % ranks)];
     if (wants_frames(p)) moved |= receive_from(p);
@@ -75,63 +53,48 @@ bool Core::advance_messages() {
   return moved;
 }
 
-void Core::take_submitted() {
-  if (!has_submitted_.load()) return;
-  {
-    const std::lock_guard lock(submit_mutex_);
-    under_way_.insert(under_way_.end(), submitted_.begin(), submitted_.end());
-    taken_.swap(submitted_);
-    has_submitted_.store(false);
-  }
-  for (Ref<Message>& message : taken_) {
-    if (failure_.is_poisoned()) break;
-    start(std::move(message));
-  }
-  taken_.clear();
-}
-
-void Core::start(Ref<Message> message) {
+void Messages::start(Ref<Message> message) {
   if (!message->is_send()) {
     if (const auto found = matching_.post(message)) {
       Peer& from = peers_[message->peer];
-      settle(from, line(from).messages->take(message, *found));
+      settle(from, line(from).messages.take(message, *found));
     }
     return;
   }
   Peer& p = peers_[message->peer];
   if (p.is_gone.load(std::memory_order_acquire) || p.has_left()) {
-    return fail(peers_.cause_of_end(p, message->descriptor));
+    return failure_.fail(peers_.cause_of_end(p, message->descriptor));
   }
-  line(p).messages->send(std::move(message));
+  line(p).messages.send(std::move(message));
 }
 
 // ---- to a peer ----------------------------------------------------------------------------------
 
 // Returns false if the peer's socket does not accept the descriptor now: the peer is gone, or was
 // stopped for long.
-bool Core::open_ring_to(Peer& p) {
+bool Messages::open_ring_to(Peer& p) {
   Line& line = this->line(p);
-  if (line.out_segment.data() == nullptr) {
-    line.out_segment = Segment::make(kRingSegmentBytes);
-    new (line.out_segment.data()) RingCounters();
+  if (line.ring.data() == nullptr) {
+    line.ring = Segment::make(kRingSegmentBytes);
+    new (line.ring.data()) RingCounters();
   }
   const Note note{.kind = Note::Kind::kRing};
   if (!rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)),
-                                line.out_segment.fd())) {
+                                line.ring.fd())) {
     return false;
   }
-  line.out_segment.close_fd();
-  line.out.open(RingPlace::in(line.out_segment.data()));
+  line.ring.close_fd();
+  line.out.open(RingPlace::in(line.ring.data()));
   return true;
 }
 
-bool Core::send_to(Peer& p) {
+bool Messages::send_to(Peer& p) {
   Line& line = this->line(p);
   if (!line.out.is_open() && !open_ring_to(p)) return false;
   bool moved = false;
   for (std::size_t written = 0; written < kMostSliceBytes; moved = true) {
     if (line.out.left() == 0) {
-      if (!begin_next_frame(p)) break;
+      if (!begin_next_frame(line)) break;
       written += kFrameBytes;
       if (line.out.left() > 0) continue;  // the peer sees the frame with its first piece
     } else {
@@ -140,14 +103,13 @@ bool Core::send_to(Peer& p) {
       line.leaving->moved += piece;
       written += piece;
     }
-    protocol_.bells().published_to(p.who.rank);
-    if (line.out.left() == 0 && line.leaving) end_frame_to(p);
+    bells_.published_to(p.who.rank);
+    if (line.out.left() == 0 && line.leaving) end_frame_to(line);
   }
   return moved;
 }
 
-bool Core::begin_next_frame(Peer& p) {
-  Line& line = this->line(p);
+bool Messages::begin_next_frame(Line& line) {
   if (!line.clears.empty()) {
     if (!line.out.begin({.place = line.clears.front(), .type = FrameType::kClear}, nullptr)) {
       return false;
@@ -155,19 +117,19 @@ bool Core::begin_next_frame(Peer& p) {
     line.clears.pop_front();
     return true;
   }
-  if (const Message* const next = line.messages->next()) {
-    const bool is_small = line.messages->is_small(*next);
+  if (const Message* const next = line.messages.next()) {
+    const bool is_small = line.messages.is_small(*next);
     const std::size_t payload = is_small ? next->bytes : 0;
     if (line.out.may_charge(room_of(payload))) {
       const Frame frame{.count = next->descriptor.count,
-                        .place = is_small ? 0 : line.messages->next_id(),
+                        .place = is_small ? 0 : line.messages.next_id(),
                         .tag = next->tag(),
                         .bytes = static_cast<std::uint32_t>(payload),
                         .type = is_small ? FrameType::kMessage : FrameType::kRequest,
                         .dtype = static_cast<std::uint32_t>(next->descriptor.dtype)};
       if (!line.out.begin(frame, next->buffer)) return false;
       line.out.charge(room_of(payload));
-      Ref<Message> message = line.messages->announce();
+      Ref<Message> message = line.messages.announce();
       if (is_small) {
         line.leaving = std::move(message);
         line.leaving_whole = payload;
@@ -175,7 +137,7 @@ bool Core::begin_next_frame(Peer& p) {
       return true;
     }
   }
-  const auto* const cleared = line.messages->cleared();
+  const auto* const cleared = line.messages.cleared();
   if (cleared == nullptr) return false;
   const auto& [id, message] = *cleared;
   const std::size_t slice = std::min(kMostSliceBytes, message->bytes - message->moved);
@@ -191,18 +153,22 @@ bool Core::begin_next_frame(Peer& p) {
   return true;
 }
 
-void Core::end_frame_to(Peer& p) {
-  Line& line = this->line(p);
+void Messages::end_frame_to(Line& line) {
   const Ref<Message> message = std::exchange(line.leaving, nullptr);
   message->moved = line.leaving_whole;
   if (message->moved < message->bytes) return;
-  if (!line.messages->is_small(*message)) line.messages->end_cleared();
-  end_message(message);
+  if (!line.messages.is_small(*message)) line.messages.end_cleared();
+  end(message);
 }
 
 // ---- from a peer --------------------------------------------------------------------------------
 
-bool Core::receive_from(Peer& p) {
+bool Messages::wants_frames(const Peer& p) noexcept {
+  const Line& line = this->line(p);
+  return matching_.has_posted(p.who.rank) || line.messages.awaits_frames() || line.is_amid_frame;
+}
+
+bool Messages::receive_from(Peer& p) {
   Line& line = this->line(p);
   if (!line.in.is_open()) {
     if (!p.has_ring.load(std::memory_order_acquire)) return false;
@@ -224,7 +190,7 @@ bool Core::receive_from(Peer& p) {
       line.incoming_to += piece;
       got += piece;
     }
-    protocol_.bells().published_to(p.who.rank);  // there is room in the ring again
+    bells_.published_to(p.who.rank);  // there is room in the ring again
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
@@ -234,71 +200,70 @@ bool Core::receive_from(Peer& p) {
 }
 
 // Chooses the destination of the payload.
-void Core::begin_frame(Peer& p) {
+void Messages::begin_frame(const Peer& p) {
   Line& line = this->line(p);
   const Frame& frame = line.frame;
   DL_CHECK(line.in.is_in_order() && frame.dtype < kDTypeCount && frame.bytes <= kMostMessageBytes,
-           kInternal, "group '{}': {} wrote an invalid frame", name(), p.who.text());
+           kInternal, "group '{}': {} wrote an invalid frame", peers_.group(), p.who.text());
   if (frame.type == FrameType::kMessage) {
-    line.incoming_to = line.messages->begin_message(envelope_of(frame));
+    line.incoming_to = line.messages.begin_message(envelope_of(frame));
   } else if (frame.type == FrameType::kSlice) {
-    line.incoming_to = line.messages->begin_slice(frame.count, frame.place, frame.bytes);
+    line.incoming_to = line.messages.begin_slice(frame.count, frame.place, frame.bytes);
   } else {
-    line.incoming_to = line.messages->begin_other(frame.bytes);
+    line.incoming_to = line.messages.begin_other(frame.bytes);
   }
 }
 
-void Core::end_frame(Peer& p) {
+void Messages::end_frame(const Peer& p) {
   Line& line = this->line(p);
   const Frame& frame = line.frame;
   switch (frame.type) {
     case FrameType::kMessage:
     case FrameType::kRequest:
-      return settle(p, line.messages->end_message(envelope_of(frame)));
+      return settle(p, line.messages.end_message(envelope_of(frame)));
     case FrameType::kSlice:
-      return settle(p, line.messages->end_slice(frame.count, frame.bytes));
+      return settle(p, line.messages.end_slice(frame.count, frame.bytes));
     case FrameType::kClear:
-      return line.messages->clear(frame.place);
+      return line.messages.clear(frame.place);
   }
   matching_.throw_violation(p.who.rank, "wrote a frame of an unknown type");
 }
 
-void Core::settle(Peer& p, const Conversation<Message>::Outcome& outcome) {
-  if (outcome.credit > 0) give_back(p, outcome.credit);
-  if (outcome.clear) line(p).clears.push_back(*outcome.clear);
-  if (outcome.received) end_message(outcome.received);
+void Messages::settle(const Peer& p, const Conversation<Message>::Outcome& outcome) {
+  Line& line = this->line(p);
+  if (outcome.credit > 0 && line.in.release(outcome.credit)) bells_.published_to(p.who.rank);
+  if (outcome.clear) line.clears.push_back(*outcome.clear);
+  if (outcome.received) end(outcome.received);
 }
 
-void Core::give_back(Peer& p, std::size_t bytes) noexcept {
-  if (line(p).in.release(bytes)) protocol_.bells().published_to(p.who.rank);
-}
-
-void Core::end_message(const Ref<Message>& message) {
+void Messages::end(const Ref<Message>& message) {
   std::erase(under_way_, message);
-  messages_waiting_.fetch_sub(1);
-  finish(message, nullptr);
+  queue_.note_message_over();
+  finished_.end(message, nullptr);
 }
 
 // ---- when it goes wrong -------------------------------------------------------------------------
 
-void Core::end_messages(const std::exception_ptr& cause) noexcept {
-  {
-    const std::lock_guard lock(submit_mutex_);
-    under_way_.insert(under_way_.end(), submitted_.begin(), submitted_.end());
-    submitted_.clear();
-  }
+void Messages::end_all(const std::exception_ptr& cause) noexcept {
+  // After an invalid frame this rank reads no more.
+  if (!under_way_.empty() && cause_of(cause).kind != ErrorKind::kInternal) take_what_has_come();
+  queue_.take_messages(under_way_, taken_);
   taken_.clear();
   matching_.clear();
-  for (Peer& p : peers_) line(p).clear();
+  for (Line& line : lines_) {
+    line.clears.clear();
+    line.leaving = nullptr;
+    line.messages.drop(0);
+  }
   for (Ref<Message>& message : std::exchange(under_way_, {})) {
-    messages_waiting_.fetch_sub(1);
-    finish(std::move(message), cause);
+    queue_.note_message_over();
+    finished_.end(std::move(message), cause);
   }
 }
 
 // Receives what peers had sent before this rank heard of the failure: these messages can still
 // complete.
-void Core::take_what_has_come() noexcept try {
+void Messages::take_what_has_come() noexcept try {
   for (Peer& p : peers_) {
     while (receive_from(p)) {
     }
@@ -307,7 +272,7 @@ void Core::take_what_has_come() noexcept try {
   // The messages end with the known cause.
 }
 
-void Core::look_at_messages(Clock::time_point now) {
+void Messages::look_for_gone() {
   if (failure_.is_poisoned()) return;
   std::vector<Peer*> gone;
   for (Peer& p : peers_) {
@@ -316,24 +281,20 @@ void Core::look_at_messages(Clock::time_point now) {
   // Messages that the peers wrote before they ended count: only what is missing then will never
   // come. Read all rings first, because a message from any source may be in the last one.
   for (Peer* const p : gone) {
-    while (guarded([&] { return receive_from(*p); }) && !failure_.is_poisoned()) {
+    while (failure_.guard([&] { return receive_from(*p); }) && !failure_.is_poisoned()) {
     }
     if (failure_.is_poisoned()) return;
   }
-  const bool is_alone = gone.size() + 1 == static_cast<std::size_t>(size());
+  const bool is_alone = gone.size() + 1 == static_cast<std::size_t>(peers_.size());
   for (const Peer* const p : gone) {
     for (const Ref<Message>& message : under_way_) {
       if (message->peer == p->who.rank ||
           (message->peer == kAnySource && (!p->has_left() || is_alone))) {
         failure_.adopt_peers_cause();
-        if (!failure_.is_poisoned()) fail(peers_.cause_of_end(*p, message->descriptor));
+        if (!failure_.is_poisoned()) failure_.fail(peers_.cause_of_end(*p, message->descriptor));
         return;
       }
     }
-  }
-  for (const Ref<Message>& message : under_way_) {
-    look_at_clock(*message, now);
-    if (failure_.is_poisoned()) return;
   }
 }
 

@@ -1,5 +1,7 @@
-// Pending: the PendingWork of a ShmGroup. Operation: a Pending that is a collective (message.h has
-// sends and receives).
+// Pending: the PendingWork of a ShmGroup. Operation: a Pending that is a collective. Message: a
+// Pending that is a send or a receive.
+//
+// Made by the Group and driven by its Core (core/operation.cc), which it keeps alive.
 #pragma once
 
 #include <optional>
@@ -48,6 +50,11 @@ class Operation final : public Pending {
   // The symmetric memory that contains the buffer other ranks may access, if any. Set before the
   // operation is queued.
   Ref<Mapped> memory{};
+};
+
+class Message final : public MessageOf<Pending> {
+ public:
+  using MessageOf::MessageOf;
 };
 
 }  // namespace dl::collectives::shm

@@ -1,0 +1,44 @@
+// Wakeup: wakes the group's progress thread, at once or a little later. A thread that is woken with
+// each call competes with callers, who usually wait for their operations themselves.
+//
+// Owned by the Core. Any thread.
+#pragma once
+
+#include <atomic>
+
+#include "core/base/system/unique_fd.h"
+
+namespace dl::collectives::shm {
+
+class Wakeup {
+ public:
+  Wakeup();
+
+  void now() noexcept;
+  void soon() noexcept;
+  // After a call whose caller may not come back: soon, or at once if callers did not of late.
+  void after_call() noexcept;
+
+  // The progress thread has taken up an operation: callers leave them to it, so the next one wakes
+  // it at once.
+  void note_taken_up() noexcept;
+  // A caller has waited and left nothing behind.
+  void note_waited() noexcept;
+
+  // Readable when the progress thread is to wake; it reads them then.
+  int event() const noexcept { return event_.get(); }
+  int timer() const noexcept { return timer_.get(); }
+  void clear_event() noexcept;
+  void clear_timer() noexcept;
+
+ private:
+  UniqueFd event_;
+  UniqueFd timer_;
+  std::atomic<bool> timer_is_armed_{false};
+  // True if the thread is woken with each call: set when it had to take up an operation late,
+  // cleared when a caller came before it.
+  std::atomic<bool> wakes_at_once_{false};
+  std::atomic<bool> has_taken_up_{false};
+};
+
+}  // namespace dl::collectives::shm
