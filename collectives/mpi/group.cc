@@ -4,7 +4,7 @@
 #include "collectives/call/checks.h"
 #include "collectives/join/roster.h"
 #include "collectives/join/split.h"
-#include "collectives/mpi/core.h"
+#include "collectives/mpi/core/core.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/solo/solo_group.h"
 

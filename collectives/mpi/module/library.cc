@@ -100,4 +100,11 @@ const Module& open_module(const Starter& starter) {
               starter.name, file, tried);
 }
 
+void check(const Module& mpi, int code, std::string_view what) {
+  if (code == 0) return;
+  char text[512];
+  mpi.error_text(code, text, sizeof text);
+  throw_error(ErrorKind::kConnection, "{}: {} says: {}", what, mpi.library, text);
+}
+
 }  // namespace dl::collectives::mpi

@@ -1,4 +1,5 @@
-// Tells which MPI started this process, and opens the module (module.h) that calls it. Any thread.
+// Tells which MPI started this process, opens the module (module.h) that calls it, and makes errors
+// of its codes. Any thread.
 #pragma once
 
 #include <optional>
@@ -22,5 +23,8 @@ Starter find_starter();
 // Opens the starter's module. Throws kNotFound if it was not built or its MPI is not installed,
 // kMismatch if it belongs to another version of dlrun.
 const Module& open_module(const Starter& starter);
+
+// Throws kConnection with MPI's text if `code` is not 0. `what` begins the text.
+void check(const Module& mpi, int code, std::string_view what);
 
 }  // namespace dl::collectives::mpi

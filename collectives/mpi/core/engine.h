@@ -15,13 +15,13 @@
 
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "collectives/mpi/module/module.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 
 namespace dl::collectives::mpi {
 
@@ -39,10 +39,8 @@ class Engine {
   const Module& mpi() const noexcept { return mpi_; }
   const Started& world() const noexcept { return started_; }
 
-  // Throws kConnection with MPI's text if `code` is not 0. `what` begins the text.
-  void check(int code, std::string_view what) const;
   // Runs blocking calls in a thread of their own; `blocking` must own all that it uses. Throws
-  // kTimeout if it has not returned by the deadline, and what check() throws.
+  // kTimeout if it has not returned by the deadline, and what check() (library.h) throws.
   void call(std::string_view what, std::function<int(const Module& mpi)> blocking,
             Deadline deadline);
 
@@ -56,25 +54,26 @@ class Engine {
   bool is_holding() const noexcept;
 
  private:
-  explicit Engine(const Module& mpi) : mpi_(mpi) {}
+  explicit Engine(const Module& mpi);
   void run() noexcept;
   // Polls all cores; returns how long to nap.
   std::chrono::nanoseconds poll_all();
   void end(int status) noexcept;
 
   const Module& mpi_;
+  // Written before is_started_.
   Started started_{};
   int start_code_ = 0;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  bool is_started_ = false;
-  bool is_woken_ = false;
-  bool is_ending_ = false;
-  bool is_over_ = false;
-  bool is_holding_ = false;
-  std::vector<Ref<Core>> cores_;
-  std::vector<Ref<RefCounted>> held_;
+  bool is_started_ DL_GUARDED_BY(mutex_) = false;
+  bool is_woken_ DL_GUARDED_BY(mutex_) = false;
+  bool is_ending_ DL_GUARDED_BY(mutex_) = false;
+  bool is_over_ DL_GUARDED_BY(mutex_) = false;
+  bool is_holding_ DL_GUARDED_BY(mutex_) = false;
+  std::vector<Ref<Core>> cores_ DL_GUARDED_BY(mutex_);
+  std::vector<Ref<RefCounted>> held_ DL_GUARDED_BY(mutex_);
 
   std::vector<Ref<Core>> polled_;  // the thread's
   Deadline::Clock::time_point last_move_{};

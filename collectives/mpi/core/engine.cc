@@ -1,4 +1,4 @@
-#include "collectives/mpi/engine.h"
+#include "collectives/mpi/core/engine.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "collectives/mpi/core.h"
+#include "collectives/mpi/core/core.h"
 #include "collectives/mpi/module/library.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -30,8 +30,8 @@ constexpr std::chrono::nanoseconds kLongestNap = 500us;
 constexpr auto kWarnAfter = 5s;
 constexpr auto kEndTime = 600s;
 
-std::mutex engine_mutex;  // constant-initialised
-Engine* the_engine = nullptr;
+Mutex engine_mutex;  // constant-initialised
+Engine* the_engine DL_GUARDED_BY(engine_mutex) = nullptr;
 
 void check_world(const Started& world, const Starter& starter, std::string_view library) {
   DL_CHECK(world.is_multiple, kInvalidArgument,
@@ -50,101 +50,100 @@ void check_world(const Started& world, const Starter& starter, std::string_view 
 
 }  // namespace
 
+Engine::Engine(const Module& mpi) : mpi_(mpi) {}
+
 Engine& Engine::get(Deadline deadline) {
-  const std::lock_guard lock(engine_mutex);
+  const Lock lock(engine_mutex);
   const Starter starter = find_starter();
   if (the_engine == nullptr) {
     auto made = std::unique_ptr<Engine>(new Engine(open_module(starter)));
     make_thread("backend mpi", [engine = made.get()] { engine->run(); }).detach();
     the_engine = made.release();
-    ::on_exit([](int status, void*) { the_engine->end(status); }, nullptr);
+    ::on_exit([](int status, void* engine) { static_cast<Engine*>(engine)->end(status); },
+              the_engine);
   }
+  Engine& engine = *the_engine;
   {
-    std::unique_lock started(the_engine->mutex_);
-    const bool in_time =
-        the_engine->changed_.wait_until(started, std::min(deadline.when(), Clock::now() + kEndTime),
-                                        [] { return the_engine->is_started_; });
+    Lock started(engine.mutex_);
+    const bool in_time = engine.changed_.wait_until(
+        started.native(), std::min(deadline.when(), Clock::now() + kEndTime),
+        [&]() DL_REQUIRES(engine.mutex_) { return engine.is_started_; });
     DL_CHECK(in_time, kTimeout,
              "backend mpi: {} has not started; MPI_Init_thread waits for all ranks of the job",
-             the_engine->mpi_.library);
+             engine.mpi_.library);
   }
-  the_engine->check(the_engine->start_code_, "backend mpi: MPI_Init_thread");
-  check_world(the_engine->started_, starter, the_engine->mpi_.library);
-  return *the_engine;
-}
-
-void Engine::check(int code, std::string_view what) const {
-  if (code == 0) return;
-  char text[512];
-  mpi_.error_text(code, text, sizeof text);
-  throw_error(ErrorKind::kConnection, "{}: {} says: {}", what, mpi_.library, text);
+  check(engine.mpi_, engine.start_code_, "backend mpi: MPI_Init_thread");
+  check_world(engine.started_, starter, engine.mpi_.library);
+  return engine;
 }
 
 void Engine::call(std::string_view what, std::function<int(const Module& mpi)> blocking,
                   Deadline deadline) {
   struct Task {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable changed;
-    std::optional<int> code;
+    std::optional<int> code DL_GUARDED_BY(mutex);
   };
   // Shared: the caller, or a call that returns too late, drops the last reference.
   const auto task = std::make_shared<Task>();
   make_thread(what, [task, blocking = std::move(blocking), &mpi = mpi_] {
     const int code = blocking(mpi);
-    const std::lock_guard lock(task->mutex);
+    const Lock lock(task->mutex);
     task->code = code;
     task->changed.notify_all();
   }).detach();
-  std::unique_lock lock(task->mutex);
-  const auto is_over = [&] { return task->code.has_value(); };
-  if (!wait_until(task->changed, lock, deadline, is_over)) {
+  Lock lock(task->mutex);
+  const auto is_over = [&]() DL_REQUIRES(task->mutex) { return task->code.has_value(); };
+  if (!wait_until(task->changed, lock.native(), deadline, is_over)) {
     hold(nullptr);
     throw_error(ErrorKind::kTimeout, "{}: not all ranks have come by the deadline", what);
   }
-  check(*task->code, what);
+  check(mpi_, *task->code, what);
 }
 
 void Engine::add(Ref<Core> core) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   cores_.push_back(std::move(core));
 }
 
 void Engine::wait_until_over(const Core& core, Deadline deadline) noexcept {
-  std::unique_lock lock(mutex_);
-  const auto is_over = [&] {
+  Lock lock(mutex_);
+  const auto is_over = [&]() DL_REQUIRES(mutex_) {
     return std::ranges::none_of(cores_, [&](const Ref<Core>& c) { return c.get() == &core; });
   };
-  changed_.wait_until(lock, std::min(deadline.when(), Clock::now() + kEndTime), is_over);
+  changed_.wait_until(lock.native(), std::min(deadline.when(), Clock::now() + kEndTime), is_over);
 }
 
 void Engine::wake() noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   is_woken_ = true;
   changed_.notify_all();
 }
 
 void Engine::hold(Ref<RefCounted> owner) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   is_holding_ = true;
   if (owner) held_.push_back(std::move(owner));
 }
 
 bool Engine::is_holding() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return is_holding_;
 }
 
 void Engine::run() noexcept {
   Started started{};
   const int code = mpi_.start(&started);
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   start_code_ = code;
   started_ = started;
   is_started_ = true;
   changed_.notify_all();
   std::chrono::nanoseconds nap = kIdleNap;
   while (!is_ending_ || !cores_.empty()) {
-    changed_.wait_for(lock, nap, [this] { return is_woken_ || (is_ending_ && cores_.empty()); });
+    changed_.wait_for(lock.native(), nap, [this]() DL_REQUIRES(mutex_) {
+      return is_woken_ || (is_ending_ && cores_.empty());
+    });
     is_woken_ = false;
     polled_ = cores_;
     lock.unlock();
@@ -170,7 +169,7 @@ std::chrono::nanoseconds Engine::poll_all() {
     is_busy |= polled != Core::Polled::kIdle;
     has_moved |= polled == Core::Polled::kMoved;
     if (polled == Core::Polled::kOver) {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       std::erase(cores_, core);
       changed_.notify_all();
     }
@@ -185,7 +184,7 @@ std::chrono::nanoseconds Engine::poll_all() {
 }
 
 void Engine::end(int status) noexcept {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!is_started_) ::_exit(status != 0 ? status : kHeldExit);  // still in MPI_Init_thread
   const std::vector<Ref<Core>> open = cores_;
   lock.unlock();
@@ -194,10 +193,10 @@ void Engine::end(int status) noexcept {
   is_ending_ = true;
   is_woken_ = true;
   changed_.notify_all();
-  const auto is_over = [this] { return is_over_; };
-  if (!changed_.wait_for(lock, kWarnAfter, is_over)) {
+  const auto is_over = [this]() DL_REQUIRES(mutex_) { return is_over_; };
+  if (!changed_.wait_for(lock.native(), kWarnAfter, is_over)) {
     log::warning("waiting in MPI_Finalize for the other ranks of the job");
-    if (!changed_.wait_for(lock, kEndTime - kWarnAfter, is_over)) is_holding_ = true;
+    if (!changed_.wait_for(lock.native(), kEndTime - kWarnAfter, is_over)) is_holding_ = true;
   }
   if (!is_holding_) return;
   std::fflush(nullptr);

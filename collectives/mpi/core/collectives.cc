@@ -1,8 +1,11 @@
-// Core's collectives: first all ranks announce what they call, then the data moves.
+#include "collectives/mpi/core/collectives.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/mpi/core.h"
+#include "collectives/call/checks.h"
+#include "collectives/call/recording.h"
+#include "collectives/mpi/core/core.h"
 #include "collectives/reduce/reduce.h"
 
 namespace dl::collectives::mpi {
@@ -72,9 +75,28 @@ std::string_view Collective::algorithm() const noexcept {
   return descriptor.op == OpKind::kBroadcast ? "mpi" : "direct";
 }
 
-void Core::announce(Collective& c) {
+void Collectives::submit(const Ref<Collective>& collective) {
+  Descriptor& d = collective->descriptor;
+  d.sequence = next_++;
+  peers_.set_called(peers_.rank(), d.sequence);
+  collective->slot = endings_.log().enqueue(record_of(d, hash(d, 0)));
+  queue_.push_back(collective);
+  if (queue_.size() == 1) announce(*collective);
+}
+
+bool Collectives::advance() {
+  if (queue_.empty() || !requests_.have_ended(queue_.front()->requests)) return false;
+  if (go_on(*queue_.front())) return true;
+  endings_.succeed(queue_.front());
+  queue_.pop_front();
+  if (!queue_.empty()) announce(*queue_.front());
+  return true;
+}
+
+void Collectives::announce(Collective& c) {
   const Descriptor& d = c.descriptor;
-  log_.start(c.slot, log_.recorder() != nullptr ? log_.recorder()->algorithm(c.algorithm()) : 0);
+  record::GroupRecorder& log = endings_.log();
+  log.start(c.slot, log ? log.recorder()->algorithm(c.algorithm()) : 0);
   c.own = {.sequence = d.sequence,
            .count = d.count,
            .root = d.root,
@@ -83,60 +105,31 @@ void Core::announce(Collective& c) {
            .reduce = d.reduce,
            .order = d.order,
            .payload = {}};
-  const bool has_payload = d.op != OpKind::kBroadcast || rank_ == d.root;
+  const bool has_payload = d.op != OpKind::kBroadcast || peers_.rank() == d.root;
   if (is_inline(d) && d.op != OpKind::kBarrier && d.count > 0 && has_payload) {
     std::memcpy(c.own.payload, c.input, d.count * size_of(d.dtype));
   }
-  c.all.resize(peers_.size());
-  Handle request = 0;
-  engine_.check(mpi_.all_gather(&c.own, c.all.data(), sizeof c.own, comm_, &request),
-                "MPI_Iallgather");
-  c.requests.push_back(request);
+  c.all.resize(static_cast<std::size_t>(peers_.size()));
+  requests_.all_gather(c.requests, &c.own, c.all.data(), sizeof c.own);
   c.stage = Stage::kAnnounced;
 }
 
-bool Core::advance_front() {
-  Collective& c = *queue_.front();
-  if (!have_ended(c.requests)) return false;
-  if (go_on(c)) return true;
-  if (is_poisoned()) return false;
-  finish(queue_.front());
-  queue_.pop_front();
-  if (!queue_.empty()) announce(*queue_.front());
-  return true;
-}
-
-bool Core::go_on(Collective& c) {
+bool Collectives::go_on(Collective& c) {
   switch (c.stage) {
     case Stage::kQueued:
       announce(c);
       return true;
     case Stage::kAnnounced:
-      if (!agree(c)) return false;
+      agree(c);
       if (is_inline(c.descriptor)) {
         finish_inline(c);
         return false;
       }
       if (!c.has_pairs) return start_data(c);
-      compare_pairs(c);
+      exchange_counts(c);
       return true;
     case Stage::kCompared:
-      for (int r = 0; r < size(); ++r) {
-        const auto i = static_cast<std::size_t>(r);
-        if (r == rank_) continue;
-        if (c.heard[i].sends != c.told[i].expects) {
-          fail_mismatch(c.descriptor, r,
-                        part_mismatch_text(c.descriptor, peer(r).who.text(), c.heard[i].sends,
-                                           peer(rank_).who.text(), c.told[i].expects));
-          return false;
-        }
-        if (c.heard[i].expects != c.told[i].sends) {
-          fail_mismatch(c.descriptor, r,
-                        part_mismatch_text(c.descriptor, peer(rank_).who.text(), c.told[i].sends,
-                                           peer(r).who.text(), c.heard[i].expects));
-          return false;
-        }
-      }
+      compare_counts(c);
       return start_data(c);
     case Stage::kMoving:
       return false;
@@ -151,24 +144,23 @@ bool Core::go_on(Collective& c) {
   return false;
 }
 
-bool Core::agree(Collective& c) {
-  for (int r = 0; r < size(); ++r) {
+void Collectives::agree(const Collective& c) {
+  for (int r = 0; r < peers_.size(); ++r) {
     const Descriptor theirs = descriptor_of(c.all[static_cast<std::size_t>(r)]);
-    peer(r).last_called = std::max(peer(r).last_called, theirs.sequence);
+    peers_.set_called(r, theirs.sequence);
     if (theirs == c.descriptor) continue;
-    // Every rank finds a mismatch itself, so the others need not be told.
-    fail_mismatch(c.descriptor, r,
-                  mismatch_text(theirs, peer(r).who.text(), c.descriptor, peer(rank_).who.text()),
-                  /*tells=*/false);
-    return false;
+    throw Disagreement{
+        cause_about(c.descriptor, ErrorKind::kMismatch,
+                    mismatch_text(theirs, peers_.name(r), c.descriptor, peers_.name(peers_.rank())),
+                    Blame::kMismatch, peers_.at(r).who.in_job())};
   }
-  return true;
 }
 
-void Core::finish_inline(Collective& c) {
+void Collectives::finish_inline(Collective& c) {
   const Descriptor& d = c.descriptor;
   const std::size_t bytes = d.count * size_of(d.dtype);
-  const bool has_result = (d.op != OpKind::kReduce && d.op != OpKind::kGather) || rank_ == d.root;
+  const bool has_result =
+      (d.op != OpKind::kReduce && d.op != OpKind::kGather) || peers_.rank() == d.root;
   if (d.op == OpKind::kBarrier || bytes == 0 || !has_result) return;
   if (row_of(d.op).reduces) {
     std::vector<const void*> shares;
@@ -184,20 +176,39 @@ void Core::finish_inline(Collective& c) {
   }
 }
 
-void Core::compare_pairs(Collective& c) {
-  c.told.resize(peers_.size());
-  c.heard.resize(peers_.size());
-  for (int r = 0; r < size(); ++r) {
+void Collectives::exchange_counts(Collective& c) {
+  c.told.resize(c.all.size());
+  c.heard.resize(c.all.size());
+  for (int r = 0; r < peers_.size(); ++r) {
     const auto i = static_cast<std::size_t>(r);
     c.told[i] = {c.send_counts[i], c.receive_counts[i]};
-    if (r == rank_) continue;
-    receive_parts(c.requests, &c.heard[i], sizeof(PairCounts), r, kDataTag);
-    send_parts(c.requests, &c.told[i], sizeof(PairCounts), r, kDataTag);
+    if (r == peers_.rank()) continue;
+    requests_.receive(c.requests, &c.heard[i], sizeof(PairCounts), r, kDataTag);
+    requests_.send(c.requests, &c.told[i], sizeof(PairCounts), r, kDataTag);
   }
   c.stage = Stage::kCompared;
 }
 
-bool Core::start_data(Collective& c) {
+void Collectives::compare_counts(const Collective& c) const {
+  for (int r = 0; r < peers_.size(); ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    if (r == peers_.rank()) continue;
+    compare_part(c, r, c.heard[i].sends, peers_.rank(), c.told[i].expects);
+    compare_part(c, peers_.rank(), c.told[i].sends, r, c.heard[i].expects);
+  }
+}
+
+void Collectives::compare_part(const Collective& c, int from, std::uint64_t sent, int to,
+                               std::uint64_t expected) const {
+  if (sent == expected) return;
+  const int blamed = from == peers_.rank() ? to : from;
+  throw GroupError(cause_about(
+      c.descriptor, ErrorKind::kMismatch,
+      part_mismatch_text(c.descriptor, peers_.name(from), sent, peers_.name(to), expected),
+      Blame::kMismatch, peers_.at(blamed).who.in_job()));
+}
+
+bool Collectives::start_data(Collective& c) {
   const Descriptor& d = c.descriptor;
   if (row_of(d.op).reduces) return start_slice(c);
   c.stage = Stage::kMoving;
@@ -205,18 +216,11 @@ bool Core::start_data(Collective& c) {
     move_parts(c);
     return true;
   }
-  const std::size_t bytes = d.count * size_of(d.dtype);
-  for (std::size_t at = 0; at < bytes; at += kMostBytes) {
-    Handle request = 0;
-    engine_.check(
-        mpi_.broadcast(c.output + at, std::min(kMostBytes, bytes - at), d.root, comm_, &request),
-        "MPI_Ibcast");
-    c.requests.push_back(request);
-  }
+  requests_.broadcast(c.requests, c.output, d.count * size_of(d.dtype), d.root);
   return true;
 }
 
-void Core::move_parts(Collective& c) {
+void Collectives::move_parts(Collective& c) {
   const OpKind op = c.descriptor.op;
   const std::size_t element = size_of(c.descriptor.dtype);
   const bool is_whole_input = row_of(op).input == Side::kWhole;
@@ -224,23 +228,23 @@ void Core::move_parts(Collective& c) {
   const std::vector<std::size_t> from = offsets_of(c.send_counts, element);
   const std::vector<std::size_t> to = offsets_of(c.receive_counts, element);
   // Every rank begins with its neighbour, so that not all ranks send to the same rank first.
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ - step + size()) % size();
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() - step + peers_.size()) % peers_.size();
     const auto i = static_cast<std::size_t>(r);
-    receive_parts(c.requests, c.output + (is_whole_output ? 0 : to[i]),
-                  c.receive_counts[i] * element, r, kDataTag);
+    requests_.receive(c.requests, c.output + (is_whole_output ? 0 : to[i]),
+                      c.receive_counts[i] * element, r, kDataTag);
   }
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ + step) % size();
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() + step) % peers_.size();
     const auto i = static_cast<std::size_t>(r);
-    send_parts(c.requests, c.input + (is_whole_input ? 0 : from[i]), c.send_counts[i] * element, r,
-               kDataTag);
+    requests_.send(c.requests, c.input + (is_whole_input ? 0 : from[i]), c.send_counts[i] * element,
+                   r, kDataTag);
   }
 }
 
 // Offset in bytes of a rank's part, from the slice's beginning (all_reduce, reduce) or from the
 // input's.
-std::size_t Core::slice_offset(const Collective& c, int rank) const noexcept {
+std::size_t Collectives::slice_offset(const Collective& c, int rank) const noexcept {
   const std::size_t element = size_of(c.descriptor.dtype);
   std::size_t at = c.reduced;
   const std::vector<std::size_t>& parts =
@@ -249,9 +253,9 @@ std::size_t Core::slice_offset(const Collective& c, int rank) const noexcept {
   return at * element;
 }
 
-bool Core::start_slice(Collective& c) {
+bool Collectives::start_slice(Collective& c) {
   const Descriptor& d = c.descriptor;
-  const std::size_t ranks = peers_.size();
+  const auto ranks = static_cast<std::size_t>(peers_.size());
   const std::size_t element = size_of(d.dtype);
   const std::size_t most = std::max<std::size_t>(kSliceBytes / (element * ranks), 1);  // of a part
   if (!c.slice.empty()) {
@@ -269,65 +273,65 @@ bool Core::start_slice(Collective& c) {
     longest = std::max(longest, c.slice[r]);
   }
   if (longest == 0) return false;
-  const std::size_t bytes = c.slice[static_cast<std::size_t>(rank_)] * element;
+  const std::size_t bytes = c.slice[static_cast<std::size_t>(peers_.rank())] * element;
   c.scratch.resize(std::max(c.scratch.size(), bytes * ranks));
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ - step + size()) % size();
-    receive_parts(c.requests, c.scratch.data() + static_cast<std::size_t>(r) * bytes, bytes, r,
-                  kDataTag);
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() - step + peers_.size()) % peers_.size();
+    requests_.receive(c.requests, c.scratch.data() + static_cast<std::size_t>(r) * bytes, bytes, r,
+                      kDataTag);
   }
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ + step) % size();
-    send_parts(c.requests, c.input + slice_offset(c, r),
-               c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() + step) % peers_.size();
+    requests_.send(c.requests, c.input + slice_offset(c, r),
+                   c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
   }
   c.stage = Stage::kSharing;
   return true;
 }
 
-void Core::combine_slice(Collective& c) {
+void Collectives::combine_slice(Collective& c) {
   const Descriptor& d = c.descriptor;
-  const std::size_t count = c.slice[static_cast<std::size_t>(rank_)];
+  const std::size_t count = c.slice[static_cast<std::size_t>(peers_.rank())];
   const std::size_t bytes = count * size_of(d.dtype);
   if (bytes == 0) return;
-  const std::size_t at = slice_offset(c, rank_);
+  const std::size_t at = slice_offset(c, peers_.rank());
   std::vector<const void*> shares;
-  shares.reserve(peers_.size());
-  for (int r = 0; r < size(); ++r) {
-    shares.push_back(r == rank_ ? c.input + at
-                                : c.scratch.data() + static_cast<std::size_t>(r) * bytes);
+  shares.reserve(c.all.size());
+  for (int r = 0; r < peers_.size(); ++r) {
+    shares.push_back(r == peers_.rank() ? c.input + at
+                                        : c.scratch.data() + static_cast<std::size_t>(r) * bytes);
   }
   std::byte* to = nullptr;
   if (row_of(d.op).scatters_sum()) {
     to = c.output + c.reduced * size_of(d.dtype);
-  } else if (d.op == OpKind::kAllReduce || rank_ == d.root) {
+  } else if (d.op == OpKind::kAllReduce || peers_.rank() == d.root) {
     to = c.output + at;
   } else {
     // The sum takes the place of this rank's own share in scratch, which is in the input anyway,
     // and goes on to the root from there.
-    to = c.scratch.data() + static_cast<std::size_t>(rank_) * bytes;
+    to = c.scratch.data() + static_cast<std::size_t>(peers_.rank()) * bytes;
   }
   combine(d.dtype, d.reduce, to, shares, count, d.order);
 }
 
-void Core::spread_slice(Collective& c) {
+void Collectives::spread_slice(Collective& c) {
   const Descriptor& d = c.descriptor;
   const std::size_t element = size_of(d.dtype);
-  const std::size_t bytes = c.slice[static_cast<std::size_t>(rank_)] * element;
+  const std::size_t bytes = c.slice[static_cast<std::size_t>(peers_.rank())] * element;
   const bool is_to_all = d.op == OpKind::kAllReduce;
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ - step + size()) % size();
-    if (!is_to_all && rank_ != d.root) break;
-    receive_parts(c.requests, c.output + slice_offset(c, r),
-                  c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() - step + peers_.size()) % peers_.size();
+    if (!is_to_all && peers_.rank() != d.root) break;
+    requests_.receive(c.requests, c.output + slice_offset(c, r),
+                      c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
   }
-  for (int step = 1; step < size(); ++step) {
-    const int r = (rank_ + step) % size();
+  for (int step = 1; step < peers_.size(); ++step) {
+    const int r = (peers_.rank() + step) % peers_.size();
     if (is_to_all) {
-      send_parts(c.requests, c.output + slice_offset(c, rank_), bytes, r, kDataTag);
+      requests_.send(c.requests, c.output + slice_offset(c, peers_.rank()), bytes, r, kDataTag);
     } else if (r == d.root) {
-      send_parts(c.requests, c.scratch.data() + static_cast<std::size_t>(rank_) * bytes, bytes, r,
-                 kDataTag);
+      requests_.send(c.requests, c.scratch.data() + static_cast<std::size_t>(peers_.rank()) * bytes,
+                     bytes, r, kDataTag);
     }
   }
   c.stage = Stage::kSpreading;

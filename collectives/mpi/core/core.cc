@@ -1,0 +1,152 @@
+#include "collectives/mpi/core/core.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "collectives/call/checks.h"
+#include "collectives/call/recording.h"
+#include "collectives/process/peer_process.h"
+#include "collectives/waiting/still_running.h"
+
+namespace dl::collectives::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = Deadline::Clock;
+
+// After a failure: time for telling the cause to the other ranks.
+constexpr auto kLastWords = 50ms;
+
+record::GroupRecorder recorder_of(const Core::Options& options, int rank, int size) {
+  if (!options.recorder) return {};
+  return options.recorder->add_group(
+      {.name = options.name, .backend = "mpi", .rank = rank, .size = size});
+}
+
+}  // namespace
+
+Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+    : PendingWork("mpi", call, time), core_(std::move(core)) {
+  waiting.begin(Clock::now());
+}
+
+Operation::~Operation() = default;
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+  if (!is_completed()) core_->wait(*this, limit);
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+}
+
+Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank,
+           const Options& options)
+    : engine_(engine),
+      comm_(comm),
+      self_(ranks[static_cast<std::size_t>(rank)]),
+      size_(static_cast<int>(ranks.size())),
+      name_(options.name),
+      policy_(options.policy),
+      driver_(engine, comm, std::move(ranks), rank, name_, policy_.warn_after,
+              recorder_of(options, rank, size_), failure_) {}
+
+std::exception_ptr Core::error() const noexcept {
+  if (!is_in_child()) return failure_.error();
+  return std::make_exception_ptr(
+      Error(ErrorKind::kInvalidArgument, text_of_forked_child(name_, self_)));
+}
+
+void Core::throw_if_broken() const {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+void Core::submit(const Ref<Operation>& operation) {
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
+  if (is_in_child()) throw_if_broken();
+  const profiler::Span span = call_span(operation->descriptor);
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const Lock lock(mutex_);
+  over = driver_.take_over();
+  throw_if_broken();
+  driver_.submit(operation);
+  if (wakes_at_once_.load(std::memory_order_relaxed)) engine_.wake();
+}
+
+void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit) {
+  const profiler::Span span = wait_span();
+  if (is_in_child()) throw_if_broken();
+  const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
+  waiters_.fetch_add(1);
+  wakes_at_once_.store(false, std::memory_order_relaxed);
+  Clock::time_point last_move = Clock::now();
+  std::string missing;
+  while (!operation.is_completed()) {
+    bool moved = false;
+    if (mutex_.try_lock()) {
+      moved = driver_.step();
+      mutex_.unlock();
+    }
+    if (!operation.is_completed() && until.has_passed()) {
+      const Lock lock(mutex_);
+      missing = driver_.missing(operation).text;
+      break;
+    }
+    const Clock::time_point now = Clock::now();
+    if (moved) {
+      last_move = now;
+    } else if (now - last_move > policy_.spin) {
+      // The longer the wait takes, the less a nap matters.
+      operation.sleep_until(
+          Deadline::at(now + std::clamp<Clock::duration>((now - last_move) / 16, 20us, 500us)));
+    } else if (policy_.yields) {
+      ::sched_yield();
+    }
+  }
+  waiters_.fetch_sub(1);
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const Lock lock(mutex_);
+  over = driver_.take_over();
+  if (!missing.empty()) {
+    throw StillRunning(text(operation.descriptor), *limit, missing);
+  }
+  if (!failure_.is_set()) return;
+  const Deadline last_words = Deadline::after(kLastWords);
+  while (driver_.has_to_tell() && !last_words.has_passed()) driver_.tell_more();
+}
+
+Core::Polled Core::poll() noexcept {
+  if (waiters_.load() > 0) return Polled::kIdle;
+  if (!mutex_.try_lock()) return Polled::kBusy;
+  const Polled polled = drive();
+  mutex_.unlock();
+  return polled;
+}
+
+Core::Polled Core::drive() noexcept {
+  const bool was_busy = driver_.has_operations();
+  const bool moved = driver_.step();
+  if (was_busy && moved) wakes_at_once_.store(true, std::memory_order_relaxed);
+  if (driver_.is_leaving() && driver_.close(Ref<RefCounted>(this))) return Polled::kOver;
+  if (moved) return Polled::kMoved;
+  return driver_.is_busy() ? Polled::kBusy : Polled::kIdle;
+}
+
+void Core::abort(std::string_view reason) noexcept {
+  if (is_in_child()) return;  // a forked child does not speak for the rank
+  const Lock lock(mutex_);
+  driver_.abort(reason);
+}
+
+void Core::leave() noexcept {
+  if (is_in_child()) {
+    retain();  // leaves the parent's MPI state as it is
+    return;
+  }
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const Lock lock(mutex_);
+  const bool is_first = driver_.leave();
+  over = driver_.take_over();
+  if (is_first) engine_.wake();
+}
+
+}  // namespace dl::collectives::mpi

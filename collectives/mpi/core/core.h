@@ -1,0 +1,69 @@
+// Core: one MPI group, as its callers and the engine's thread see it. Its driver (driver.h) moves
+// the operations: a thread that waits drives, otherwise the engine's thread does.
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/mpi/core/driver.h"
+#include "core/base/mutex.h"
+#include "core/base/system/process/fork.h"
+
+namespace dl::collectives::mpi {
+
+class Core final : public RefCounted {
+ public:
+  struct Options {
+    std::string name = "world";
+    WaitPolicy policy{};
+    std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
+  };
+  Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, const Options& options);
+
+  int rank() const noexcept { return self_.rank; }
+  int size() const noexcept { return size_; }
+  const std::string& name() const noexcept { return name_; }
+  Engine& engine() noexcept { return engine_; }
+  Handle comm() const noexcept { return comm_; }
+
+  std::exception_ptr error() const noexcept;
+  void throw_if_broken() const;
+  // Numbers the operation and starts it.
+  void submit(const Ref<Operation>& operation);
+  // Drives until the operation is over. Throws kTimeout at the limit.
+  void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
+  void abort(std::string_view reason) noexcept;
+  // Says goodbye; the engine drops the core later, when no message is under way.
+  void leave() noexcept;
+
+  // For the engine's thread.
+  enum class Polled : std::uint8_t { kIdle, kBusy, kMoved, kOver };
+  Polled poll() noexcept;
+
+ private:
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
+  Polled drive() noexcept DL_REQUIRES(mutex_);
+
+  const ForkMark fork_mark_{};
+  Engine& engine_;
+  const Handle comm_;
+  const Identity self_;
+  const int size_;
+  const std::string name_;
+  const WaitPolicy policy_;
+
+  std::atomic<int> waiters_{0};
+  // True if the engine's thread is woken with each call: set once it had to take up an operation.
+  std::atomic<bool> wakes_at_once_{false};
+  Failure failure_;
+
+  Mutex mutex_;
+  Driver driver_ DL_GUARDED_BY(mutex_);
+};
+
+}  // namespace dl::collectives::mpi
