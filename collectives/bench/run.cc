@@ -9,7 +9,7 @@
 #include "collectives/bench/operation/bare_nccl.h"
 #include "collectives/bench/operation/bare_ring.h"
 #include "collectives/call/checks.h"
-#include "collectives/nccl/choice.h"
+#include "collectives/nccl/library/choice.h"
 #include "collectives/nccl/nccl_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"

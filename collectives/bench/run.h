@@ -8,7 +8,7 @@
 #include "collectives/bench/machine/gpu.h"
 #include "collectives/bench/measure/options.h"
 #include "collectives/bench/report/report.h"
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 
 namespace dl::collectives::bench {
 

@@ -6,7 +6,7 @@
 #include "collectives/call/call.h"
 #include "collectives/compose/objects.h"
 #include "collectives/device/staged_group.h"
-#include "collectives/nccl/choice.h"
+#include "collectives/nccl/library/choice.h"
 #include "collectives/nccl/nccl_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"

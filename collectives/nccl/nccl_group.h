@@ -28,7 +28,7 @@
 
 #include "collectives/api/process_group.h"
 #include "collectives/call/descriptor.h"
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 #include "collectives/nccl/notices.h"
 #include "collectives/record/recorder.h"
 #include "core/device/cuda/module/runtime.h"

@@ -7,7 +7,7 @@
 #include "collectives/api/process_group.h"
 #include "collectives/bench/machine/gpu.h"
 #include "collectives/bench/operation/operation.h"
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 
 namespace dl::collectives::bench {
 

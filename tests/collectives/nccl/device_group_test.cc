@@ -5,7 +5,7 @@
 
 #include "collectives/compose/coalesced.h"
 #include "collectives/device/staged_group.h"
-#include "collectives/nccl/choice.h"
+#include "collectives/nccl/library/choice.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
 #include "tests/support/eventually.h"

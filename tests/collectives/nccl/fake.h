@@ -24,7 +24,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_cuda.h"
 

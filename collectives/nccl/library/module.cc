@@ -1,4 +1,4 @@
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>

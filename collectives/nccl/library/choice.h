@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "collectives/nccl/module.h"
+#include "collectives/nccl/library/module.h"
 
 namespace dl::collectives::nccl {
 

@@ -1,4 +1,4 @@
-#include "collectives/nccl/choice.h"
+#include "collectives/nccl/library/choice.h"
 
 #include <dlfcn.h>
 
