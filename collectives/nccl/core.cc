@@ -2,104 +2,71 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "collectives/call/recording.h"
-#include "collectives/nccl/captured.h"
-#include "collectives/process/peer_process.h"
-#include "collectives/waiting/still_running.h"
 #include "core/base/error.h"
-#include "core/base/log/log.h"
 #include "core/base/thread.h"
+#include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {
-namespace {
 
-std::string who_text(const Descriptor& d, std::string_view rest) {
-  return fmt::format("{}: {}", text(d), rest);
-}
+// The operations of an NCCL group in a CUDA graph; it tells the group of the graph's launches.
+//
+// Made when a capture records its first operation; belongs to the graph. The watcher ends all such
+// graphs before the core is destroyed. Thread-safety: graph.h; add() under Communicator::starting,
+// before the first launch.
+class CapturedCalls final : public cuda::GraphPart {
+ public:
+  explicit CapturedCalls(Core& core) : core_(core) {}
 
-}  // namespace
-
-Operation::Operation(Ref<Core> core, const Descriptor& what, const CallOptions& call,
-                     std::chrono::nanoseconds time, bool captured)
-    : core_(std::move(core)),
-      descriptor_(what),
-      timeout_(time),
-      captured_(captured),
-      owner_(call.keep_alive),
-      done_(captured) {}
-
-Operation::~Operation() {
-  for (void* const event : {begin_, end_}) {
-    if (event == nullptr) continue;
-    // The pool must not record an event again that a graph has recorded.
-    captured_ ? core_->cuda_.destroy_event(event) : core_->give_event(event);
+  void add(const Descriptor& what, std::chrono::nanoseconds timeout) noexcept {
+    const bool is_message = row_of(what.op).is_message;
+    ++(is_message ? messages_ : collectives_);
+    if (!is_message || collectives_ == 0) last_ = what;
+    timeout_ = std::max(timeout_, timeout);
   }
-}
 
-std::string Operation::what() const {
-  if (in_graph_ == 0) return text(descriptor_);
-  return fmt::format("a graph's launch ({} operation{}, up to {})", in_graph_,
-                     in_graph_ == 1 ? "" : "s", text(descriptor_));
-}
-
-void Operation::wait(Stream stream) {
-  if (stream.device.type == DeviceType::kCPU) return synchronize(std::nullopt);
-  if (core_->is_in_child()) core_->throw_if_broken();
-  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
-  awaited_.store(true, std::memory_order_relaxed);
-  core_->cuda_.wait_event(stream.handle, end_);
-}
-
-void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
-  DL_CHECK(!captured_, kInvalidArgument,
-           "{}: it is being captured into a graph, and the host cannot wait for it; use "
-           "wait(stream)",
-           text(descriptor_));
-  const profiler::Span span = wait_span();
-  if (core_->is_in_child()) core_->throw_if_broken();
-  const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
-  std::unique_lock lock(core_->mutex_);
-  const auto is_over = [this] { return is_completed(); };
-  if (!is_over()) {
-    core_->host_waits_ = true;
-    core_->changed_.notify_all();
+  void before_launch(const Stream& stream) override {
+    if (collectives_ + messages_ == 0) return;  // the group refused what was to be captured
+    under_way_ = core_.begin_graph(*this, stream);
   }
-  if (!wait_until(over_, lock, until, is_over)) {
-    lock.unlock();
-    throw StillRunning(text(descriptor_), *timeout, {});
+  void after_launch(const Stream& stream, const std::exception_ptr& failed) noexcept override {
+    if (const Ref<Operation> launched = std::exchange(under_way_, nullptr)) {
+      core_.end_graph(launched, stream, failed);
+    }
   }
-  if (error_) std::rethrow_exception(error_);
-}
 
-std::exception_ptr Operation::error() const noexcept {
-  if (core_->is_in_child()) return core_->error();
-  if (!is_completed()) return nullptr;
-  const std::lock_guard lock(core_->mutex_);
-  return error_;
-}
+  std::uint64_t collectives() const noexcept { return collectives_; }
+  std::uint64_t messages() const noexcept { return messages_; }
+  // The last collective; the last message if there is no collective.
+  const Descriptor& last() const noexcept { return last_; }
+  // The longest timeout of these operations is a launch's timeout.
+  std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
 
-std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
-  if (!is_completed() || captured_) return std::nullopt;
-  const std::lock_guard lock(core_->mutex_);
-  return completed_at_;
-}
-
-// Under Core::mutex_.
-void Operation::end(std::exception_ptr failed) noexcept {
-  error_ = std::move(failed);
-  completed_at_ = Clock::now();
-  owner_ = nullptr;
-  done_.store(true, std::memory_order_release);
-  over_.notify_all();
-}
+ private:
+  Core& core_;
+  std::uint64_t collectives_ = 0;
+  std::uint64_t messages_ = 0;
+  Descriptor last_;
+  std::chrono::nanoseconds timeout_{};
+  Ref<Operation> under_way_;
+};
 
 Core::Core(NcclGroupOptions options, std::vector<Identity> ranks, std::string name)
     : options_(std::move(options)),
       nccl_(*options_.module),
-      cuda_(*options_.runtime),
       ranks_(std::move(ranks)),
-      name_(std::move(name)) {
-  stream_ = cuda_.make_stream(options_.device, true);
+      name_(std::move(name)),
+      shared_(make_ref<Shared>(*options_.runtime, options_.device, options_.host,
+                               ranks_[static_cast<std::size_t>(options_.host->rank())], name_)),
+      comm_({.nccl = nccl_,
+             .cuda = *options_.runtime,
+             .device = options_.device,
+             .group = name_,
+             .abort_time = options_.abort_time,
+             .end_process = options_.end_process}) {
   if (options_.recorder) {
     log_ = options_.recorder->add_group(
         {.name = name_, .backend = "nccl", .rank = rank(), .size = size()});
@@ -108,21 +75,18 @@ Core::Core(NcclGroupOptions options, std::vector<Identity> ranks, std::string na
 
 Core::~Core() {
   close();
-  for (void* const event : events_) cuda_.destroy_event(event);
-  if (stream_ != nullptr) cuda_.destroy_stream(stream_);
 }
 
 void Core::connect(const UniqueId& id, Deadline deadline) {
-  Comm comm = nullptr;
-  int state = nccl_.init(&comm, size(), &id, rank(), options_.device);
   const auto give_up = [&](ErrorKind kind, const std::string& why) {
-    if (comm != nullptr) call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); }}, why);
+    comm_.abort(why);
     options_.host->abort(why);
     throw Error(kind, why);
   };
-  while (state == kInProgress && comm != nullptr) {
+  int state = comm_.connect(size(), id, rank());
+  while (state == kInProgress && comm() != nullptr) {
     if (const std::exception_ptr cause = options_.host->error()) {
-      call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); }}, "the group is broken");
+      comm_.abort("the group is broken");
       std::rethrow_exception(cause);
     }
     if (deadline.has_passed()) {
@@ -132,53 +96,65 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
                           name_, size()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (const int code = nccl_.async_error(comm, &state)) state = code;
+    state = comm_.error();
   }
   if (state != kSuccess) {
     give_up(ErrorKind::kConnection, fmt::format("group '{}': NCCL cannot connect the ranks: {}",
                                                 name_, text_of(nccl_, state)));
   }
-  comm_ = comm;
   try {
-    watcher_ = make_thread(fmt::format("group '{}'", name_), [this] { watch(); });
+    watcher_ = make_thread(fmt::format("group '{}'", name_), [this] {
+      Watcher(options_, name_, ranks_, log_, *shared_, calls_, comm_).run();
+    });
   } catch (const Error& error) {
-    comm_ = nullptr;
     give_up(error.kind(), error.what());
   }
 }
 
 void Core::close() noexcept {
-  if (is_in_child()) {
+  if (failure().is_in_child()) {
     retain();  // the watcher and the state of CUDA and NCCL belong to the parent process
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-    changed_.notify_all();
-  }
+  shared_->bell.stop();
   if (watcher_.joinable()) watcher_.join();
 }
 
-std::exception_ptr Core::error_in_child() const noexcept {
-  return std::make_exception_ptr(
-      Error(ErrorKind::kInvalidArgument,
-            text_of_forked_child(name_, ranks_[static_cast<std::size_t>(rank())])));
+void Core::throw_if_broken() {
+  try {
+    shared_->failure.check();
+  } catch (...) {
+    if (!failure().is_in_child()) shared_->bell.ring();  // the watcher ends all operations
+    throw;
+  }
 }
 
-void Core::throw_if_broken() {
-  if (is_in_child()) std::rethrow_exception(error_in_child());
-  hear_host();
-  error_->check();
+void Core::fail(const Cause& cause) noexcept {
+  if (failure().is_in_child()) return;
+  shared_->failure.set(cause);
+  shared_->bell.ring();
+}
+
+void Core::abort(std::string_view reason) noexcept {
+  fail({.kind = ErrorKind::kAborted,
+        .text = fmt::format("group '{}' was aborted by {}: {}", name_,
+                            ranks_[static_cast<std::size_t>(rank())].text(), reason)});
+}
+
+void Core::fail_in(const Operation& operation) noexcept {
+  Cause cause = cause_of(std::current_exception());
+  cause.operation = title(operation.descriptor());
+  cause.text = fmt::format("{}: {}", operation.text(), cause.text);
+  fail(cause);
 }
 
 void Core::check(int code, std::string_view call) {
   if (code == kSuccess || code == kInProgress) return;
+  const std::string text = fmt::format("group '{}': {}: {}", name_, call, comm_.said(code));
   if (code == kRemoteError) {
-    poison_remote(fmt::format("group '{}': {}", name_, call), code);
+    shared_->failure.set_remote(text);
   } else {
-    poison(ErrorKind::kConnection,
-           fmt::format("group '{}': {}: NCCL says: {}", name_, call, text_of(nccl_, code)), true);
+    shared_->failure.set({.kind = ErrorKind::kConnection, .text = text});
   }
   throw_if_broken();
 }
@@ -186,18 +162,15 @@ void Core::check(int code, std::string_view call) {
 void Core::settle(Deadline deadline, const Descriptor& what) {
   for (int rounds = 0;; ++rounds) {
     throw_if_broken();
-    int state = kSuccess;
-    if (const int code = nccl_.async_error(comm_, &state)) state = code;
+    const int state = comm_.error();
     check(state, "an operation's start");
     if (state == kSuccess) return;
     // Check the deadline last: an operation that NCCL has started is not late, however long this
     // thread was delayed.
     if (deadline.has_passed()) {
-      poison(ErrorKind::kTimeout,
-             fmt::format("{}: NCCL has not started it within its capture by the deadline; an "
-                         "operation that was called before is connected already",
-                         text(what)),
-             true);
+      fail(cause_in(what, ErrorKind::kTimeout,
+                    "NCCL has not started it within its capture by the deadline; an operation that "
+                    "was called before is connected already"));
       continue;
     }
     // Only the first operations connect ranks, which takes long.
@@ -206,71 +179,54 @@ void Core::settle(Deadline deadline, const Descriptor& what) {
   }
 }
 
-// Under mutex_. Waking a thread costs a caller more than all else that the group adds to a call of
-// NCCL (10 us and more in a virtual machine), and a watcher that is not idle looks soon by itself.
-void Core::wake_if_idle() noexcept {
-  if (is_idle_) changed_.notify_all();
+void Core::start(const Ref<Operation>& operation, std::uint32_t hash,
+                 std::optional<Notices::Place> place) {
+  calls_.add({.operation = operation,
+              .slot = log_.enqueue(record_of(operation->descriptor(), hash)),
+              .since = Deadline::Clock::now()},
+             std::move(place));
+  shared_->bell.ring_if_idle();
 }
 
-void* Core::take_event() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!events_.empty()) {
-      void* const event = events_.back();
-      events_.pop_back();
-      return event;
-    }
-  }
-  return cuda_.make_event(options_.device, false);
-}
-
-void Core::give_event(void* event) noexcept {
-  const std::lock_guard lock(mutex_);
-  events_.push_back(event);
-}
-
-Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue) {
+Ref<Work> Core::launch(Descriptor what, int peer, const CallOptions& call, const Enqueue& enqueue) {
   const profiler::Span span = call_span(what);
   throw_if_broken();
-  const cuda::CaptureState capture = cuda_.capture_state(call.stream.handle);
+  cuda::Runtime& cuda = shared_->cuda;
+  const cuda::CaptureState capture = cuda.capture_state(call.stream.handle);
   DL_CHECK(capture != cuda::CaptureState::kInvalidated, kInvalidArgument,
            "{}: the capture of its stream is broken", name_of(what.op));
   const bool is_captured = capture == cuda::CaptureState::kActive;
   // Null for a capture that was not begun by a Graph: its launches are not watched.
   auto* const captured = static_cast<CapturedCalls*>(
-      is_captured ? cuda::note_captured(this, [this] { return make_ref<CapturedCalls>(*this); })
+      is_captured ? cuda::note_captured(&comm_, [this] { return make_ref<CapturedCalls>(*this); })
                   : nullptr);
-  const std::lock_guard launching(launch_mutex_);
+  const Lock launching(comm_.starting);
   throw_if_broken();
   // A capture runs nothing, and other ranks may not have captured yet: only launches take numbers.
-  std::uint64_t& next = is_message(what) ? next_message_ : next_collective_;
+  const bool is_message = row_of(what.op).is_message;
+  std::uint64_t& next = is_message ? next_message_ : next_collective_;
   what.sequence = is_captured ? next : next++;
   const std::chrono::nanoseconds timeout = call.timeout.value_or(options_.timeout);
-  const auto work = make_ref<Operation>(Ref<Core>(this), what, call, timeout, is_captured);
-  work->end_ = is_captured ? cuda_.make_event(options_.device, false) : take_event();
+  const auto work = make_ref<Operation>(
+      shared_, what,
+      Operation::Options{
+          .owner = call.keep_alive, .timeout = timeout, .is_captured = is_captured, .peer = peer});
+  work->make_events();
   if (!is_captured) {
-    work->begin_ = take_event();
-    work->slot_ = log_.enqueue(record_of(what, hash(what, 0)));
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    work->clock_ = Clock::now();
-    if (!is_captured) {
-      if (!is_message(what)) place_ = {.last_called = what.sequence, .call = text(what)};
-      pending_.push_back(work);
-      wake_if_idle();
-    }
+    std::optional<Notices::Place> place;
+    if (!is_message) place = {.last_called = what.sequence, .call = what};
+    start(work, hash(what, 0), place);
   }
   try {
     // An operation has begun when its caller's stream has come to it and those before it are over,
     // so one event orders the streams and marks the beginning. A capture has no such event; a
     // stream waits for the latest recording of an event, so there one serves both directions.
-    void* const called = is_captured ? work->end_ : work->begin_;
-    cuda_.record_event(called, call.stream.handle);
-    cuda_.wait_event(stream_, called);
+    void* const called = is_captured ? work->end_event() : work->begin_event();
+    cuda.record_event(called, call.stream.handle);
+    cuda.wait_event(stream(), called);
     check(nccl_.group_start(), "ncclGroupStart");
     try {
-      enqueue(stream_);
+      enqueue(stream());
     } catch (...) {
       nccl_.group_end();  // an open group would collect this thread's calls to any communicator
       throw;
@@ -278,24 +234,23 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     check(nccl_.group_end(), "ncclGroupEnd");
     // The watcher times running operations, and reports missing ranks.
     settle(is_captured ? Deadline::after(timeout) : Deadline::never(), what);
-    cuda_.record_event(work->end_, stream_);
-  } catch (const std::exception& error) {
+    cuda.record_event(work->end_event(), stream());
+  } catch (const std::exception&) {
     // The stream may contain the operation, or a part of it: the whole group is unusable. A capture
     // has run nothing.
-    if (!is_captured) poison(std::current_exception(), who_text(what, error.what()), true);
+    if (!is_captured) fail_in(*work);
     throw;
   }
   if (captured != nullptr) captured->add(what, timeout);
-  const std::lock_guard lock(mutex_);
-  work->launched_ = true;
+  work->set_launched();
   return work;
 }
 
 Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& stream) {
   // Check before taking any lock: in a forked child, a lock that another thread held is never
   // released.
-  if (is_in_child()) throw_if_broken();
-  const std::lock_guard launching(launch_mutex_);
+  if (failure().is_in_child()) throw_if_broken();
+  const Lock launching(comm_.starting);
   throw_if_broken();
   // Numbers them as if they were called now, so that the ranks' numbers agree even if a rank calls
   // them without a graph.
@@ -304,22 +259,18 @@ Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& strea
   const bool is_counted = calls.collectives() > 0;
   Descriptor what = calls.last();
   what.sequence = (is_counted ? next_collective_ : next_message_) - 1;
-  auto work = make_ref<Operation>(Ref<Core>(this), what, CallOptions{}, calls.timeout(), false);
-  work->in_graph_ = calls.collectives() + calls.messages();
-  work->begin_ = take_event();
-  work->end_ = take_event();
-  work->slot_ = log_.enqueue(record_of(what, 0));
-  {
-    const std::lock_guard lock(mutex_);
-    work->clock_ = Clock::now();
-    if (is_counted) place_ = {.last_called = what.sequence};
-    launches_.push_back(work);
-    wake_if_idle();
-  }
+  const auto work =
+      make_ref<Operation>(shared_, what,
+                          Operation::Options{.timeout = calls.timeout(),
+                                             .in_graph = calls.collectives() + calls.messages()});
+  work->make_events();
+  std::optional<Notices::Place> place;
+  if (is_counted) place = {.last_called = what.sequence};
+  start(work, 0, place);
   try {
-    cuda_.record_event(work->begin_, stream.handle);
-  } catch (const std::exception& error) {
-    poison(std::current_exception(), fmt::format("{}: {}", work->what(), error.what()), true);
+    shared_->cuda.record_event(work->begin_event(), stream.handle);
+  } catch (const std::exception&) {
+    fail_in(*work);
     throw;
   }
   return work;
@@ -329,41 +280,11 @@ void Core::end_graph(const Ref<Operation>& launched, const Stream& stream,
                      const std::exception_ptr& failed) noexcept {
   try {
     if (failed) std::rethrow_exception(failed);
-    cuda_.record_event(launched->end_, stream.handle);
-    const std::lock_guard lock(mutex_);
-    launched->launched_ = true;
-  } catch (const std::exception& error) {
-    poison(std::current_exception(), fmt::format("{}: {}", launched->what(), error.what()), true);
+    shared_->cuda.record_event(launched->end_event(), stream.handle);
+    launched->set_launched();
+  } catch (const std::exception&) {
+    fail_in(*launched);
   }
-}
-
-void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept {
-  poison(std::make_exception_ptr(Error(kind, text)), text, tells);
-}
-
-void Core::poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept {
-  if (is_in_child()) return;  // a forked child does not speak for the rank
-  const std::lock_guard lock(mutex_);
-  if (error_->get()) return;
-  error_->set(std::move(cause));
-  error_text_ = text;
-  tells_ = tells;
-  changed_.notify_all();
-}
-
-void Core::poison(const Cause& cause) noexcept {
-  poison(std::make_exception_ptr(GroupError(cause)), cause.text, true);
-}
-
-void Core::fail(const std::exception_ptr& cause) noexcept {
-  poison(cause, cause_of(cause).text, true);
-}
-
-void Core::abort(std::string_view reason) noexcept {
-  poison(ErrorKind::kAborted,
-         fmt::format("group '{}' was aborted by {}: {}", name_,
-                     ranks_[static_cast<std::size_t>(rank())].text(), reason),
-         true);
 }
 
 }  // namespace dl::collectives::nccl

@@ -33,13 +33,14 @@ class Group final : public ProcessGroup {
   // The watcher ends here; Works that are left keep only their events.
   ~Group() override {
     core_->close();
-    if (core_->is_in_child()) return;
+    if (core_->failure().is_in_child()) return;
     cuda_.deallocate(core_->options().device, token_);
   }
 
   Ref<Work> start(const Call& call) override {
     check_call(call);
-    return core_->launch(call.what, *call.options, [&](void* stream) { enqueue(call, stream); });
+    return core_->launch(call.what, call.row().is_message ? call.peer : -1, *call.options,
+                         [&](void* stream) { enqueue(call, stream); });
   }
   // All calls in one NCCL group: if messages ran one after the other on the stream, a receive would
   // block the send behind it.
@@ -60,10 +61,16 @@ class Group final : public ProcessGroup {
       owners->held.push_back(call.options->keep_alive);
       what.count += call.what.count;
     }
-    if (first.row().is_message) what.count = first.what.count;
+    int peer = -1;
+    if (first.row().is_message) {
+      what.count = first.what.count;
+      // The batch is named by its first message.
+      const auto is_to_first = [&](const Call& call) { return call.peer == first.peer; };
+      if (std::ranges::all_of(calls, is_to_first)) peer = first.peer;
+    }
     options.timeout = earliest;
     options.keep_alive = owners;
-    return core_->launch(what, options, [&](void* stream) {
+    return core_->launch(what, peer, options, [&](void* stream) {
       for (const Call& call : calls) enqueue(call, stream);
     });
   }
@@ -71,10 +78,10 @@ class Group final : public ProcessGroup {
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> /*spared*/) noexcept override {
-    core_->fail(cause);
+    core_->fail(cause_of(cause));
   }
-  std::exception_ptr error() const noexcept override { return core_->error(); }
-  Ref<FirstError> background_error() const noexcept override { return core_->first_error(); }
+  std::exception_ptr error() const noexcept override { return core_->failure().error(); }
+  Ref<FirstError> background_error() const noexcept override { return core_->failure().first(); }
 
  private:
   Comm comm() const noexcept { return core_->comm(); }

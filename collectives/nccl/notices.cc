@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <sstream>
 #include <thread>
 
 #include "core/base/log/log.h"
@@ -22,31 +22,47 @@ std::string place_key(const std::string& group, int rank) {
   return fmt::format("nccl/{}/at/{}", group, rank);
 }
 
-// "QUESTION LAST_CALLED CALL"
+// "QUESTION LAST_CALLED", and the call's numbers if there is one.
 std::string text_of(std::int64_t question, const Notices::Place& place) {
-  return fmt::format("{} {} {}", question, place.last_called, place.call);
+  std::string text = fmt::format("{} {}", question, place.last_called);
+  if (place.call) {
+    const Descriptor& d = *place.call;
+    text += fmt::format(" {} {} {} {} {} {}", d.count, d.root, static_cast<int>(d.op),
+                        static_cast<int>(d.dtype), static_cast<int>(d.reduce),
+                        static_cast<int>(d.order));
+  }
+  return text;
 }
 
 bool parse(const std::string& text, std::int64_t& question, Notices::Place& place) {
-  unsigned long long last = 0;
-  long long number = 0;
-  int end = 0;
-  if (std::sscanf(text.c_str(), "%lld %llu %n", &number, &last, &end) != 2) return false;
-  question = number;
-  place = {.last_called = last, .call = text.substr(static_cast<std::size_t>(end))};
+  std::istringstream in(text);
+  Descriptor d;
+  if (!(in >> question >> place.last_called)) return false;
+  unsigned op = 0, dtype = 0, reduce = 0, order = 0;
+  if (!(in >> d.count >> d.root >> op >> dtype >> reduce >> order)) return true;
+  if (op >= kOpKindCount || dtype >= kDTypeCount || reduce >= kReduceOpCount ||
+      order > static_cast<unsigned>(Order::kTree)) {
+    return false;
+  }
+  d.sequence = place.last_called;
+  d.op = static_cast<OpKind>(op);
+  d.dtype = static_cast<DType>(dtype);
+  d.reduce = static_cast<ReduceOp>(reduce);
+  d.order = static_cast<Order>(order);
+  place.call = d;
   return true;
 }
 
 }  // namespace
 
 void Notices::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   store_ = nullptr;
 }
 
 void Notices::answer(const std::string& group, int rank, const Place& place,
                      std::int64_t& asked) noexcept {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (store_ == nullptr) return;
   try {
     answer_now(group, rank, place, asked);
@@ -72,13 +88,13 @@ std::optional<std::vector<std::optional<Notices::Place>>> Notices::ask(
     const Deadline until = Deadline::after(patience);
     std::int64_t question = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (store_ == nullptr) return std::nullopt;
       question = store_->add(ask_key(group), 1, Deadline::after(kStoreTime));
     }
     for (int missing = size - 1; missing > 0 && !until.has_passed() && !stops();) {
       std::this_thread::sleep_for(kNap);  // the other ranks poll that often
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (store_ == nullptr) return std::nullopt;
       answer_now(group, rank, own, asked);  // other ranks may ask as well
       for (int r = 0; r < size; ++r) {

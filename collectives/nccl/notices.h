@@ -9,12 +9,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "collectives/call/descriptor.h"
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 #include "rendezvous/store.h"
 
 namespace dl::collectives::nccl {
@@ -29,7 +30,7 @@ class Notices : public RefCounted {
 
   struct Place {
     std::uint64_t last_called = 0;
-    std::string call{};  // text(Descriptor)
+    std::optional<Descriptor> call{};  // nullopt for a graph's launch
   };
   // Answers questions since the last call; `asked` is the last question that this rank has
   // answered.
@@ -43,10 +44,11 @@ class Notices : public RefCounted {
                                                        const std::function<bool()>& stops) noexcept;
 
  private:
-  void answer_now(const std::string& group, int rank, const Place& place, std::int64_t& asked);
+  void answer_now(const std::string& group, int rank, const Place& place, std::int64_t& asked)
+      DL_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  rendezvous::Store* store_;
+  Mutex mutex_;
+  rendezvous::Store* store_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace dl::collectives::nccl

@@ -225,6 +225,17 @@ TEST(Judge, ProbesWarnsAndEndsAWait) {
   EXPECT_EQ(j.waits_for, 2);
 }
 
+TEST(Judge, NamesWhatABackendCallsOtherwise) {
+  Judge judge;
+  judge.missing.called = "a graph's launch";
+  judge.at(0s);
+  EXPECT_EQ(judge.at(5s).warning, "a graph's launch: 5 s waiting for rank 2");
+  const Judgement late = judge.at(60s);
+  ASSERT_TRUE(late.failure);
+  EXPECT_EQ(late.failure->text, "a graph's launch: timed out after 60 s waiting for rank 2");
+  EXPECT_EQ(late.failure->operation, "all_reduce #5");
+}
+
 TEST(Judge, OnlyTheEarliestOperationWarns) {
   Judge judge;
   judge.at(0s);

@@ -148,13 +148,17 @@ Judgement judge(Waiting& waiting, const Descriptor& what, Waiting::Time now,
   const std::chrono::nanoseconds waited = waiting.waited(now);
   const std::chrono::nanoseconds timeout = waiting.timeout();
   Judgement judgement{.next = Waiting::Time::max()};
+  const auto said = [&](const Missing& whom, std::string_view begin,
+                        std::chrono::nanoseconds time) {
+    return fmt::format("{}: {}{} s {}", whom.called.empty() ? text(what) : whom.called, begin,
+                       seconds_text(time), whom.text);
+  };
   if (waited >= timeout) {
     const Missing whom = missing();
     judgement.waits_for = whom.rank;
     judgement.failure =
-        cause_in(what, ErrorKind::kTimeout,
-                 fmt::format("timed out after {} s {}", seconds_text(timeout), whom.text),
-                 whom.blame, whom.in_job);
+        cause_about(what, ErrorKind::kTimeout, said(whom, "timed out after ", timeout), whom.blame,
+                    whom.in_job);
     return judgement;
   }
   judgement.is_to_probe = waiting.probes.are_due(waited, now, timeout, warn_after);
@@ -164,10 +168,7 @@ Judgement judge(Waiting& waiting, const Descriptor& what, Waiting::Time now,
     const Missing whom = missing();
     judgement.waits_for = whom.rank;
     // The earlier operation warns.
-    if (!whom.is_behind) {
-      judgement.warning =
-          with_operation(what, fmt::format("{} s {}", seconds_text(warn_after), whom.text));
-    }
+    if (!whom.is_behind) judgement.warning = said(whom, "", warn_after);
   }
   std::chrono::nanoseconds left =
       std::min(timeout, waiting.probes.next(timeout, warn_after)) - waited;

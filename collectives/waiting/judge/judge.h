@@ -53,6 +53,7 @@ struct Missing {
   int in_job = -1;         // `rank` in the job
   std::string text;        // "waiting for rank 2 (node1, pid 4711), which has not called it ..."
   bool is_behind = false;  // it waits for an earlier operation
+  std::string called{};    // what waits, in texts; empty: text(descriptor)
 };
 
 // `others`: all ranks but this one, in order.
