@@ -1,7 +1,6 @@
 #include "collectives/device/device_group.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "collectives/call/call.h"
 #include "collectives/compose/objects.h"
@@ -11,6 +10,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/device/cuda/module/module.h"
 
 namespace dl::collectives {
@@ -107,31 +107,32 @@ class DeviceGroup final : public ProcessGroup {
   }
 
   Ref<ProcessGroup> part() const noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return device_;
   }
 
   [[gnu::noinline]] ProcessGroup& device_part(std::string_view call, Device device,
                                               bool is_message) {
-    const std::lock_guard making(make_mutex_);
-    if (!device_) {
+    const Lock making(make_mutex_);
+    Ref<ProcessGroup> device_group = part();
+    if (!device_group) {
       DL_CHECK(!is_message, kInvalidArgument,
                "{}: it is group '{}''s first operation on {}, and all ranks must meet there first; "
                "call barrier with a CUDA stream on every rank",
                call, name(), device.str());
-      Ref<ProcessGroup> made = make_(host_, device.index, options_);
-      const std::lock_guard lock(mutex_);
-      device_ = std::move(made);
+      device_group = make_(host_, device.index, options_);
+      const Lock lock(mutex_);
+      device_ = device_group;
     }
-    return *device_;
+    return *device_group;  // device_ keeps it
   }
 
   const Ref<ProcessGroup> host_;
   const DeviceGroupOptions options_;
   const MakeDevicePart make_;
-  std::mutex make_mutex_;
-  mutable std::mutex mutex_;
-  Ref<ProcessGroup> device_;  // set once
+  Mutex make_mutex_;
+  mutable Mutex mutex_;
+  Ref<ProcessGroup> device_ DL_GUARDED_BY(mutex_);  // set once, under make_mutex_
 };
 
 }  // namespace

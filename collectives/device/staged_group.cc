@@ -1,12 +1,12 @@
 #include "collectives/device/staged_group.h"
 
-#include <mutex>
 #include <utility>
 
 #include "collectives/call/call.h"
 #include "collectives/call/descriptor.h"
 #include "collectives/waiting/done_work.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl::collectives {
 namespace {
@@ -86,7 +86,7 @@ class Received final : public Work {
   }
   std::exception_ptr error() const noexcept override {
     if (const std::exception_ptr failed = host_->error()) return failed;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return failed_;
   }
   std::optional<int> source() const noexcept override { return host_->source(); }
@@ -94,7 +94,7 @@ class Received final : public Work {
 
  private:
   void bring() const noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     try {
       if (const std::size_t bytes = std::exchange(bytes_, 0)) {
         cuda_.copy_async(buffer_, staged_->room.of(bytes, stream_), bytes, stream_.handle);
@@ -109,11 +109,11 @@ class Received final : public Work {
   cuda::Runtime& cuda_;
   const Ref<Work> host_;
   const Ref<Held> staged_;
-  mutable std::mutex mutex_;
-  mutable Ref<RefCounted> owner_;
+  mutable Mutex mutex_;
+  mutable Ref<RefCounted> owner_ DL_GUARDED_BY(mutex_);
   void* const buffer_;
-  mutable std::size_t bytes_;  // 0 once they are on the GPU
-  mutable std::exception_ptr failed_;
+  mutable std::size_t bytes_ DL_GUARDED_BY(mutex_);  // 0 once they are on the GPU
+  mutable std::exception_ptr failed_ DL_GUARDED_BY(mutex_);
   const Stream stream_;
 };
 
@@ -133,7 +133,7 @@ class StagedGroup final : public ProcessGroup {
     const std::size_t in = call.reads(rank()) ? call.gives.all(size()) * element : 0;
     const std::size_t out = call.writes(rank()) ? call.takes.all(size()) * element : 0;
     const Stream stream = call.options->stream;
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     begin(call, in, input_);
     const CallOptions options = on_the_host(*call.options);
     Call on_host = call;
@@ -198,8 +198,8 @@ class StagedGroup final : public ProcessGroup {
 
   const Ref<ProcessGroup> host_;
   cuda::Runtime& cuda_;
-  std::mutex mutex_;
-  Room input_, output_;
+  Mutex mutex_;
+  Room input_ DL_GUARDED_BY(mutex_), output_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 
 #include "collectives/call/recording.h"
 #include "collectives/device/device_group.h"
@@ -19,6 +18,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/output.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/process/stopped.h"
@@ -167,13 +167,13 @@ Session make_session(const ProcessGroupOptions& options) {
   return session;
 }
 
-std::mutex session_mutex;  // constant-initialised
-Session* session = nullptr;
+Mutex session_mutex;  // constant-initialised
+Session* session DL_GUARDED_BY(session_mutex) = nullptr;
 
 }  // namespace
 
 void init_process_group(const ProcessGroupOptions& options) {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   DL_CHECK(session == nullptr || !session->made_in.is_in_child(), kInvalidArgument,
            "init_process_group: this process is a child that a rank has forked, and the rank's "
            "connections cannot be made anew in it; fork before init_process_group(), or exec a "
@@ -193,7 +193,7 @@ void init_process_group(const ProcessGroupOptions& options) {
 }
 
 void destroy_process_group() {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   // In a forked child the group belongs to the parent: leave it as it is.
   if (session == nullptr || session->made_in.is_in_child()) return;
   session->ended->is_so.store(true);
@@ -205,22 +205,22 @@ void destroy_process_group() {
 }
 
 bool is_initialized() noexcept {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   return session != nullptr && !session->made_in.is_in_child();
 }
 
 int rank() noexcept {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   return session == nullptr ? 0 : session->group->rank();
 }
 
 int world_size() noexcept {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   return session == nullptr ? 1 : session->group->size();
 }
 
 Ref<ProcessGroup> default_group() {
-  const std::lock_guard lock(session_mutex);
+  const Lock lock(session_mutex);
   DL_CHECK(session != nullptr, kInvalidArgument,
            "there is no default group; call dl::init_process_group() first");
   return session->group;
@@ -230,7 +230,7 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
   const Ref<ProcessGroup> group = default_group();
   rendezvous::Store* store = nullptr;
   {
-    const std::lock_guard lock(session_mutex);
+    const Lock lock(session_mutex);
     if (session != nullptr && session->meeting) store = &session->meeting->store();
   }
   DL_CHECK(store != nullptr || group->backend() != "mpi", kNotImplemented,

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 #include <utility>
 
 #include "collectives/join/roster.h"
@@ -12,6 +11,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
 #include "rendezvous/grpc/grpc_store.h"
 #include "rendezvous/net/connect/acceptor.h"
@@ -140,13 +140,13 @@ struct Hosted {
 
 // The store that this process serves; constant-initialised. It is never destroyed, because threads
 // of other ranks may be in a call when this process ends.
-std::mutex hosted_mutex;
-Hosted* hosted = nullptr;
+Mutex hosted_mutex;
+Hosted* hosted DL_GUARDED_BY(hosted_mutex) = nullptr;
 
 rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
                         const std::optional<JobKey>& key, Deadline deadline) {
   const JobKey with = key ? *key : open_key();
-  const std::lock_guard lock(hosted_mutex);
+  const Lock lock(hosted_mutex);
   if (hosted == nullptr || !hosted->serves(options, endpoint, with)) {
     delete std::exchange(hosted, nullptr);
     hosted = new Hosted(options, endpoint, with, key.has_value());

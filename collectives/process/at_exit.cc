@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/exit_watch.h"
 #include "core/base/system/process/fork.h"
 
@@ -15,11 +15,11 @@ namespace dl::collectives {
 namespace {
 
 // Constant-initialised, and never destroyed.
-std::mutex at_exit_mutex;
-std::vector<AtExit*>* at_exit_objects = nullptr;
+Mutex at_exit_mutex;
+std::vector<AtExit*>* at_exit_objects DL_GUARDED_BY(at_exit_mutex) = nullptr;
 const ForkMark* at_exit_process = nullptr;
 constinit std::atomic<std::uint64_t> at_exit_count{0};
-bool is_registered = false;  // leave_all() will run
+bool is_registered DL_GUARDED_BY(at_exit_mutex) = false;  // leave_all() will run
 constinit ExitWatch process_exit;
 constinit thread_local ExitScope* scope_of_thread = nullptr;
 
@@ -28,7 +28,7 @@ constinit thread_local ExitScope* scope_of_thread = nullptr;
 void leave_all() noexcept {
   if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
   process_exit.begin();
-  const std::lock_guard lock(at_exit_mutex);
+  const Lock lock(at_exit_mutex);
   is_registered = false;
   while (!at_exit_objects->empty()) {
     const AtExit* const newest = at_exit_objects->back();
@@ -46,9 +46,9 @@ void stay_if_exiting() noexcept {
 
 void AtExit::keep(Ref<RefCounted> object) {
   // Reachable until the end, so that no leak is reported.
-  static std::vector<Ref<RefCounted>>* kept = nullptr;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::vector<Ref<RefCounted>>* kept DL_GUARDED_BY(mutex) = nullptr;
+  const Lock lock(mutex);
   if (kept == nullptr) kept = new std::vector<Ref<RefCounted>>();
   kept->push_back(std::move(object));
 }
@@ -57,7 +57,7 @@ AtExit::AtExit(std::function<void()> leave)
     : leave_(std::move(leave)), number_(at_exit_count.fetch_add(1)) {
   stay_if_exiting();
   if (scope_of_thread != nullptr) scope_of_thread->numbers_.push_back(number_);
-  const std::lock_guard lock(at_exit_mutex);
+  const Lock lock(at_exit_mutex);
   if (at_exit_objects == nullptr || at_exit_process->is_in_child()) {
     // Objects that a forked child has inherited belong to its parent, and so does its exit().
     at_exit_objects = new std::vector<AtExit*>();
@@ -89,7 +89,7 @@ ExitScope::Recording::~Recording() {
 
 void ExitScope::leave() const noexcept {
   if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
-  const std::lock_guard lock(at_exit_mutex);
+  const Lock lock(at_exit_mutex);
   for (std::size_t i = at_exit_objects->size(); i > 0; --i) {
     const AtExit* const object = (*at_exit_objects)[i - 1];
     if (std::ranges::find(numbers_, object->number_) != numbers_.end()) object->run();
@@ -98,7 +98,7 @@ void ExitScope::leave() const noexcept {
 
 AtExit::~AtExit() {
   if (at_exit_process->is_in_child()) return;
-  const std::lock_guard lock(at_exit_mutex);
+  const Lock lock(at_exit_mutex);
   std::erase(*at_exit_objects, this);
 }
 

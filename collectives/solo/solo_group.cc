@@ -1,13 +1,13 @@
 #include "collectives/solo/solo_group.h"
 
 #include <atomic>
-#include <mutex>
 
 #include "collectives/call/checks.h"
 #include "collectives/compose/split_plan.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/waiting/done_work.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 
 namespace dl::collectives {
 namespace {
@@ -35,7 +35,7 @@ class SoloGroup final : public ProcessGroup {
   }
 
   void abort(std::string_view reason) noexcept override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (error_) return;
     try {
       error_ = std::make_exception_ptr(
@@ -46,13 +46,13 @@ class SoloGroup final : public ProcessGroup {
     }
   }
   std::exception_ptr error() const noexcept override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return error_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::exception_ptr error_;
+  mutable Mutex mutex_;
+  std::exception_ptr error_ DL_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> next_split_{1};
 };
 

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <csignal>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
 
 namespace dl::collectives {
@@ -25,19 +25,20 @@ class LastStep final : public RefCounted {
 
   // To be called after the operation succeeded.
   void run() noexcept {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     run_locked();
   }
   // Returns false if another thread is running it.
   bool try_run() noexcept {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock) run_locked();
-    return lock.owns_lock();
+    if (!mutex_.try_lock()) return false;
+    run_locked();
+    mutex_.unlock();
+    return true;
   }
   std::exception_ptr error() const noexcept { return is_over() ? failed_ : nullptr; }
 
  private:
-  void run_locked() noexcept {
+  void run_locked() noexcept DL_REQUIRES(mutex_) {
     if (is_over()) return;
     try {
       std::exchange(step_, nullptr)();
@@ -48,8 +49,8 @@ class LastStep final : public RefCounted {
   }
 
   const Ref<Work> work_;
-  std::mutex mutex_;
-  std::function<void()> step_;
+  Mutex mutex_;
+  std::function<void()> step_ DL_GUARDED_BY(mutex_);
   std::exception_ptr failed_;  // written before is_over_
   std::atomic<bool> is_over_{false};
 };

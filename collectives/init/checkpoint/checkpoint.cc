@@ -9,7 +9,6 @@
 #include <array>
 #include <charconv>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/unique_fd.h"
 #include "rendezvous/net/checkpoint_page.h"
 #include "rendezvous/net/socket/local_socket.h"
@@ -51,7 +51,7 @@ class CheckpointClient {
   CheckpointPage* page() const { return page_; }
 
   bool call() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (::getpid() != owner_) return false;
     const std::uint64_t call = ++calls_;
     // Sequentially consistent with dlrun, which stores `requested` and then reads `calls`: either
@@ -97,12 +97,12 @@ class CheckpointClient {
     return stop;
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   const pid_t owner_ = ::getpid();
   UniqueFd socket_;
   CheckpointPage* page_ = nullptr;
-  std::uint64_t calls_ = 0;
-  std::optional<std::uint64_t> stop_;
+  std::uint64_t calls_ DL_GUARDED_BY(mutex_) = 0;
+  std::optional<std::uint64_t> stop_ DL_GUARDED_BY(mutex_);
 };
 
 // Null if dlrun did not start this process, or the job cannot be asked to save.
