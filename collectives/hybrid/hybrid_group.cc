@@ -17,7 +17,7 @@ std::string inner_name(const GroupOptions& o, std::string_view kind, int number)
 }
 
 Ref<ProcessGroup> make_inside(const GroupOptions& o, const Places& places, std::string_view kind,
-                              const Ref<RefCounted>& segment) {
+                              const Ref<SegmentLease>& segment) {
   const auto rank = static_cast<std::size_t>(o.rank);
   const int node = places.node_of[rank];
   GroupOptions inside = o;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "collectives/join/group_options.h"
 #include "collectives/join/roster.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
@@ -48,8 +49,8 @@ Decision decide(std::span<const Offer> offers);
 
 struct Choice {
   std::string_view backend = "tcp";
-  bool leaves_host = false;   // see Decision
-  Ref<RefCounted> segment{};  // for GroupOptions, if the backend needs it
+  bool leaves_host = false;     // see Decision
+  Ref<SegmentLease> segment{};  // for GroupOptions, if the backend needs it
 };
 
 // Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide() and

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/record/recorder.h"
@@ -19,6 +20,17 @@ namespace dl::collectives {
 
 // The progress thread that the TCP groups of a process may share. tcp::Engine is the only one.
 class TcpEngine : public RefCounted {};
+
+namespace shm {
+class Segment;
+}
+
+// Memory that a rank has reserved for one group (reserve_shm_segment()).
+class SegmentLease : public RefCounted {
+ public:
+  // Throws kInvalidArgument if `group` is not the first one that takes it.
+  virtual shm::Segment take(std::string_view group) = 0;
+};
 
 struct GroupOptions {
   int rank = 0;
@@ -50,7 +62,7 @@ struct GroupOptions {
   int in_job() const noexcept { return job_rank >= 0 ? job_rank : known_as >= 0 ? known_as : rank; }
 
   // Shared memory. --------------------------------------------------------------------------------
-  Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: a new one
+  Ref<SegmentLease> segment{};  // for one group; null: a new one
 
   // TCP. ------------------------------------------------------------------------------------------
   std::string iface{};  // interface, address or network to listen on; empty: see leaves_host

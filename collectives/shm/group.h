@@ -54,4 +54,7 @@ class Group final : public ProcessGroup {
   std::atomic<std::uint32_t> next_memory_{1};
 };
 
+// make_shm_group() for two ranks or more, for a hybrid group that contains this group.
+Ref<Group> make_group(const GroupOptions& options);
+
 }  // namespace dl::collectives::shm

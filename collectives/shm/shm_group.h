@@ -28,7 +28,7 @@ namespace dl::collectives {
 
 // Reserves the memory that a rank brings into a group, so that it knows whether it has enough
 // before all ranks agree to share theirs. Throws kIo.
-Ref<RefCounted> reserve_shm_segment();
+Ref<SegmentLease> reserve_shm_segment();
 
 // Collective: every rank calls it. Throws kTimeout (names the missing ranks), kMismatch (protocol
 // version, world size, generation), kAuthentication, kConnection (two ranks cannot reach each

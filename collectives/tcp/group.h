@@ -68,7 +68,7 @@ class Group final : public ProcessGroup {
   const AtExit at_exit_{[this] { leave_at_exit(); }};
 };
 
-// make_tcp_group() for at least two ranks.
+// make_tcp_group() for two ranks or more, for a hybrid group that contains this group.
 Ref<Group> make_group(const GroupOptions& options);
 
 }  // namespace dl::collectives::tcp

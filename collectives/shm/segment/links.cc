@@ -66,13 +66,8 @@ class Arrivals {
 };
 
 Segment make_own(const GroupOptions& options, bool is_oversubscribed) {
-  auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
-  DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
-           "group '{}': segment was not made by reserve_shm_segment()", options.name);
   Segment segment =
-      reserved != nullptr ? std::move(reserved->segment) : Segment::make(kSegmentBytes);
-  DL_CHECK(segment.data() != nullptr, kInvalidArgument,
-           "group '{}': its segment belongs to another group already", options.name);
+      options.segment ? options.segment->take(options.name) : Segment::make(kSegmentBytes);
   auto* const block = new (segment.data()) Block();
   block->is_oversubscribed = is_oversubscribed;
   block->cpu.store(-1, std::memory_order_relaxed);

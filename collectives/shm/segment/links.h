@@ -44,11 +44,6 @@ struct Links {
   std::vector<Peer> peers;  // by rank
 };
 
-// Result of reserve_shm_segment().
-struct Reserved final : RefCounted {
-  Segment segment;
-};
-
 // Error text for a note that arrived without its descriptor.
 std::string text_of_lost_descriptor(const std::string& group, const Identity& from);
 
