@@ -4,45 +4,52 @@
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
+#include <limits>
 
 #include "collectives/call/recording.h"
-#include "collectives/reduce/reduce.h"
 #include "collectives/waiting/still_running.h"
+#include "core/base/error.h"
 #include "core/base/system/machine/cpus.h"
 #include "core/base/thread.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Slices on their way between nodes at a time: the link stays busy while one slice is received and
-// the next one is summed.
-constexpr std::size_t kAhead = 4;
 // How late the thread takes up an operation for which no thread waits: most callers wait at once.
 constexpr auto kTakeUpTime = 1ms;
-// Limits of Stagger's times: the most, and the part of a timeout.
-constexpr std::chrono::nanoseconds kMostStep = 10ms;
-constexpr int kStepsADeadline = 20;
-constexpr std::chrono::nanoseconds kMostAnswer = 500ms;
-constexpr int kAnswersADeadline = 10;
+// Spares the operations that the group of all ranks reports as spared.
+constexpr std::uint64_t kAsHeard = std::numeric_limits<std::uint64_t>::max();
 
-constexpr auto kIn = static_cast<std::size_t>(Lane::kIn);
-constexpr auto kCross = static_cast<std::size_t>(Lane::kCross);
-constexpr auto kOut = static_cast<std::size_t>(Lane::kOut);
+// Adds the called operation to a cause that names an inner operation only.
+Cause in_operation(Cause cause, const Descriptor& what) {
+  if (cause.is_whole || cause.operation.empty()) return cause;
+  cause.text = fmt::format("{}, in its {}", text(what), cause.text);
+  cause.operation = title(what);
+  cause.sequence = what.sequence;
+  cause.is_whole = true;
+  return cause;
+}
+
+[[noreturn]] void throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
+                                 const Ref<Work>& work) {
+  stay_if_exiting();
+  std::string why = "waiting for its own part";
+  try {
+    if (work) work->synchronize(std::chrono::nanoseconds(0));
+  } catch (const StillRunning& inner) {
+    why = inner.operation() == text(op.descriptor())
+              ? inner.missing()
+              : fmt::format("in {}, {}", inner.operation(), inner.missing());
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  throw StillRunning(text(op.descriptor()), limit, why);
+}
 
 }  // namespace
-
-Stagger::Stagger(std::chrono::nanoseconds timeout) noexcept
-    : step(std::min(kMostStep, timeout / kStepsADeadline)),
-      answer(std::min(kMostAnswer, timeout / kAnswersADeadline)) {}
-
-std::chrono::nanoseconds Stagger::of(Lane lane, std::chrono::nanoseconds left) const noexcept {
-  const std::chrono::nanoseconds later = (static_cast<int>(lane) + 1) * step;
-  return left > std::chrono::nanoseconds::max() - later ? std::chrono::nanoseconds::max()
-                                                        : std::max(left, 0ns) + later;
-}
 
 Core::Core(Inner inner)
     : inner_(std::move(inner)),
@@ -56,24 +63,22 @@ void Core::submit(const Ref<Operation>& operation) {
   if (is_in_child()) throw_if_broken();
   at_exit_.stay_if_leaving();
   release_finished();
-  const profiler::Span span = call_span(operation->descriptor_);
-  const std::lock_guard order(submit_mutex_);
+  const profiler::Span span = call_span(operation->descriptor());
+  const Lock order(submit_mutex_);
   tcp::Group& group = pass_on();
+  const LaneCalls calls = operation->progress().calls();
   {
-    // Count before the operation has a number: an abort that arrives meanwhile may spare it in the
-    // lanes.
     const Lock lock(mutex_);
     if (has_left_) {
       throw_error(ErrorKind::kAborted, "{}: this rank has left group '{}' by exit()",
-                  text(operation->descriptor_), group.name());
+                  text(operation->descriptor()), group.name());
     }
     ++calling_;
-    const LaneCalls calls = operation->calls();
-    std::ranges::transform(calls_, calls, calls_.begin(), std::plus());
+    operations_.count(calls);
   }
   std::exception_ptr refusal;
   try {
-    operation->agreement_ = group.agree(operation->descriptor_, {.timeout = operation->timeout_});
+    operation->agree(group);
   } catch (...) {
     refusal = std::current_exception();
   }
@@ -82,14 +87,13 @@ void Core::submit(const Ref<Operation>& operation) {
     const Lock lock(mutex_);
     --calling_;
     changed_.notify_all();
-    is_broken = error_ != nullptr;
-    if (!refusal && is_broken && !is_spared(*operation)) refusal = error_;
+    is_broken = operations_.error() != nullptr;
+    if (!refusal && is_broken && !operations_.is_spared(*operation)) refusal = operations_.error();
     if (!refusal) {
-      queue_.push_back(operation);
+      operations_.add(operation);
       return;
     }
-    const LaneCalls calls = operation->calls();
-    std::ranges::transform(calls_, calls, calls_.begin(), std::minus());
+    operations_.discount(calls);
   }
   // The lanes may have been told to spare its calls, which never come.
   if (is_broken) tell_inner_groups();
@@ -103,39 +107,39 @@ void Core::run() {
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-hybrid");
   use_all_bound_cpus();
-  const auto may_drive = [this] { return !queue_.empty() && waiters_ == 0 && !is_driven_; };
+  const auto may_drive = [this]() DL_REQUIRES(mutex_) {
+    return !operations_.is_empty() && waiters_ == 0 && !is_driven_;
+  };
   Lock lock(mutex_);
   bool is_warm = false;
   while (!is_stopping_) {
     if (!may_drive()) {
-      is_warm = is_warm && !queue_.empty();
-      changed_.wait(lock);
+      is_warm = is_warm && !operations_.is_empty();
+      changed_.wait(lock.native());
     } else if (is_warm || is_urgent_) {
-      drive(lock);
+      drive();
     } else {
-      is_warm = !changed_.wait_for(lock, kTakeUpTime,
-                                   [&] { return is_stopping_ || is_urgent_ || !may_drive(); });
+      is_warm = !changed_.wait_for(lock.native(), kTakeUpTime, [&]() DL_REQUIRES(mutex_) {
+        return is_stopping_ || is_urgent_ || !may_drive();
+      });
     }
   }
 }
 
-void Core::drive(Lock& lock) {
+void Core::drive() {
   is_driven_ = true;
-  std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
-  lock.unlock();
+  std::vector<Ref<Operation>> operations = operations_.unsettled();
+  mutex_.unlock();
   step(operations);
   // Drop these references now, so that a caller drops the last reference to an operation.
   operations.clear();
-  lock.lock();
+  mutex_.lock();
   waited_for_ = nullptr;
   is_driven_ = false;
   ++steps_;
-  while (!queue_.empty() && queue_.front()->begun_[kOut] == queue_.front()->slices_.size()) {
-    settle(*queue_.front());
-    queue_.pop_front();
-  }
-  if (error_) end_all();
-  if (queue_.empty()) is_urgent_ = false;
+  operations_.settle_begun();
+  if (operations_.error()) operations_.end_all();
+  if (operations_.is_empty()) is_urgent_ = false;
   changed_.notify_all();
 }
 
@@ -143,22 +147,17 @@ void Core::step(const std::vector<Ref<Operation>>& operations) noexcept {
   const Operation& first = *operations.front();
   const Operation* current = &first;
   try {
-    bool is_cross_open = true;
-    bool is_out_open = true;
+    Progress::Open open;
     for (const Ref<Operation>& op : operations) {
       current = op.get();
-      if (!op->is_agreed_) {
-        if (!is_over(op->agreement_)) break;
-        op->is_agreed_ = true;
-      }
-      advance(*op, is_cross_open, is_out_open);
+      if (!op->advance(inner_.lanes, open)) break;
     }
     current = &first;
-    if (first.is_agreed_ && first.begun_[kOut] == first.slices_.size()) return;
-    const Ref<Work>& work = next_work(first);
+    if (first.is_agreed() && first.progress().has_begun()) return;
+    const Ref<Work>& work = first.next_work();
     {
       const Lock lock(mutex_);
-      if (error_ && !is_spared(first)) return;
+      if (operations_.error() && !operations_.is_spared(first)) return;
       waited_for_ = work;
     }
     wait_for(first, work);
@@ -169,8 +168,9 @@ void Core::step(const std::vector<Ref<Operation>>& operations) noexcept {
 
 // Probes all ranks so early that the answers have arrived by the deadline.
 void Core::wait_for(const Operation& op, const Ref<Work>& work) {
-  const std::chrono::nanoseconds before = op.deadline_.left() - Stagger(op.timeout_).answer;
-  if (before > 0ns && op.timeout_ != std::chrono::nanoseconds::max()) {
+  const auto [timeout, deadline] = op.limit();
+  const std::chrono::nanoseconds before = deadline.left() - Stagger(timeout).answer;
+  if (before > 0ns && timeout != std::chrono::nanoseconds::max()) {
     try {
       return work->synchronize(before);
     } catch (const StillRunning&) {
@@ -187,96 +187,26 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
   work->synchronize();
 }
 
-// An operation begins in a lane after all earlier operations have begun there.
-void Core::advance(Operation& op, bool& is_cross_open, bool& is_out_open) {
-  const std::size_t slices = op.slices_.size();
-  while (op.begun_[kIn] < slices) begin(op, Lane::kIn);
-  while (is_cross_open && op.begun_[kCross] < slices &&
-         is_over(op.works_[op.begun_[kCross]][kIn])) {
-    begin(op, Lane::kCross);
-  }
-  is_cross_open = is_cross_open && op.begun_[kCross] == slices;
-  while (is_out_open && op.begun_[kOut] < op.begun_[kCross] &&
-         is_over(op.works_[op.begun_[kOut]][kCross])) {
-    const Division& d = op.slices_[op.begun_[kOut]].division;
-    if (d.ranks > 0) finish(d.dtype, ReduceOp::kAvg, d.data, d.count, d.ranks);
-    begin(op, Lane::kOut);
-  }
-  is_out_open = is_out_open && op.begun_[kOut] == slices;
-}
-
-const Ref<Work>& Core::next_work(const Operation& op) noexcept {
-  if (!op.is_agreed_) return op.agreement_;
-  const std::size_t next_cross = op.begun_[kCross];
-  const std::size_t next_out = op.begun_[kOut];
-  const bool keeps_line_busy = next_cross < op.slices_.size() && next_cross - next_out < kAhead;
-  return keeps_line_busy || next_out == next_cross ? op.works_[next_cross][kIn]
-                                                   : op.works_[next_out][kCross];
-}
-
-bool Core::is_over(const Ref<Work>& work) {
-  if (!work) return true;
-  if (!work->is_completed()) return false;
-  if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
-  return true;
-}
-
-void Core::begin(Operation& op, Lane lane) {
-  const auto at = static_cast<std::size_t>(lane);
-  const std::size_t slice = op.begun_[at];
-  // The agreement and earlier lanes time out first: ranks may still wait there for the rank to
-  // blame.
-  const std::chrono::nanoseconds left = Stagger(op.timeout_).of(lane, op.deadline_.left());
-  if (std::optional<Call>& call = op.slices_[slice].calls[at]) {
-    const CallOptions options{.timeout = left};
-    call->options = &options;
-    op.works_[slice][at] = inner_.lanes[at]->start(*call);
-    call->options = nullptr;
-  }
-  ++op.begun_[at];
-}
-
-void Core::settle(Operation& op) {
-  op.is_settled_ = true;
-  op.settled_at_ = std::chrono::steady_clock::now();
-  finished_.emplace_back(&op);
-}
-
 void Core::release_finished() {
   if (is_in_child()) return;
-  std::vector<Ref<Operation>> over;
+  std::vector<Ref<Operation>> over;  // dropped after the lock
   const Lock lock(mutex_);
-  const auto first_over = std::partition(finished_.begin(), finished_.end(),
-                                         [](const auto& op) { return !op->are_works_over(); });
-  over.assign(first_over, finished_.end());
-  finished_.erase(first_over, finished_.end());
+  over = operations_.take_settled(false);
 }
 
 std::vector<Ref<Work>> Core::under_way() {
   const Lock lock(mutex_);
-  std::vector<Ref<Work>> works;
-  for (const Ref<Operation>& op : finished_) {
-    if (!op->are_works_over()) works.emplace_back(op);
-  }
-  works.insert(works.end(), queue_.begin(), queue_.end());
-  return works;
-}
-
-// Operations before a settled one are settled too.
-bool Core::are_earlier_over(const Operation& op) const noexcept {
-  return std::all_of(finished_.begin(), finished_.end(), [&](const Ref<Operation>& other) {
-    return other->descriptor_.sequence >= op.descriptor_.sequence || other->are_works_over();
-  });
+  return operations_.under_way();
 }
 
 bool Core::may_be_over(const Operation& op) noexcept {
   if (is_in_child()) return true;  // no thread drives it in a child
   const Lock lock(mutex_);
-  if (!op.is_settled_ && !is_urgent_) {
+  if (!op.is_settled() && !is_urgent_) {
     is_urgent_ = true;
     changed_.notify_all();
   }
-  return op.is_settled_ && are_earlier_over(op);
+  return op.is_settled() && operations_.are_earlier_over(op);
 }
 
 void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
@@ -287,39 +217,33 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
   const profiler::Span span = wait_span();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   Lock lock(mutex_);
-  if (limit && !op.is_settled_) {
+  if (limit && !op.is_settled()) {
     // The driving thread cannot leave an inner wait early, so let the progress thread drive.
     is_urgent_ = true;
     changed_.notify_all();
-    if (!wait_until(changed_, lock, until, [&] { return op.is_settled_; })) {
+    if (!wait_until(changed_, lock.native(), until, [&] { return op.is_settled(); })) {
       const Ref<Work> work = waited_for_;
       lock.unlock();
       throw_not_over(op, *limit, work);
     }
-  } else if (!op.is_settled_) {
+  } else if (!op.is_settled()) {
     ++waiters_;
-    while (!op.is_settled_) {
+    while (!op.is_settled()) {
       if (is_driven_) {
-        changed_.wait(lock);
+        changed_.wait(lock.native());
       } else {
-        drive(lock);
+        drive();
       }
     }
     --waiters_;
     changed_.notify_all();
   }
-  std::vector<Ref<Operation>> earlier;
-  for (const Ref<Operation>& other : finished_) {
-    if (other->descriptor_.sequence < op.descriptor_.sequence) earlier.push_back(other);
-  }
+  std::vector<Ref<Operation>> earlier = operations_.settled_before(op);
   lock.unlock();
   for (const Ref<Operation>& other : earlier) wait_for_works(*other, limit, until);
   wait_for_works(op, limit, until);
   earlier.clear();
-  Ref<RefCounted> owner;
-  lock.lock();
-  owner = std::exchange(op.owner_, nullptr);
-  lock.unlock();
+  const Ref<RefCounted> owner = op.release_owner();
   release_finished();
   if (const std::exception_ptr error = error_of(op)) {
     stay_if_exiting();
@@ -330,20 +254,216 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
 // Waits even for the parts of a failed operation: after they end, no rank writes into the buffers.
 void Core::wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
                           Deadline until) {
-  for (const auto& lanes : op.works_) {
-    for (const Ref<Work>& work : lanes) {
-      if (!work) continue;
-      try {
-        if (limit) {
-          work->synchronize(until.left());
-        } else {
-          wait_for(op, work);
-        }
-      } catch (const std::exception&) {
-        if (limit && !work->is_completed()) throw_not_over(op, *limit, work);
+  op.progress().for_each_work([&](const Ref<Work>& work) {
+    try {
+      if (limit) {
+        work->synchronize(until.left());
+      } else {
+        wait_for(op, work);
       }
+    } catch (const std::exception&) {
+      if (limit && !work->is_completed()) throw_not_over(op, *limit, work);
+    }
+  });
+}
+
+Ref<SymmetricMemory> Core::allocate_on_node(std::size_t bytes) {
+  // A rank that is alone on its node has no rank to share with, so ordinary memory will do.
+  if (!inner_.in || !inner_.out) return make_ordinary_memory(bytes, {});
+  Ref<SymmetricMemory> memory = inner_.in->allocate_with(*inner_.out, bytes);
+  const Lock lock(mutex_);
+  operations_.set_calls(Lane::kIn, inner_.in->calls());
+  operations_.set_calls(Lane::kOut, inner_.out->calls());
+  return memory;
+}
+
+Inner Core::inner() noexcept {
+  const Lock lock(mutex_);
+  return inner_;
+}
+
+std::exception_ptr Core::error() noexcept {
+  if (is_in_child()) return inner_.all->error();
+  {
+    const Lock lock(mutex_);
+    if (operations_.error() || !inner_.all) return operations_.error();
+  }
+  const Inner groups = inner();
+  const std::optional<Cause> found = groups.cause();
+  if (!found) return nullptr;
+  fail(*found, {}, groups.all->error() ? std::optional(kAsHeard) : std::nullopt);
+  return std::make_exception_ptr(GroupError(*found));
+}
+
+void Core::throw_if_broken() {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+tcp::Group& Core::pass_on() {
+  // If the group of all ranks is broken it refuses the call itself, and quotes the call in the
+  // error.
+  if (error() && !all().error()) throw_if_broken();
+  return all();
+}
+
+void Core::fail_in(const Operation& op, const std::exception_ptr& error) noexcept {
+  const std::uint64_t before = op.sequence() - 1;
+  try {
+    Cause cause = cause_of(error);
+    if (!op.is_agreed()) cause.is_whole = true;
+    fail(in_operation(std::move(cause), op.descriptor()), op.limit().timeout, before);
+  } catch (...) {
+    fail(Cause{}, {}, before);  // out of memory
+  }
+}
+
+void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
+                std::optional<std::uint64_t> spared) noexcept {
+  if (is_in_child()) return;  // a forked child does not speak for the rank
+  // The inner groups have said goodbye: what they refuse now is no failure.
+  if (at_exit_.has_left()) stay_if_exiting();
+  Inner groups;
+  std::optional<Deadline::Clock::time_point> asked_at;
+  {
+    Lock lock(mutex_);
+    if (operations_.error()) {
+      lock.unlock();
+      // A spared operation that fails ends with the first cause.
+      return spare_only(spared);
+    }
+    groups = inner_;
+    asked_at = asked_at_;
+    if (timeout == std::chrono::nanoseconds::zero()) {
+      timeout = operations_.is_empty() ? std::chrono::nanoseconds::max()
+                                       : operations_.front().limit().timeout;
     }
   }
+  if (cause.kind == ErrorKind::kTimeout && groups.all) {
+    const std::chrono::nanoseconds answer = Stagger(timeout).answer;
+    // An old probe was for an earlier operation.
+    if (asked_at && Deadline::Clock::now() - *asked_at >= 2 * answer) asked_at.reset();
+    groups.blame_silent_ranks(cause, asked_at, answer);
+  }
+  bool is_reported = false;
+  {
+    Lock lock(mutex_);
+    if (operations_.error()) {
+      lock.unlock();
+      return spare_only(spared);
+    }
+    // A cause that all ranks have heard counts before one that this rank has found.
+    const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
+    if (heard) cause = cause_of(heard);
+    is_reported = heard != nullptr;
+    std::uint64_t until = spared.value_or(completed());
+    if (heard) until = std::min(until, inner_.all->spared());
+    if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
+    operations_.fail(cause, until);
+    end_unspared();
+  }
+  if (cause.blame != Blame::kNone && !is_reported) {
+    rendezvous::report_peer_failure(
+        {.cause = cause, .call = groups.all ? groups.all->own_call() : std::string()});
+  }
+  tell_inner_groups();
+}
+
+void Core::spare_only(std::optional<std::uint64_t> until) noexcept {
+  {
+    const Lock lock(mutex_);
+    if (!operations_.spare_only(until.value_or(completed()))) return;
+    end_unspared();
+  }
+  tell_inner_groups();
+}
+
+void Core::end_unspared() noexcept {
+  if (!is_driven_) operations_.end_all();
+  changed_.notify_all();
+}
+
+void Core::tell_inner_groups() noexcept {
+  Inner groups;
+  std::optional<Cause> cause;
+  std::uint64_t spared = 0;
+  LaneCalls calls;
+  {
+    const Lock lock(mutex_);
+    groups = inner_;
+    cause = operations_.cause();
+    spared = operations_.spared_until();
+    calls = operations_.spared_calls();
+  }
+  groups.fail(*cause, spared, calls);
+}
+
+std::uint64_t Core::completed() const noexcept {
+  return operations_.completed(inner_.all ? inner_.all->completed() : 0);
+}
+
+std::exception_ptr Core::error_of(const Operation& op) noexcept {
+  if (is_in_child() && !op.is_settled()) return error();
+  const std::exception_ptr found = op.progress().error();
+  if (!found || is_in_child()) return found ? found : op.settled_error();
+  fail_in(op, found);
+  const Lock lock(mutex_);
+  return operations_.error();
+}
+
+// Runs before the inner groups do the same: they are older.
+void Core::leave_at_exit() {
+  Lock lock(mutex_);
+  is_urgent_ = true;
+  changed_.notify_all();
+  const Deadline last = Deadline::after(kExitTime);
+  const auto is_over = [this]() DL_REQUIRES(mutex_) {
+    return calling_ == 0 && (operations_.is_empty() ||
+                             (operations_.error() && !operations_.is_spared(operations_.front())));
+  };
+  for (std::uint64_t seen = steps_;; seen = steps_) {
+    const auto moved = [&]() DL_REQUIRES(mutex_) { return is_over() || steps_ != seen; };
+    if (is_over() || last.has_passed()) break;
+    if (!wait_until(changed_, lock.native(), Deadline::after(kExitQuiet), moved)) break;
+  }
+  has_left_ = true;
+}
+
+void Core::stop() noexcept {
+  if (is_in_child()) {
+    // The progress thread does not exist in the child, and the child must not say goodbye to the
+    // peers: change nothing.
+    retain();
+    return;
+  }
+  if (at_exit_.has_left()) {
+    AtExit::keep(Ref<Core>(this));
+    return;
+  }
+  bool is_busy = false;
+  {
+    const Lock lock(mutex_);
+    is_busy = !operations_.is_empty();
+    is_stopping_ = true;
+    changed_.notify_all();
+  }
+  if (is_busy) {
+    fail({.kind = ErrorKind::kAborted,
+          .text = fmt::format("{} destroyed group '{}' while an operation was under way",
+                              inner_.all->identity().text(), inner_.all->name())});
+  }
+  thread_.join();
+  Inner groups;
+  std::vector<Ref<Operation>> over;
+  {
+    Lock lock(mutex_);
+    changed_.wait(lock.native(), [this]() DL_REQUIRES(mutex_) { return !is_driven_; });
+    operations_.spare_only(0);
+    operations_.end_all();
+    over = operations_.take_settled(true);
+    std::swap(groups, inner_);
+  }
+  // Ends operations that are under way in the last lane.
+  groups = {};
 }
 
 }  // namespace dl::collectives::hybrid

@@ -1,5 +1,6 @@
-// Core: the state of one hybrid group: its inner groups, the operations under way, and the error
-// that broke it.
+// Core: who drives the operations of a hybrid group, and how a failure of one inner group breaks
+// them all. Its parts: Inner (the groups), Operations (what is under way, and the cause of a
+// failure), and in each operation its Progress through the lanes; none of them knows Core.
 //
 // A thread drives an operation by taking its slices from one lane to the next. A thread that waits
 // for an operation drives it; otherwise the group's progress thread takes over after a millisecond.
@@ -26,40 +27,20 @@
 // Thread-safety: any member from any thread.
 #pragma once
 
-#include <array>
 #include <condition_variable>
-#include <deque>
 #include <exception>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "collectives/api/process_group.h"
-#include "collectives/hybrid/operation.h"
+#include "collectives/hybrid/inner.h"
+#include "collectives/hybrid/operations.h"
 #include "collectives/process/at_exit.h"
-#include "collectives/tcp/group.h"
-#include "collectives/waiting/group_error.h"
-#include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/fork.h"
 
 namespace dl::collectives::hybrid {
-
-struct Inner {
-  Ref<tcp::Group> all;  // every rank
-  std::array<Ref<ProcessGroup>, kLanes> lanes;
-};
-
-// Deadlines of an operation's parts: the agreement times out at the operation's deadline, each lane
-// a `step` later. Ranks are probed `answer` before the deadline.
-struct Stagger {
-  explicit Stagger(std::chrono::nanoseconds timeout) noexcept;
-
-  // The timeout of a lane if `left` of the operation's own time is left.
-  std::chrono::nanoseconds of(Lane lane, std::chrono::nanoseconds left) const noexcept;
-
-  std::chrono::nanoseconds step, answer;
-};
 
 class Core final : public RefCounted {
  public:
@@ -69,12 +50,11 @@ class Core final : public RefCounted {
 
   void stay_if_leaving() const noexcept { at_exit_.stay_if_leaving(); }
 
-  tcp::Group& all() noexcept { return *inner_.all; }
-  ProcessGroup& lane(Lane lane) noexcept { return *inner_.lanes[static_cast<std::size_t>(lane)]; }
+  tcp::Group& all() const noexcept { return *inner_.all; }
   // The group of all ranks, for an operation that takes no route; throws if the group is broken.
   tcp::Group& pass_on();
-  // True in a forked child of the rank: it is not a member of the group, and every call throws.
-  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
+  // Allocates memory that this node's ranks share. No operation may be under way.
+  Ref<SymmetricMemory> allocate_on_node(std::size_t bytes);
   // The first cause; also checks the inner groups.
   std::exception_ptr error() noexcept;
   void throw_if_broken();
@@ -90,69 +70,55 @@ class Core final : public RefCounted {
   //   spared    see ProcessGroup::fail
   void fail(Cause cause, std::chrono::nanoseconds timeout = {},
             std::optional<std::uint64_t> spared = {}) noexcept;
-  // Adds collectives that were called in the lane while no operation was under way.
-  void count_calls(Lane lane, std::uint64_t calls) noexcept;
   // The operations that are not over. A later operation waits for them, so that it is not over
   // first.
   std::vector<Ref<Work>> under_way();
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
-
   ~Core() override;
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   void run();
-  void drive(Lock& lock);
+  // Takes one step; unlocks the mutex meanwhile.
+  void drive() DL_REQUIRES(mutex_);
   // For the driving thread, without the lock: starts what can be started, then waits for what the
   // first operation needs next.
   void step(const std::vector<Ref<Operation>>& operations) noexcept;
-  void advance(Operation& op, bool& is_cross_open, bool& is_out_open);
-  static const Ref<Work>& next_work(const Operation& op) noexcept;
-  static bool is_over(const Ref<Work>& work);
   void wait_for(const Operation& op, const Ref<Work>& work);
-  void begin(Operation& op, Lane lane);
   void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
                       Deadline until);
-  bool are_earlier_over(const Operation& op) const noexcept;
-  // Under the lock.
-  void settle(Operation& op);
   void leave_at_exit();
   void release_finished();
 
-  // failure.cc
   // Breaks the group with an error that an inner group reported for an operation.
   void fail_in(const Operation& op, const std::exception_ptr& error) noexcept;
-  [[noreturn]] static void throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
-                                          const Ref<Work>& work);
-  Inner inner() noexcept;
   void spare_only(std::optional<std::uint64_t> until) noexcept;
   void tell_inner_groups() noexcept;
-  // Under the lock.
-  bool is_spared(const Operation& op) const noexcept { return op.sequence() <= spared_until_; }
+  Inner inner() noexcept;
   // The last operation that is over together with all earlier ones.
-  std::uint64_t completed() const noexcept;
-  LaneCalls calls_until(std::uint64_t sequence) const noexcept;
-  void end_all();  // ends every operation that is not spared; no thread may drive
+  std::uint64_t completed() const noexcept DL_REQUIRES(mutex_);
+  void end_unspared() noexcept DL_REQUIRES(mutex_);
 
   const ForkMark fork_mark_{};
+  // Only stop() changes it, under mutex_; a Work may live longer than the group, and copies it.
   Inner inner_;
-  std::mutex submit_mutex_;  // keeps the order of operations the same in all lanes
+  Mutex submit_mutex_;  // keeps the order of operations the same in all lanes
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Ref<Operation>> queue_;      // not settled
-  std::vector<Ref<Operation>> finished_;  // their owners are released on a caller's thread
-  Ref<Work> waited_for_;                  // by the driving thread
-  std::optional<Deadline::Clock::time_point> asked_at_;  // when all ranks were last probed
-  std::exception_ptr error_;
-  std::uint64_t spared_until_ = 0;  // if the group is broken
-  LaneCalls calls_{};               // in each lane, by all operations that were called
-  bool is_driven_ = false;
-  bool is_urgent_ = false;  // a caller wants the progress thread to take over now
-  bool is_stopping_ = false;
-  bool has_left_ = false;  // at exit: refuses further calls
-  int calling_ = 0;        // threads between their agreement and the queue
-  int waiters_ = 0;
-  std::uint64_t steps_ = 0;  // how many steps driving threads have taken
+  Operations operations_ DL_GUARDED_BY(mutex_);
+  Ref<Work> waited_for_ DL_GUARDED_BY(mutex_);  // by the driving thread
+  // When all ranks were last probed.
+  std::optional<Deadline::Clock::time_point> asked_at_ DL_GUARDED_BY(mutex_);
+  bool is_driven_ DL_GUARDED_BY(mutex_) = false;
+  // A caller wants the progress thread to take over now.
+  bool is_urgent_ DL_GUARDED_BY(mutex_) = false;
+  bool is_stopping_ DL_GUARDED_BY(mutex_) = false;
+  bool has_left_ DL_GUARDED_BY(mutex_) = false;  // at exit: refuses further calls
+  int calling_ DL_GUARDED_BY(mutex_) = 0;        // threads between their agreement and the queue
+  int waiters_ DL_GUARDED_BY(mutex_) = 0;
+  // How many steps driving threads have taken.
+  std::uint64_t steps_ DL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
   const AtExit at_exit_{[this] { leave_at_exit(); }};
 };

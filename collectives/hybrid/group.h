@@ -24,7 +24,6 @@ class Group final : public ProcessGroup {
   Ref<Work> start(const Call& call) override;
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
-  // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
 
   void abort(std::string_view reason) noexcept override;

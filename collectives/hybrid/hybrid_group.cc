@@ -16,8 +16,11 @@ std::string inner_name(const GroupOptions& o, std::string_view kind, int number)
   return fmt::format("{:016x}.{}{}", hash_of_group(o.name, 0), kind, number);
 }
 
-Ref<ProcessGroup> make_inside(const GroupOptions& o, const Places& places, std::string_view kind,
-                              const Ref<SegmentLease>& segment) {
+// Makes the group of the ranks of this node and its lane. The group of a rank that is alone there
+// stays null.
+void make_inside(const GroupOptions& o, const Places& places, std::string_view kind,
+                 const Ref<SegmentLease>& segment, Ref<shm::Group>& group,
+                 Ref<ProcessGroup>& lane) {
   const auto rank = static_cast<std::size_t>(o.rank);
   const int node = places.node_of[rank];
   GroupOptions inside = o;
@@ -26,7 +29,12 @@ Ref<ProcessGroup> make_inside(const GroupOptions& o, const Places& places, std::
   inside.name = inner_name(o, kind, node);
   inside.known_as = o.rank;
   inside.segment = segment;
-  return make_shm_group(inside);
+  if (inside.size == 1) {
+    lane = make_solo_group(inside.name);
+    return;
+  }
+  group = shm::make_group(inside);
+  lane = group;
 }
 
 // Null for a rank that carries no data between nodes.
@@ -50,25 +58,22 @@ Ref<ProcessGroup> hybrid::make_group(const GroupOptions& options,
   inner.connect_by = connect_deadline(options);
   inner.segment = nullptr;
   // `all` reports failures itself: operations that take no route fail there without this group.
-  const Ref<ProcessGroup> all = make_tcp_group(inner);
+  const Ref<tcp::Group> all = tcp::make_group(inner);
   // An inner operation does not name the operation that was called.
   inner.reports_failures = false;
-  auto* const tcp = dynamic_cast<tcp::Group*>(all.get());
-  DL_CHECK(tcp != nullptr, kInternal, "group '{}': its inner group is {}", options.name,
-           all->backend());
   // One plan for all ranks: the order of additions must not depend on which rank carries a share.
-  inner.plan = tcp->whole_plan();
+  inner.plan = all->whole_plan();
   std::vector<std::string> nodes;
-  for (int r = 0; r < options.size; ++r) nodes.push_back(tcp->identity(r).node);
+  for (int r = 0; r < options.size; ++r) nodes.push_back(all->identity(r).node);
   Places places = places_of(nodes);
-  Inner groups{.all = Ref<tcp::Group>(tcp), .lanes = {}};
+  Inner groups{.all = all, .in = {}, .out = {}, .lanes = {}};
   auto& [in, cross, out] = groups.lanes;
   begin_round(1);
-  in = make_inside(inner, places, "in", options.segment);
+  make_inside(inner, places, "in", options.segment, groups.in, in);
   begin_round(2);
   cross = make_across(inner, places);
   begin_round(3);
-  out = make_inside(inner, places, "out", {});
+  make_inside(inner, places, "out", {}, groups.out, out);
   GroupOptions how = options;
   how.plan = inner.plan;
   forget_connecting(how);

@@ -1,10 +1,9 @@
 #include "collectives/hybrid/operation.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "collectives/call/checks.h"
 #include "collectives/hybrid/core.h"
-#include "core/base/error.h"
 
 namespace dl::collectives::hybrid {
 
@@ -12,12 +11,10 @@ Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds 
                      Route route)
     : core_(std::move(core)),
       descriptor_(call.what),
-      deadline_(Deadline::after(timeout)),
-      timeout_(timeout),
+      limit_(timeout),
       owner_(call.options->keep_alive),
       memory_(std::move(route.memory)),
-      slices_(std::move(route.slices)),
-      works_(slices_.size()) {}
+      progress_(std::move(route.slices)) {}
 
 Operation::~Operation() = default;
 
@@ -30,25 +27,8 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   core_->wait(*this, limit);
 }
 
-bool Operation::are_works_over() const noexcept {
-  return std::all_of(works_.begin(), works_.end(), [](const auto& lanes) {
-    return std::all_of(lanes.begin(), lanes.end(),
-                       [](const Ref<Work>& work) { return !work || work->is_completed(); });
-  });
-}
-
-LaneCalls Operation::calls() const noexcept {
-  LaneCalls calls{};
-  for (const Slice& slice : slices_) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      if (slice.calls[lane]) ++calls[lane];
-    }
-  }
-  return calls;
-}
-
 bool Operation::is_completed() const noexcept {
-  return core_->may_be_over(*this) && are_works_over();
+  return core_->may_be_over(*this) && progress_.are_works_over();
 }
 
 std::exception_ptr Operation::error() const noexcept {
@@ -58,13 +38,29 @@ std::exception_ptr Operation::error() const noexcept {
 
 std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
   if (!is_completed()) return std::nullopt;
-  std::chrono::steady_clock::time_point last = settled_at_;
-  for (const auto& lanes : works_) {
-    for (const Ref<Work>& work : lanes) {
-      if (work) last = std::max(last, work->completed_at().value_or(last));
-    }
-  }
-  return last;
+  return progress_.completed_at(settled_at_);
+}
+
+void Operation::agree(tcp::Group& all) {
+  agreement_ = all.agree(descriptor_, {.timeout = limit_.timeout});
+}
+
+bool Operation::advance(const Lanes& lanes, Progress::Open& open) {
+  is_agreed_ = is_agreed_ || is_over(agreement_);
+  if (is_agreed_) progress_.advance(lanes, limit_, open);
+  return is_agreed_;
+}
+
+void Operation::settle(std::exception_ptr error) noexcept {
+  if (is_settled()) return;
+  error_ = std::move(error);
+  settled_at_ = std::chrono::steady_clock::now();
+  is_settled_.store(true, std::memory_order_release);
+}
+
+Ref<RefCounted> Operation::release_owner() noexcept {
+  if (is_owner_released_.exchange(true)) return nullptr;
+  return std::exchange(owner_, nullptr);
 }
 
 }  // namespace dl::collectives::hybrid

@@ -1,0 +1,35 @@
+// Inner: the groups that a hybrid group consists of. A value; any thread.
+#pragma once
+
+#include <exception>
+#include <optional>
+
+#include "collectives/hybrid/route/progress.h"
+#include "collectives/shm/group.h"
+#include "collectives/tcp/group.h"
+#include "collectives/waiting/group_error.h"
+
+namespace dl::collectives::hybrid {
+
+struct Inner {
+  Ref<tcp::Group> all;  // every rank
+  // Of the ranks of this node, for the lanes kIn and kOut; null for a rank that is alone there.
+  Ref<shm::Group> in, out;
+  Lanes lanes;
+
+  // The cause that breaks the hybrid group: what the group of all ranks knows, or what this rank
+  // has found in a lane. A cause that another rank has found in a lane also reaches the group of
+  // all ranks, with what it spares.
+  std::optional<Cause> cause() const noexcept;
+  // Breaks them all. The group of all ranks passes `spared`, the last spared operation, which lanes
+  // do not know; they spare so many of their collectives.
+  void fail(const Cause& cause, std::uint64_t spared, const LaneCalls& calls) const noexcept;
+
+  // A rank that waits in one lane may time out on a rank that itself waits for the failed rank in
+  // another lane, or could not call at all because of it. Blames a rank that gives no sign of life
+  // instead. `asked`: when all ranks were probed; nullopt: probe them now, and wait for `answer`.
+  void blame_silent_ranks(Cause& cause, std::optional<Deadline::Clock::time_point> asked,
+                          std::chrono::nanoseconds answer) const noexcept;
+};
+
+}  // namespace dl::collectives::hybrid
