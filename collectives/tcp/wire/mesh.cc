@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "collectives/join/roster.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/stopped.h"
 #include "core/base/version.h"
@@ -144,7 +144,7 @@ class Arrivals {
     DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
              "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
              options_.rank, options_.name, options_.size);
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     Mesh::Peer& peer = mesh_.peers[static_cast<std::size_t>(rank)];
     UniqueFd* place = connection.peer.purpose == side_purpose(options_) ? &peer.side : nullptr;
     for (std::size_t lane = 0; lane < data_.size(); ++lane) {
@@ -159,9 +159,9 @@ class Arrivals {
 
   // The higher ranks that are still missing at the deadline.
   std::vector<int> wait(Deadline deadline) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     std::vector<int> missing;
-    changed_.wait_until(lock, deadline.when(), [&] {
+    changed_.wait_until(lock.native(), deadline.when(), [&]() DL_REQUIRES(mutex_) {
       missing.clear();
       for (int r = options_.rank + 1; r < options_.size; ++r) {
         const Mesh::Peer& peer = mesh_.peers[static_cast<std::size_t>(r)];
@@ -175,9 +175,9 @@ class Arrivals {
 
  private:
   const GroupOptions& options_;
-  Mesh& mesh_;
   std::vector<std::string> data_;  // purposes
-  std::mutex mutex_;
+  Mutex mutex_;
+  Mesh& mesh_ DL_GUARDED_BY(mutex_);
   std::condition_variable changed_;
 };
 
