@@ -251,6 +251,31 @@ TEST_F(Nccl, ARankThatSendsNothingEndsABatchAtItsEarliestDeadline) {
   });
 }
 
+TEST_F(Nccl, ALateBatchOfSeveralPeersNamesOnlyRanksThatDoNotAnswer) {
+  patience_ = 500ms;
+  for (const bool is_silent : {false, true}) {
+    std::latch ready(3);
+    run(3, [&](Rank& rank) {
+      float values[2] = {};
+      if (is_silent && rank.rank() == 2) rank.notices->close();  // its watcher does not answer
+      ready.arrive_and_wait();
+      if (rank.rank() == 1) rank.group->send(rank.send(values, 0));
+      if (rank.rank() == 0) {
+        RecvOptions soon = rank.recv(values, 1);
+        soon.call.timeout = 200ms;
+        const PeerMessage two[] = {soon, rank.recv(values + 1, 2)};
+        const Thrown thrown = thrown_by([&] { rank.group->batch(two)->synchronize(); });
+        EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+        EXPECT_THAT(thrown.text, HasSubstr("recv #1"));
+        EXPECT_THAT(thrown.text, HasSubstr(is_silent ? "waiting for rank 2 ("
+                                                     : "waiting for one of its messages"));
+        EXPECT_THAT(thrown.text, Not(HasSubstr("rank 1 (")));
+      }
+      ASSERT_TRUE(eventually_broken(rank));
+    });
+  }
+}
+
 TEST_F(Nccl, SeveralReductionsAreOneOperation) {
   run(2, [&](Rank& rank) {
     float a = 1, b[2] = {2, static_cast<float>(rank.rank())};
