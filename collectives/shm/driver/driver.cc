@@ -155,6 +155,7 @@ bool Driver::advance_front() {
   Operation& op = *front_;
   const bool will_choose = op.memory && !protocol_.has_agreed(op.transfer);
   const Outcome outcome = protocol_.advance(op.transfer);
+  if (outcome == Outcome::kNothing) return false;
   if (will_choose && protocol_.has_agreed(op.transfer)) {
     records_.log().start(op.slot, records_.path(op));
   }
@@ -163,7 +164,7 @@ bool Driver::advance_front() {
   if (outcome == Outcome::kMismatch && !failure_.adopt_peers_cause()) {
     failure_.fail(cause_of_mismatch(op));
   }
-  return outcome != Outcome::kNothing;
+  return true;
 }
 
 Cause Driver::cause_of_mismatch(const Operation& op) const {
