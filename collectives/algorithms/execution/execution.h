@@ -76,7 +76,7 @@ class Execution {
   // nullopt: it must not, or will not come.
   std::optional<Place> next_receive(int peer) noexcept;
   void begin_receive(int peer, std::size_t bytes) noexcept;
-  // Where the next bytes of the oldest slice go; null: they are reduced.
+  // Memory for the next bytes of the oldest slice; null: they are reduced.
   std::byte* place(int peer) noexcept;
   // Whole elements have arrived: at place(), or at `from` if they are reduced.
   void apply(int peer, const std::byte* from, std::size_t bytes);

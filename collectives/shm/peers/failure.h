@@ -4,7 +4,7 @@
 // A hybrid group may spare operations of a broken group: those up to a number go on
 // (ProcessGroup::fail). The number only decreases.
 //
-// Owned by the Core. Whoever finds a failure says so here; the driver then ends the operations
+// Owned by the Core. Each thread that finds a failure says so here; the driver then ends operations
 // (has_to_end). Any thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Conversation: the messages between this rank and one peer, for a group that frames them itself
-// (tcp/, shm/). The group moves the bytes of the frames; this says which comes next, where a
-// payload goes, and what a whole frame leads to.
+// (tcp/, shm/). The group moves the bytes of the frames; this says which comes next, which
+// memory takes a payload, and what a whole frame leads to.
 //
 // A small message is one frame, sent at once. It uses up credit, which its receiver gives back when
 // a receive takes it: this bounds the memory for messages that no receive has taken. A large one
@@ -68,7 +68,7 @@ class Conversation {
   bool has_to_send() const noexcept { return !unsent_.empty() || !cleared_.empty(); }
 
   // From the peer. --------------------------------------------------------------------------------
-  // Each begin_...() returns where the payload of a frame goes.
+  // Each begin_...() returns the memory for the payload of a frame.
   std::byte* begin_message(const Envelope& envelope) {
     incoming_ = matching_.take_posted(peer_, envelope);
     return incoming_ ? incoming_->buffer : begin_other(envelope.bytes);
@@ -127,7 +127,7 @@ class Conversation {
     cleared_.clear();
   }
   // Drops all messages. If the payload of a frame is on its way into a caller's buffer, returns
-  // where its last `left` bytes go instead.
+  // other memory for its last `left` bytes.
   std::byte* drop(std::size_t left) {
     drop_sends();
     receiving_.clear();

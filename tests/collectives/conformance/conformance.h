@@ -13,8 +13,8 @@
 
 namespace dl::collectives::testing {
 
-// Runs `body` once on each rank of a group of `size` ranks. Where ranks are processes, in this
-// process for its own rank only.
+// Runs `body` once on each rank of a group of `size` ranks. If ranks are processes, each
+// runs it for its own rank.
 using RunRanks = void (*)(int size, const std::function<void(ProcessGroup& group)>& body);
 
 struct Backend {

@@ -69,7 +69,7 @@ TEST_P(MessageConformance, AnUnreceivedLargeMessageBlocksNoOther) {
   });
 }
 
-TEST_P(MessageConformance, OfAllSizesAndTagsFindTheirReceivesInAnyOrder) {
+TEST_P(MessageConformance, FindTheirReceivesInAnyOrder) {
   constexpr std::size_t kCounts[] = {0, 1, 5, 6, 7, 100, 4'000, 16'384, 16'385, 40'000, 300'000};
   constexpr int kRounds = 40;
   run(3, [&](ProcessGroup& group) {
@@ -109,7 +109,7 @@ TEST_P(MessageConformance, OfAllSizesAndTagsFindTheirReceivesInAnyOrder) {
   });
 }
 
-TEST_P(MessageConformance, AreNotHeldUpByACollectiveThatThePeerHasNotCalledYet) {
+TEST_P(MessageConformance, PassACollectiveThatThePeerHasNotCalled) {
   if (!GetParam().collectives_return) GTEST_SKIP() << "a collective blocks its caller";
   run(2, [](ProcessGroup& group) {
     std::vector<float> x(1'000'000, 1.0f);
@@ -157,7 +157,7 @@ TEST_P(MessageConformance, FromAnySourceSayWhoseTheyAre) {
   });
 }
 
-TEST_P(MessageConformance, AreTakenByTheOldestReceiveWhetherItNamesAPeerOrNot) {
+TEST_P(MessageConformance, GoToTheOldestReceiveThatTakesThem) {
   run(2, [](ProcessGroup& group) {
     if (group.rank() == 1) {
       group.barrier()->wait();
