@@ -100,18 +100,6 @@ Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
   return start_all(calls);
 }
 
-Ref<Work> ProcessGroup::all_reduce_list(std::span<const AllReduceOptions> parts,
-                                        const CallOptions& options) {
-  std::vector<Call> calls;
-  calls.reserve(parts.size());
-  for (const AllReduceOptions& part : parts) {
-    calls.push_back(checked(part, rank_, size_));
-    calls.back().options = &options;
-    calls.back().what.order = options.order;
-  }
-  return start_all(calls);
-}
-
 Ref<Work> ProcessGroup::start_all(std::span<const Call> calls) {
   std::vector<Ref<Work>> works(calls.size());
   for (const bool receives : {true, false}) {

@@ -88,9 +88,6 @@ class ProcessGroup : public RefCounted {
   // Starts all at once, in any order among different peers and tags; returns one Work for all.
   // Every message is checked before the first is started.
   Ref<Work> batch(std::span<const PeerMessage> messages);
-  // Several reductions as one operation if the backend supports it, else one by one; returns one
-  // Work for all. `call` applies to all of them; the `call` of each part is not used.
-  Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts, const CallOptions& call);
 
   // Collective, blocks: divides the ranks of this group into new groups by color; returns null for
   // kNoColor. A new group has its own connections and numbers: events in one group do not affect

@@ -82,9 +82,12 @@ Ref<Work> scatterv(ProcessGroup& group, const Tensor& output, const Tensor& inpu
 Ref<Work> all_to_allv(ProcessGroup& group, const Tensor& output, Rows receive_rows,
                       const Tensor& input, Rows send_rows, const CallOptions& call = {});
 
-// All of one dtype, reduced in place as one operation (coalesced.h).
+// Lists as one operation; all tensors have one dtype (coalesced.h). In place.
 Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tensors,
                                const TensorReduceOptions& options = {});
+// outputs[i] as all_gather() of inputs[i].
+Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
+                               std::span<const Tensor> inputs, const CallOptions& call = {});
 
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);

@@ -1,7 +1,6 @@
 // The functions of tensor_api.h with roots and parts.
 #include <vector>
 
-#include "collectives/compose/coalesced.h"
 #include "collectives/tensor/tensor_api.h"
 #include "collectives/tensor/tensor_checks.h"
 #include "core/base/error.h"
@@ -187,25 +186,6 @@ Ref<Work> all_to_allv(ProcessGroup& group, const Tensor& output, Rows receive_ro
                             .receive_counts = receive,
                             .dtype = input.dtype(),
                             .call = holding_both(call, output, input)});
-}
-
-Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tensors,
-                               const TensorReduceOptions& o) {
-  std::vector<AllReduceOptions> parts;
-  for (const Tensor& tensor : tensors) {
-    check_one("all_reduce_coalesced", "a tensor", tensor);
-    DL_CHECK(tensor.device() == tensors.front().device(), kInvalidArgument,
-             "all_reduce_coalesced: a tensor is on {}, another on {}; coalesce those of one device",
-             tensors.front().device().str(), tensor.device().str());
-    parts.push_back({.input = tensor.data_ptr(),
-                     .output = tensor.data_ptr(),
-                     .count = count_of(tensor),
-                     .dtype = tensor.dtype(),
-                     .op = o.op});
-  }
-  for (const Tensor& tensor : tensors) tensor.bump_version();
-  return all_reduce_coalesced(
-      group, parts, tensors.empty() ? o.call : holding(o.call, tensors.front(), hold(tensors)));
 }
 
 }  // namespace dl::collectives

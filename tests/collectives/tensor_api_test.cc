@@ -186,6 +186,24 @@ TEST(TensorCollectives, CoalescedAreReducedInPlace) {
   });
 }
 
+TEST(TensorCollectives, CoalescedListsHaveAnOutputForEachInput) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Tensor inputs[] = {numbers(3, static_cast<float>(1 + group.rank())),
+                             numbers(1000, static_cast<float>(5 + group.rank()))};
+    const Tensor outputs[] = {numbers(6, 0), numbers(2000, 0)};
+    const auto before = outputs[1].version();
+    all_gather_coalesced(group, outputs, inputs)->wait();
+    EXPECT_EQ(at(outputs[0], 3), 2);
+    EXPECT_EQ(at(outputs[1], 1999), 1005);
+    EXPECT_NE(outputs[1].version(), before);
+    EXPECT_EQ(thrown_by([&] { all_gather_coalesced(group, std::span(outputs, 1), inputs); }).text,
+              "all_gather_coalesced: 1 outputs for 2 inputs");
+    EXPECT_EQ(thrown_by([&] { all_gather_coalesced(group, inputs, inputs); }).kind,
+              ErrorKind::kShape);
+    group.barrier()->wait();
+  });
+}
+
 TEST(TensorCollectives, RefuseWhatDoesNotFit) {
   run_ranks(2, [](ProcessGroup& group) {
     EXPECT_EQ(thrown_by([&] { all_gather(group, numbers(5, 0), numbers(2, 0)); }).text,

@@ -146,6 +146,35 @@ TEST_P(Conformance, CoalescedReductionsEqualSingleOnes) {
   });
 }
 
+TEST_P(Conformance, CoalescedGathersEqualSingleOnes) {
+  const int size = Conformance::size();
+  run([size](ProcessGroup& group) {
+    const std::size_t counts[] = {1, 0, 1000, 7, 30'001};
+    std::vector<Bytes> inputs, outputs;
+    std::vector<AllGatherOptions> parts;
+    for (const std::size_t count : counts) {
+      inputs.push_back(filled(DType::kI16, group.rank(), count));
+      outputs.emplace_back(inputs.back().size() * static_cast<std::size_t>(size));
+    }
+    for (std::size_t k = 0; k < std::size(counts); ++k) {
+      parts.push_back({.input = inputs[k].data(),
+                       .output = outputs[k].data(),
+                       .count = counts[k],
+                       .dtype = DType::kI16});
+    }
+    all_gather_coalesced(group, parts)->wait();
+    for (std::size_t k = 0; k < std::size(counts); ++k) {
+      Bytes wanted;
+      for (int r = 0; r < size; ++r) {
+        const Bytes part = filled(DType::kI16, r, counts[k]);
+        wanted.insert(wanted.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(outputs[k], wanted) << counts[k];
+    }
+    all_gather_coalesced(group, {})->wait();
+  });
+}
+
 // Says when it is let go.
 struct LetGo final : RefCounted {
   explicit LetGo(std::latch& latch) : gone(latch) {}
