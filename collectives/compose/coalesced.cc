@@ -107,4 +107,9 @@ Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const AllGatherOpt
   return coalesced(group, parts, call);
 }
 
+Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const ReduceScatterOptions> parts,
+                                   const CallOptions& call) {
+  return coalesced(group, parts, call);
+}
+
 }  // namespace dl::collectives

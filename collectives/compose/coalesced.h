@@ -20,5 +20,7 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOpt
                                const CallOptions& call = {});
 Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const AllGatherOptions> parts,
                                const CallOptions& call = {});
+Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const ReduceScatterOptions> parts,
+                                   const CallOptions& call = {});
 
 }  // namespace dl::collectives

@@ -88,6 +88,10 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
 // outputs[i] as all_gather() of inputs[i].
 Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
                                std::span<const Tensor> inputs, const CallOptions& call = {});
+// outputs[i] as reduce_scatter() of inputs[i].
+Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
+                                   std::span<const Tensor> inputs,
+                                   const TensorReduceOptions& options = {});
 
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);

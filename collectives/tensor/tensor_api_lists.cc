@@ -64,4 +64,22 @@ Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const Tensor> outp
   return all_gather_coalesced(group, parts, holding_all(call, outputs, inputs));
 }
 
+Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
+                                   std::span<const Tensor> inputs, const TensorReduceOptions& o) {
+  constexpr std::string_view kName = "reduce_scatter_coalesced";
+  check_lists(kName, outputs, inputs);
+  std::vector<ReduceScatterOptions> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_pair(kName, "an input", inputs[i], "its output", outputs[i], group.size());
+    check_device(kName, inputs[i], inputs.front());
+    parts.push_back({.input = inputs[i].data_ptr(),
+                     .output = outputs[i].data_ptr(),
+                     .count = count_of(outputs[i]),
+                     .dtype = inputs[i].dtype(),
+                     .op = o.op});
+  }
+  for (const Tensor& output : outputs) output.bump_version();
+  return reduce_scatter_coalesced(group, parts, holding_all(o.call, outputs, inputs));
+}
+
 }  // namespace dl::collectives

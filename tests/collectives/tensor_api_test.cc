@@ -198,6 +198,8 @@ TEST(TensorCollectives, CoalescedListsHaveAnOutputForEachInput) {
     EXPECT_NE(outputs[1].version(), before);
     EXPECT_EQ(thrown_by([&] { all_gather_coalesced(group, std::span(outputs, 1), inputs); }).text,
               "all_gather_coalesced: 1 outputs for 2 inputs");
+    reduce_scatter_coalesced(group, inputs, outputs, {.op = ReduceOp::kMax})->wait();
+    EXPECT_EQ(at(inputs[1], 999), group.rank() == 0 ? 1004 : 1005);
     EXPECT_EQ(thrown_by([&] { all_gather_coalesced(group, inputs, inputs); }).kind,
               ErrorKind::kShape);
     group.barrier()->wait();

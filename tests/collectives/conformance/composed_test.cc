@@ -175,6 +175,34 @@ TEST_P(Conformance, CoalescedGathersEqualSingleOnes) {
   });
 }
 
+TEST_P(Conformance, CoalescedReduceScattersEqualSingleOnes) {
+  const int size = Conformance::size();
+  run([size](ProcessGroup& group) {
+    const std::size_t counts[] = {1, 0, 1000, 7, 10'001};
+    std::vector<Bytes> inputs, outputs;
+    std::vector<ReduceScatterOptions> parts;
+    for (const std::size_t count : counts) {
+      inputs.push_back(filled(DType::kF32, group.rank(), count * static_cast<std::size_t>(size)));
+      outputs.emplace_back(count * sizeof(float));
+    }
+    for (std::size_t k = 0; k < std::size(counts); ++k) {
+      parts.push_back({.input = inputs[k].data(), .output = outputs[k].data(), .count = counts[k]});
+    }
+    reduce_scatter_coalesced(group, parts)->wait();
+    for (std::size_t k = 0; k < std::size(counts); ++k) {
+      const std::size_t first = counts[k] * static_cast<std::size_t>(group.rank());
+      for (std::size_t i = 0; i < counts[k]; i = next_look(i, counts[k])) {
+        ASSERT_EQ(get(outputs[k], DType::kF32, i),
+                  expected(DType::kF32, ReduceOp::kSum, size, first + i));
+      }
+    }
+    parts[0].op = ReduceOp::kMax;
+    EXPECT_EQ(thrown_by([&] { reduce_scatter_coalesced(group, parts); }).text,
+              "reduce_scatter_coalesced: one part is f32 max, another f32 sum; coalesce those that "
+              "are alike");
+  });
+}
+
 // Says when it is let go.
 struct LetGo final : RefCounted {
   explicit LetGo(std::latch& latch) : gone(latch) {}
