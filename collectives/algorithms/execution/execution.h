@@ -5,20 +5,10 @@
 // what has arrived, and knows when all is over. Slices of one peer and direction move in order. The
 // backend may begin several before the first one is over.
 //
-//   while (const auto s = execution.next_send(peer)) {
-//     ... start to send s->data ...
-//     execution.begin_send(peer, s->bytes);
-//   }
-//   ... the oldest slice has left: execution.end_send(peer, bytes);
-//
-//   if (const auto s = execution.next_receive(peer)) {
-//     ... start to receive, into s->to or into memory of the backend ...
-//     execution.begin_receive(peer, s->bytes);
-//   }
-//   ... some bytes of the oldest slice are here: execution.apply(peer, from, some);
-//   ... all of them are applied: execution.end_receive(peer);
-//
-//   while (execution.combine_ready()) {}
+// To send: next_send(), start to send its data, begin_send(); end_send() when bytes of the oldest
+// slice have left. To receive: next_receive(), start to receive into the slice's memory or into the
+// backend's own, begin_receive(); apply() for bytes of the oldest slice that are here;
+// end_receive() when all of them are applied. combine_ready() after either, until it returns false.
 //
 // Owns the schedule and its scratch memory; input and output are the caller's. Not thread-safe:
 // used by the driver of the backend.
