@@ -16,9 +16,9 @@
 // NCCL requires.
 //
 // Ownership: the group owns communicator, stream and watcher; a Work keeps the stream and its
-// buffers' owner alive. Dropping the group waits for launches of graphs, and for operations that a stream
-// waits for, until their deadlines. Other operations under way end with kAborted. A thread of
-// NCCL's may go on serving other ranks until they leave too. Thread-safety: process_group.h.
+// buffers' owner alive. Dropping the group waits for launches of graphs, and for operations that a
+// stream waits for, until their deadlines. Other operations under way end with kAborted. A thread
+// of NCCL's may go on serving other ranks until they leave too. Thread-safety: process_group.h.
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,6 @@
 // Role: the driver's role, a flag that threads try and never wait for long. Usually a caller that
 // waits for an operation holds it; otherwise the progress thread, which gives it back as soon as a
-// caller wants it.
-//
-//     if (const Role::Held driver = role.take()) driver->step();
+// caller wants it. take() returns the Driver, or nothing if another thread holds the role.
 //
 // Owned by the Core; owns the Driver, which only a Held can name. Any thread.
 #pragma once

@@ -9,7 +9,6 @@
 #include <random>
 #include <vector>
 
-
 namespace dl::collectives {
 namespace {
 
