@@ -64,7 +64,7 @@ Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions& o) {
 }
 
 void ProcessGroup::fail(const std::exception_ptr& cause,
-                        std::optional<std::uint64_t> /*spared*/) noexcept try {
+                        std::optional<std::uint64_t> /*completes_until*/) noexcept try {
   abort(cause_of(cause).text);
 } catch (...) {
   abort("a rank has run out of memory");

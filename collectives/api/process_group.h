@@ -126,11 +126,13 @@ class ProcessGroup : public RefCounted {
   virtual Ref<Work> start_all(std::span<const Call> calls);
   // This rank's number in the job, which may differ from its number in this group.
   virtual int rank_in_job() const noexcept { return rank(); }
-  // abort() with a known cause: an error as error() returns it. `spared`: collectives with numbers
-  // up to this one may still complete, because the rank that found the cause has completed them;
-  // nullopt: up to the last one that this rank has completed. If the group has failed already, a
-  // second call can lower the number, but not raise it. Backends that cannot spare any ignore it.
-  virtual void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept;
+  // abort() with a known cause: an error as error() returns it. `completes_until`: collectives with
+  // a sequence number up to this one still complete, because the rank that found the cause has
+  // completed them; nullopt: up to the last one that this rank has completed. If the group has
+  // failed already, a second call can lower the number, but not raise it. Backends that end all
+  // collectives at a failure ignore it.
+  virtual void fail(const std::exception_ptr& cause,
+                    std::optional<std::uint64_t> completes_until) noexcept;
   // A rank whose process has ended without leaving the group, as an error; null if none is known.
   // It is noticed even while the group is idle.
   virtual std::exception_ptr gone_rank() const { return nullptr; }

@@ -72,7 +72,7 @@ class DeviceGroup final : public ProcessGroup {
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
   // Each part numbers its own operations.
   void fail(const std::exception_ptr& cause,
-            std::optional<std::uint64_t> /*spared*/) noexcept override {
+            std::optional<std::uint64_t> /*completes_until*/) noexcept override {
     if (const Ref<ProcessGroup> device = part()) device->fail(cause, std::nullopt);
     host_->fail(cause, std::nullopt);
   }

@@ -158,7 +158,7 @@ class StagedGroup final : public ProcessGroup {
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
   // The host group numbers operations differently: one staged operation may be several of its own.
   void fail(const std::exception_ptr& cause,
-            std::optional<std::uint64_t> /*spared*/) noexcept override {
+            std::optional<std::uint64_t> /*completes_until*/) noexcept override {
     host_->fail(cause, std::nullopt);
   }
   std::exception_ptr error() const noexcept override { return host_->error(); }

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 // How late the thread takes up an operation for which no thread waits: most callers wait at once.
 constexpr auto kTakeUpTime = 1ms;
-// Spares the operations that the group of all ranks reports as spared.
+// As completes_until: what the group of all ranks says.
 constexpr std::uint64_t kAsHeard = std::numeric_limits<std::uint64_t>::max();
 
 // Adds the called operation to a cause that names an inner operation only.
@@ -88,14 +88,14 @@ void Core::submit(const Ref<Operation>& operation) {
     --calling_;
     changed_.notify_all();
     is_broken = operations_.error() != nullptr;
-    if (!refusal && is_broken && !operations_.is_spared(*operation)) refusal = operations_.error();
+    if (!refusal && is_broken && !operations_.completes(*operation)) refusal = operations_.error();
     if (!refusal) {
       operations_.add(operation);
       return;
     }
     operations_.discount(calls);
   }
-  // The lanes may have been told to spare its calls, which never come.
+  // The lanes may have been told to complete its calls, which never come.
   if (is_broken) tell_inner_groups();
   std::rethrow_exception(refusal);
 }
@@ -157,7 +157,7 @@ void Core::step(const std::vector<Ref<Operation>>& operations) noexcept {
     const Ref<Work>& work = first.next_work();
     {
       const Lock lock(mutex_);
-      if (operations_.error() && !operations_.is_spared(first)) return;
+      if (operations_.error() && !operations_.completes(first)) return;
       waited_for_ = work;
     }
     wait_for(first, work);
@@ -318,7 +318,7 @@ void Core::fail_in(const Operation& op, const std::exception_ptr& error) noexcep
 }
 
 void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
-                std::optional<std::uint64_t> spared) noexcept {
+                std::optional<std::uint64_t> completes_until) noexcept {
   if (is_in_child()) return;  // a forked child does not speak for the rank
   // The inner groups have said goodbye: what they refuse now is no failure.
   if (at_exit_.has_left()) stay_if_exiting();
@@ -328,8 +328,8 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     Lock lock(mutex_);
     if (operations_.error()) {
       lock.unlock();
-      // A spared operation that fails ends with the first cause.
-      return spare_only(spared);
+      // An operation that should still complete, but fails, ends with the first cause.
+      return complete_only(completes_until);
     }
     groups = inner_;
     asked_at = asked_at_;
@@ -349,17 +349,17 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     Lock lock(mutex_);
     if (operations_.error()) {
       lock.unlock();
-      return spare_only(spared);
+      return complete_only(completes_until);
     }
     // A cause that all ranks have heard counts before one that this rank has found.
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
     if (heard) cause = cause_of(heard);
     is_reported = heard != nullptr;
-    std::uint64_t until = spared.value_or(completed());
-    if (heard) until = std::min(until, inner_.all->spared());
+    std::uint64_t until = completes_until.value_or(completed());
+    if (heard) until = std::min(until, inner_.all->completes_until());
     if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
     operations_.fail(cause, until);
-    end_unspared();
+    end_later();
   }
   if (cause.blame != Blame::kNone && !is_reported) {
     rendezvous::report_peer_failure(
@@ -368,16 +368,16 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
   tell_inner_groups();
 }
 
-void Core::spare_only(std::optional<std::uint64_t> until) noexcept {
+void Core::complete_only(std::optional<std::uint64_t> until) noexcept {
   {
     const Lock lock(mutex_);
-    if (!operations_.spare_only(until.value_or(completed()))) return;
-    end_unspared();
+    if (!operations_.complete_only(until.value_or(completed()))) return;
+    end_later();
   }
   tell_inner_groups();
 }
 
-void Core::end_unspared() noexcept {
+void Core::end_later() noexcept {
   if (!is_driven_) operations_.end_all();
   changed_.notify_all();
 }
@@ -385,16 +385,16 @@ void Core::end_unspared() noexcept {
 void Core::tell_inner_groups() noexcept {
   Inner groups;
   std::optional<Cause> cause;
-  std::uint64_t spared = 0;
+  std::uint64_t completes_until = 0;
   LaneCalls calls;
   {
     const Lock lock(mutex_);
     groups = inner_;
     cause = operations_.cause();
-    spared = operations_.spared_until();
-    calls = operations_.spared_calls();
+    completes_until = operations_.completes_until();
+    calls = operations_.completing_calls();
   }
-  groups.fail(*cause, spared, calls);
+  groups.fail(*cause, completes_until, calls);
 }
 
 std::uint64_t Core::completed() const noexcept {
@@ -418,7 +418,7 @@ void Core::leave_at_exit() {
   const Deadline last = Deadline::after(kExitTime);
   const auto is_over = [this]() DL_REQUIRES(mutex_) {
     return calling_ == 0 && (operations_.is_empty() ||
-                             (operations_.error() && !operations_.is_spared(operations_.front())));
+                             (operations_.error() && !operations_.completes(operations_.front())));
   };
   for (std::uint64_t seen = steps_;; seen = steps_) {
     const auto moved = [&]() DL_REQUIRES(mutex_) { return is_over() || steps_ != seen; };
@@ -457,7 +457,7 @@ void Core::stop() noexcept {
   {
     Lock lock(mutex_);
     changed_.wait(lock.native(), [this]() DL_REQUIRES(mutex_) { return !is_driven_; });
-    operations_.spare_only(0);
+    operations_.complete_only(0);
     operations_.end_all();
     over = operations_.take_settled(true);
     std::swap(groups, inner_);

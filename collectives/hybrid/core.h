@@ -17,12 +17,12 @@
 // one that itself waits for the failed rank in an earlier lane. Shortly before the deadline all
 // ranks are probed: a rank that does not answer is blamed before one that has not called.
 //
-// A failure spares operations (ProcessGroup::fail). The rank that fails tells the group of all
-// ranks the number of the last spared operation, and tells each lane how many of its collectives
-// belong to spared ones. A rank that hears of the failure in a lane does not know the number yet:
-// the operation that failed there is not spared, and earlier ones go on until the number arrives or
-// they fail too. A failure that the group of all ranks finds itself spares all operations that were
-// agreed on: a rank that waits in a lane for a dead peer notices it there.
+// After a failure some operations still complete (`completes_until`, ProcessGroup::fail). The rank
+// that fails tells the group of all ranks the number of the last one, and tells each lane how many
+// of its collectives belong to them. A rank that hears of the failure in a lane does not know the
+// number yet: the operation that failed there ends, and earlier ones go on until the number arrives
+// or they fail too. If the group of all ranks finds the failure itself, all operations that were
+// agreed on still complete: a rank that waits in a lane for a dead peer notices it there.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -67,9 +67,9 @@ class Core final : public RefCounted {
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
   //   timeout   of the operation, for an error of kind kTimeout; zero: of the first under way
-  //   spared    see ProcessGroup::fail
+  //   completes_until   see ProcessGroup::fail
   void fail(Cause cause, std::chrono::nanoseconds timeout = {},
-            std::optional<std::uint64_t> spared = {}) noexcept;
+            std::optional<std::uint64_t> completes_until = {}) noexcept;
   // The operations that are not over. A later operation waits for them, so that it is not over
   // first.
   std::vector<Ref<Work>> under_way();
@@ -92,12 +92,12 @@ class Core final : public RefCounted {
 
   // Breaks the group with an error that an inner group reported for an operation.
   void fail_in(const Operation& op, const std::exception_ptr& error) noexcept;
-  void spare_only(std::optional<std::uint64_t> until) noexcept;
+  void complete_only(std::optional<std::uint64_t> until) noexcept;
   void tell_inner_groups() noexcept;
   Inner inner() noexcept;
   // The last operation that is over together with all earlier ones.
   std::uint64_t completed() const noexcept DL_REQUIRES(mutex_);
-  void end_unspared() noexcept DL_REQUIRES(mutex_);
+  void end_later() noexcept DL_REQUIRES(mutex_);
 
   const ForkMark fork_mark_{};
   // Only stop() changes it, under mutex_; a Work may live longer than the group, and copies it.

@@ -16,9 +16,10 @@ std::optional<Cause> Inner::cause() const noexcept {
   return std::nullopt;
 }
 
-void Inner::fail(const Cause& cause, std::uint64_t spared, const LaneCalls& calls) const noexcept {
+void Inner::fail(const Cause& cause, std::uint64_t completes_until,
+                 const LaneCalls& calls) const noexcept {
   const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
-  if (all) all->fail(error, spared);
+  if (all) all->fail(error, completes_until);
   for (std::size_t i = 0; i < kLanes; ++i) {
     // A lane of one rank has no peer to tell.
     if (lanes[i] && lanes[i]->size() > 1) lanes[i]->fail(error, calls.in[i]);

@@ -19,11 +19,12 @@ struct Inner {
 
   // The cause that breaks the hybrid group: what the group of all ranks knows, or what this rank
   // has found in a lane. A cause that another rank has found in a lane also reaches the group of
-  // all ranks, with what it spares.
+  // all ranks, with its `completes_until`.
   std::optional<Cause> cause() const noexcept;
-  // Breaks them all. The group of all ranks passes `spared`, the last spared operation, which lanes
-  // do not know; they spare so many of their collectives.
-  void fail(const Cause& cause, std::uint64_t spared, const LaneCalls& calls) const noexcept;
+  // Breaks them all. The group of all ranks passes `completes_until` on. Lanes do not know its
+  // numbers: they complete so many of their own collectives.
+  void fail(const Cause& cause, std::uint64_t completes_until,
+            const LaneCalls& calls) const noexcept;
 
   // A rank that waits in one lane may time out on a rank that itself waits for the failed rank in
   // another lane, or could not call at all because of it. Blames a rank that gives no sign of life

@@ -49,15 +49,15 @@ std::vector<Ref<Operation>> Operations::take_settled(bool all) {
   return taken;
 }
 
-void Operations::fail(const Cause& cause, std::uint64_t spared_until) {
+void Operations::fail(const Cause& cause, std::uint64_t completes_until) {
   cause_ = cause;
   error_ = std::make_exception_ptr(GroupError(cause));
-  spared_until_ = spared_until;
+  completes_until_ = completes_until;
 }
 
-bool Operations::spare_only(std::uint64_t until) noexcept {
-  if (until >= spared_until_) return false;
-  spared_until_ = until;
+bool Operations::complete_only(std::uint64_t until) noexcept {
+  if (until >= completes_until_) return false;
+  completes_until_ = until;
   return true;
 }
 
@@ -73,10 +73,10 @@ std::uint64_t Operations::completed(std::uint64_t agreed) const noexcept {
   return last;
 }
 
-LaneCalls Operations::spared_calls() const noexcept {
+LaneCalls Operations::completing_calls() const noexcept {
   LaneCalls calls = calls_;
   const auto leave_out = [&](const Ref<Operation>& op) {
-    if (!is_spared(*op)) calls -= op->progress().calls();
+    if (!completes(*op)) calls -= op->progress().calls();
   };
   std::ranges::for_each(finished_, leave_out);
   std::ranges::for_each(queue_, leave_out);
@@ -84,7 +84,7 @@ LaneCalls Operations::spared_calls() const noexcept {
 }
 
 void Operations::end_all() {
-  while (!queue_.empty() && !is_spared(*queue_.back())) {
+  while (!queue_.empty() && !completes(*queue_.back())) {
     settle(std::move(queue_.back()), error_);
     queue_.pop_back();
   }

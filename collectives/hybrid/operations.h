@@ -1,5 +1,5 @@
 // Operations: those of a hybrid group that are under way, in order, the cause that broke the group,
-// and the operations that the failure spares (ProcessGroup::fail).
+// and the last operation that still completes (ProcessGroup::fail).
 //
 // Waits for nothing and calls no group. Guarded by Core's mutex.
 #pragma once
@@ -32,7 +32,7 @@ class Operations {
   std::vector<Ref<Operation>> take_settled(bool all);
 
   // Adds an operation's collectives before it has a number: an abort that arrives meanwhile may
-  // spare it in the lanes.
+  // let it complete in the lanes.
   void count(const LaneCalls& calls) noexcept { calls_ += calls; }
   void discount(const LaneCalls& calls) noexcept { calls_ -= calls; }
   void set_calls(Lane lane, std::uint64_t calls) noexcept {
@@ -41,17 +41,17 @@ class Operations {
 
   const std::optional<Cause>& cause() const noexcept { return cause_; }
   const std::exception_ptr& error() const noexcept { return error_; }
-  std::uint64_t spared_until() const noexcept { return spared_until_; }
-  bool is_spared(const Operation& op) const noexcept { return op.sequence() <= spared_until_; }
-  void fail(const Cause& cause, std::uint64_t spared_until);
+  std::uint64_t completes_until() const noexcept { return completes_until_; }
+  bool completes(const Operation& op) const noexcept { return op.sequence() <= completes_until_; }
+  void fail(const Cause& cause, std::uint64_t completes_until);
   // False: no more operations than before.
-  bool spare_only(std::uint64_t until) noexcept;
+  bool complete_only(std::uint64_t until) noexcept;
   // The last operation that is over together with all earlier ones; `agreed`: the last one that all
   // ranks have agreed on.
   std::uint64_t completed(std::uint64_t agreed) const noexcept;
-  // How many collectives the spared operations call in each lane.
-  LaneCalls spared_calls() const noexcept;
-  // Ends every operation that is not spared. No thread may drive.
+  // How many collectives of each lane still complete.
+  LaneCalls completing_calls() const noexcept;
+  // Ends every operation behind completes_until(). No thread may drive.
   void end_all();
 
  private:
@@ -61,8 +61,8 @@ class Operations {
   std::vector<Ref<Operation>> finished_;  // settled; their owners are released on a caller's thread
   LaneCalls calls_;                       // by all operations that were called
   std::optional<Cause> cause_;
-  std::exception_ptr error_;        // cause_
-  std::uint64_t spared_until_ = 0;  // if the group is broken
+  std::exception_ptr error_;           // cause_
+  std::uint64_t completes_until_ = 0;  // if the group is broken
 };
 
 }  // namespace dl::collectives::hybrid

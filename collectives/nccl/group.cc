@@ -77,7 +77,7 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   void fail(const std::exception_ptr& cause,
-            std::optional<std::uint64_t> /*spared*/) noexcept override {
+            std::optional<std::uint64_t> /*completes_until*/) noexcept override {
     core_->fail(cause_of(cause));
   }
   std::exception_ptr error() const noexcept override { return core_->failure().error(); }

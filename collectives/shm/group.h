@@ -34,8 +34,8 @@ class Group final : public ProcessGroup {
   std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
   int rank_in_job() const noexcept override { return how_.in_job(); }
   void fail(const std::exception_ptr& cause,
-            std::optional<std::uint64_t> spared) noexcept override {
-    core_->fail(cause_of(cause), spared);
+            std::optional<std::uint64_t> completes_until) noexcept override {
+    core_->fail(cause_of(cause), completes_until);
   }
   // For a hybrid group that contains this group: how many collectives this rank has called.
   std::uint64_t calls() const noexcept { return core_->calls(); }

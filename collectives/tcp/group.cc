@@ -118,8 +118,9 @@ Ref<Work> Group::start_message(const Call& call) {
   return message;
 }
 
-void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept {
-  break_with([&] { return cause_of(cause); }, spared);
+void Group::fail(const std::exception_ptr& cause,
+                 std::optional<std::uint64_t> completes_until) noexcept {
+  break_with([&] { return cause_of(cause); }, completes_until);
 }
 
 void Group::abort(std::string_view reason) noexcept {
@@ -131,12 +132,14 @@ void Group::abort(std::string_view reason) noexcept {
 }
 
 template <typename F>
-void Group::break_with(const F& cause, std::optional<std::uint64_t> spared) noexcept {
+void Group::break_with(const F& cause, std::optional<std::uint64_t> completes_until) noexcept {
   if (core_->status().is_in_child()) return;  // a forked child does not speak for the rank
   try {
-    engine_->post(
-        {.kind = Engine::Request::Kind::kFail, .core = core_, .cause = cause(), .spared = spared},
-        true);
+    engine_->post({.kind = Engine::Request::Kind::kFail,
+                   .core = core_,
+                   .cause = cause(),
+                   .completes_until = completes_until},
+                  true);
   } catch (...) {
     // Out of memory: the peers will notice this rank's exit instead.
   }

@@ -22,7 +22,8 @@ class Group final : public ProcessGroup {
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->status().error(); }
   std::exception_ptr gone_rank() const override { return core_->status().gone_rank(); }
-  void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept override;
+  void fail(const std::exception_ptr& cause,
+            std::optional<std::uint64_t> completes_until) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }
 
   // For a hybrid group that contains this group.
@@ -39,7 +40,7 @@ class Group final : public ProcessGroup {
   // The last collective that this rank has completed, and the last one that the broken group still
   // completes.
   std::uint64_t completed() const noexcept { return core_->status().completed(); }
-  std::uint64_t spared() const noexcept { return core_->status().spared(); }
+  std::uint64_t completes_until() const noexcept { return core_->status().completes_until(); }
   // Throws if the group is broken and refuses the call.
   void throw_if_refused(Descriptor called) const;
   // Sends a probe to every rank.
@@ -53,7 +54,7 @@ class Group final : public ProcessGroup {
   ~Group() override;
   void leave_at_exit();
   template <typename F>
-  void break_with(const F& cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  void break_with(const F& cause, std::optional<std::uint64_t> completes_until = {}) noexcept;
   // To be called before this rank's buffers are touched.
   void check_start(const Call& call) const;
   // `call` has the plan.

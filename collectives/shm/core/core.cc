@@ -90,9 +90,9 @@ void Core::throw_if_broken() const {
   if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }
 
-void Core::fail(Cause cause, std::optional<std::uint64_t> spared) noexcept {
+void Core::fail(Cause cause, std::optional<std::uint64_t> completes_until) noexcept {
   if (is_in_child()) return;  // a forked child does not speak for the rank
-  failure_.fail(std::move(cause), spared);
+  failure_.fail(std::move(cause), completes_until);
   role_.end_if_broken();
 }
 

@@ -60,8 +60,8 @@ class Core final : public RefCounted {
   // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
   void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
-  // Breaks the group; the first cause counts. `spared`: see ProcessGroup::fail.
-  void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  // Breaks the group; the first cause counts. `completes_until`: see ProcessGroup::fail.
+  void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}) noexcept;
   // How many collectives this rank has called.
   std::uint64_t calls() const noexcept { return peers_.own().called.load(); }
   // Advances what can be advanced without waiting, and makes sure that operations go on even if no

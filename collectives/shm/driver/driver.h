@@ -46,7 +46,7 @@ class Driver {
   // the front one.
   bool is_idle() const noexcept { return !front_; }
   void begin(Ref<Operation> op) noexcept;
-  // In a broken group: ends all that is not spared.
+  // In a broken group: ends all that does not complete any more.
   void end_all() noexcept;
 
   Missing missing(const Pending& pending) const;

@@ -77,7 +77,7 @@ struct Block {
   alignas(kApartBytes) Word called;  // sequence number of this rank's last call
   // In a broken group: operations up to this number go on (ProcessGroup::fail). Written before
   // presence; only decreases after that.
-  Word spared;
+  Word completes_until;
   Atomic<Presence> presence;  // written after what follows
   std::uint32_t cause_bytes;
   char cause[kMostCauseBytes];  // see encode(Cause)

@@ -15,14 +15,14 @@ std::exception_ptr Failure::cause() const noexcept {
 }
 
 void Failure::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
-  const std::uint64_t spared = given.value_or(completed_.load());
+  const std::uint64_t completes_until = given.value_or(completed_.load());
   const int self = peers_.self().in_job();
   {
     Lock lock(mutex_);
     if (error_) {
       lock.unlock();
-      // A spared operation that fails ends with the first cause.
-      return spare_only(spared);
+      // An operation that should still complete, but fails, ends with the first cause.
+      return complete_only(completes_until);
     }
     if (cause.found_by < 0) cause.found_by = self;
     error_ = std::make_exception_ptr(GroupError(cause));
@@ -30,8 +30,8 @@ void Failure::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
     Block& block = peers_.own();
     block.cause_bytes = static_cast<std::uint32_t>(said.size());
     std::memcpy(block.cause, said.data(), said.size());
-    block.spared.store(spared, std::memory_order_relaxed);
-    spared_until_.store(spared);
+    block.completes_until.store(completes_until, std::memory_order_relaxed);
+    completes_until_.store(completes_until);
     block.presence.store(Presence::kFailed, std::memory_order_release);
     log_.broken(name_of(cause.kind), cause.text);
     poisoned_.store(true);
@@ -54,12 +54,12 @@ std::string Failure::call_of(const Cause& cause) const noexcept try {
   return {};
 }
 
-void Failure::spare_only(std::uint64_t until) noexcept {
+void Failure::complete_only(std::uint64_t until) noexcept {
   {
     const Lock lock(mutex_);
-    if (until >= spared_until_.load() || is_closed()) return;
-    spared_until_.store(std::max(until, completed_.load()));
-    peers_.own().spared.store(spared_until_.load(), std::memory_order_release);
+    if (until >= completes_until_.load() || is_closed()) return;
+    completes_until_.store(std::max(until, completed_.load()));
+    peers_.own().completes_until.store(completes_until_.load(), std::memory_order_release);
     has_to_end_.store(true);
   }
   tell();
@@ -74,9 +74,9 @@ bool Failure::adopt_peers_cause() noexcept {
   for (const Peer& p : peers_) {
     if (p.who.rank == peers_.rank() || p.presence() != Presence::kFailed) continue;
     const Block& block = *p.block;
-    const std::uint64_t spared = block.spared.load(std::memory_order_acquire);
+    const std::uint64_t completes_until = block.completes_until.load(std::memory_order_acquire);
     if (is_poisoned()) {
-      spare_only(spared);
+      complete_only(completes_until);
       continue;
     }
     auto cause = rendezvous::decode_cause(
@@ -88,7 +88,7 @@ bool Failure::adopt_peers_cause() noexcept {
                                         "be read",
                                         peers_.group(), p.who.text())};
     }
-    fail(std::move(*cause), spared);
+    fail(std::move(*cause), completes_until);
   }
   return stops();
 }

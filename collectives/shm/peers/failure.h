@@ -1,7 +1,7 @@
 // Failure: the first cause that any rank finds. It breaks the group. This rank writes the cause
 // into its own Block, which the others read; after that no rank writes into a caller's buffer.
 //
-// A hybrid group may spare operations of a broken group: those up to a number go on
+// Operations of a broken group up to the number `completes_until` still complete
 // (ProcessGroup::fail). The number only decreases.
 //
 // Owned by the Core. Each thread that finds a failure says so here; the driver then ends operations
@@ -28,15 +28,15 @@ class Failure {
       : peers_(peers), log_(log), reports_(reports) {}
 
   bool is_poisoned() const noexcept { return poisoned_.load(); }
-  // True if the group is broken and every spared operation is over.
+  // True if the group is broken and no operation completes any more.
   bool is_closed() const noexcept {
-    return is_poisoned() && completed_.load() >= spared_until_.load();
+    return is_poisoned() && completed_.load() >= completes_until_.load();
   }
   // True if a collective with this number has to end.
   bool ends(std::uint64_t sequence) const noexcept {
-    return is_poisoned() && sequence > spared_until_.load();
+    return is_poisoned() && sequence > completes_until_.load();
   }
-  // True if the driver has to end operations that are not spared, or no longer.
+  // True if the driver has to end operations, because completes_until was set or lowered.
   bool has_to_end() const noexcept { return has_to_end_.load(); }
   void begin_ending() noexcept { has_to_end_.store(false); }
   // True if nothing may be begun now: the group is closed, or is about to end operations.
@@ -49,9 +49,9 @@ class Failure {
 
   // Null if the group is not broken.
   std::exception_ptr cause() const noexcept;
-  // Breaks the group; the first cause counts. `spared`: all operations that are over, if not given.
-  // The caller gives the driver an occasion to end operations.
-  void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  // Breaks the group; the first cause counts. `completes_until`: all operations that are over, if
+  // not given. The caller gives the driver an occasion to end operations.
+  void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}) noexcept;
   // Runs work(). An exception breaks the group instead of leaving the driver; then returns true.
   template <typename Work>
   bool guard(const Work& work) noexcept;
@@ -66,7 +66,7 @@ class Failure {
   [[noreturn]] void refuse(const Descriptor& called, std::uint64_t sequence) const;
 
  private:
-  void spare_only(std::uint64_t until) noexcept;
+  void complete_only(std::uint64_t until) noexcept;
   void tell() noexcept;
   // The operation that this rank has called under the sequence number of the cause.
   std::string call_of(const Cause& cause) const noexcept;
@@ -77,7 +77,7 @@ class Failure {
   std::atomic<bool> poisoned_{false};
   std::atomic<bool> has_to_end_{false};
   std::atomic<std::uint64_t> completed_{0};
-  std::atomic<std::uint64_t> spared_until_{0};  // written under mutex_
+  std::atomic<std::uint64_t> completes_until_{0};  // written under mutex_
   mutable Mutex mutex_;
   std::exception_ptr error_ DL_GUARDED_BY(mutex_);
 };

@@ -70,21 +70,21 @@ void Driver::start(Ref<Operation> operation) {
 
 void Driver::take_heard() {
   for (Heard& heard : std::exchange(heard_, {})) {
-    fail(std::move(heard.cause), heard.spared, heard.told_by);
+    fail(std::move(heard.cause), heard.completes_until, heard.told_by);
   }
 }
 
-void Driver::fail(Cause cause, std::optional<std::uint64_t> spared, int told_by) {
+void Driver::fail(Cause cause, std::optional<std::uint64_t> completes_until, int told_by) {
   // A cause that peers have reported counts before one that this rank finds later.
   take_heard();
-  // A spared collective that fails ends with the first cause.
-  if (status_.is_broken()) return spare_only(spared.value_or(status_.completed()));
+  // A collective that should still complete, but fails, ends with the first cause.
+  if (status_.is_broken()) return complete_only(completes_until.value_or(status_.completed()));
   if (cause.found_by < 0) cause.found_by = group_.self().in_job();
   std::string own_call = collectives_.call_of(cause);
   if (cause.blame != Blame::kNone && group_.reports_failures) {
     rendezvous::report_peer_failure({.cause = cause, .call = own_call});
   }
-  status_.break_with(cause, std::move(own_call), spared.value_or(status_.completed()));
+  status_.break_with(cause, std::move(own_call), completes_until.value_or(status_.completed()));
   news_.tell();
   tell(cause, told_by);
   ledger_.note_break(cause);
@@ -97,26 +97,26 @@ void Driver::tell(const Cause& cause, int told_by) {
     if (!p.is_linked()) continue;
     messages_.drop_frames(p);
     if (p.who.rank == told_by) continue;
-    messages_.push(
-        p,
-        {.type = FrameType::kAbort,
-         .descriptor = {.sequence = status_.spared(), .root = told_by >= 0 ? told_by : group_.rank},
-         .detail = static_cast<std::uint8_t>(cause.kind)},
-        said);
+    messages_.push(p,
+                   {.type = FrameType::kAbort,
+                    .descriptor = {.sequence = status_.completes_until(),
+                                   .root = told_by >= 0 ? told_by : group_.rank},
+                    .detail = static_cast<std::uint8_t>(cause.kind)},
+                   said);
     messages_.transmit(p);
   }
 }
 
-void Driver::spare_only(std::uint64_t until) {
-  if (status_.is_closed() || until >= status_.spared()) return;
-  status_.spare_only(until);
+void Driver::complete_only(std::uint64_t until) {
+  if (status_.is_closed() || until >= status_.completes_until()) return;
+  status_.complete_only(until);
   const std::exception_ptr first = status_.error();
   if (until <= status_.completed()) tell(cause_of(first), -1);
   end_refused(first);
 }
 
 void Driver::end_refused(const std::exception_ptr& error) {
-  std::vector<Ref<Operation>> over = collectives_.drop_after(status_.spared());
+  std::vector<Ref<Operation>> over = collectives_.drop_after(status_.completes_until());
   for (Ref<Message>& message : messages_.drop()) over.emplace_back(std::move(message));
   for (Ref<Operation>& operation : over) ledger_.end(std::move(operation), error);
 }
@@ -148,7 +148,7 @@ void Driver::retire() {
   take_heard();
   is_retiring_ = true;
   retire_by_ = Clock::now() + kRetireTime;
-  if (status_.is_broken()) return spare_only(status_.completed());
+  if (status_.is_broken()) return complete_only(status_.completed());
   const std::deque<Ref<Collective>>& queue = collectives_.queue();
   const std::vector<Ref<Message>>& messages = messages_.under_way();
   if (!queue.empty() || !messages.empty()) {
@@ -247,7 +247,7 @@ void Driver::on_control(Peer& p, const FrameHeader& header) {
       const bool is_of_third = root >= 0 && root < group_.size() && root != group_.rank;
       if (heard_.empty()) heard_at_ = Clock::now();
       heard_.push_back({.cause = std::move(*cause),
-                        .spared = header.descriptor.sequence,
+                        .completes_until = header.descriptor.sequence,
                         .told_by = is_of_third ? root : p.who.rank});
       return;
     }

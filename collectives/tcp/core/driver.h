@@ -34,7 +34,7 @@ class Driver {
   // cause and told it to all; -1 means this rank. A cause found by another rank is passed on: that
   // rank may have exited before all had heard it, and then this rank's own exit would be taken for
   // the cause.
-  void fail(Cause cause, std::optional<std::uint64_t> spared = {}, int told_by = -1);
+  void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}, int told_by = -1);
   void retire();
   // retire() for the end of the process: first lets operations under way finish as long as they
   // make progress. Sends no goodbye if some are still unfinished then.
@@ -61,8 +61,8 @@ class Driver {
   void on_control(Peer& p, const FrameHeader& header);
   // Breaks the group with the cause that peers have reported.
   void take_heard();
-  // In a broken group: spares collectives up to this number only.
-  void spare_only(std::uint64_t until);
+  // In a broken group: lowers `completes_until`, and ends the collectives behind it.
+  void complete_only(std::uint64_t until);
   void tell(const Cause& cause, int told_by);
   void end_refused(const std::exception_ptr& error);
   void look_at_ends(Time now);
@@ -88,7 +88,7 @@ class Driver {
   // read: an operation whose data has all arrived can still complete.
   struct Heard {
     Cause cause;
-    std::uint64_t spared;
+    std::uint64_t completes_until;
     int told_by;
   };
   std::vector<Heard> heard_;

@@ -129,7 +129,7 @@ void Engine::execute(Request& request, const Role& role) {
       driver.start(std::move(request.operation));
       break;
     case Request::Kind::kFail:
-      driver.fail(std::move(request.cause), request.spared);
+      driver.fail(std::move(request.cause), request.completes_until);
       break;
     case Request::Kind::kRetire:
       driver.retire();

@@ -63,9 +63,9 @@ class Engine final : public TcpEngine {
   struct Request {
     enum class Kind : std::uint8_t { kAdd, kStart, kFail, kRetire, kLeave } kind;
     Ref<Core> core;
-    Ref<Operation> operation{};             // with kStart
-    Cause cause{};                          // with kFail
-    std::optional<std::uint64_t> spared{};  // with kFail
+    Ref<Operation> operation{};                      // with kStart
+    Cause cause{};                                   // with kFail
+    std::optional<std::uint64_t> completes_until{};  // with kFail
   };
   // `drive`: drive one round if no other thread drives; otherwise the engine's thread is woken.
   void post(Request request, bool drive);

@@ -24,7 +24,7 @@ void Status::throw_if_broken() const {
 std::exception_ptr Status::refusal(const Descriptor& called, std::uint64_t sequence) const {
   std::exception_ptr broken = error();
   if (!broken || is_in_child() || row_of(called.op).is_message) return broken;
-  if (sequence <= spared()) return nullptr;
+  if (sequence <= completes_until()) return nullptr;
   report_late_call(cause_of(broken), called, sequence, group_.reports_failures);
   return broken;
 }
@@ -40,18 +40,18 @@ std::string Status::own_call() const {
   return own_call_;
 }
 
-void Status::break_with(const Cause& cause, std::string own_call, std::uint64_t spared) {
+void Status::break_with(const Cause& cause, std::string own_call, std::uint64_t completes_until) {
   {
     const Lock lock(mutex_);
     error_ = std::make_exception_ptr(GroupError(cause));
     own_call_ = std::move(own_call);
   }
-  spared_until_.store(spared);
+  completes_until_.store(completes_until);
   is_broken_.store(true, std::memory_order_release);
 }
 
-void Status::spare_only(std::uint64_t until) noexcept {
-  spared_until_.store(std::max(until, completed_.load()));
+void Status::complete_only(std::uint64_t until) noexcept {
+  completes_until_.store(std::max(until, completed_.load()));
 }
 
 void Status::note_gone(Cause end) {
