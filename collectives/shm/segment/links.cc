@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include "collectives/shm/layout/layout.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/stopped.h"
 #include "core/base/version.h"
 #include "rendezvous/net/connect/acceptor.h"
@@ -37,7 +37,7 @@ class Arrivals {
     DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
              "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
              options_.rank, options_.name, options_.size);
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     Links::Peer& peer = links_.peers[static_cast<std::size_t>(rank)];
     DL_CHECK(!peer.socket, kMismatch, "{} is connected already", connection.peer.from);
     peer.socket = std::move(connection.fd);
@@ -46,9 +46,9 @@ class Arrivals {
 
   // The lowest of the higher ranks that is still missing at the deadline; -1: none.
   int wait(Deadline deadline) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     int missing = -1;
-    changed_.wait_until(lock, deadline.when(), [&] {
+    changed_.wait_until(lock.native(), deadline.when(), [&]() DL_REQUIRES(mutex_) {
       missing = -1;
       for (int r = options_.size - 1; r > options_.rank; --r) {
         if (!links_.peers[static_cast<std::size_t>(r)].socket) missing = r;
@@ -60,8 +60,8 @@ class Arrivals {
 
  private:
   const GroupOptions& options_;
-  Links& links_;
-  std::mutex mutex_;
+  Mutex mutex_;
+  Links& links_ DL_GUARDED_BY(mutex_);
   std::condition_variable changed_;
 };
 

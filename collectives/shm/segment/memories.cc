@@ -57,7 +57,7 @@ void Mapped::cut_off(std::size_t offset, std::size_t bytes) noexcept {
 
 Memories::Place Memories::find(const void* data, std::size_t bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const Ref<Mapped>& memory : all_) {
     // Wraps to a large number if the buffer begins before the memory.
     const std::size_t offset = begin - reinterpret_cast<std::uintptr_t>(memory->data());
@@ -67,14 +67,14 @@ Memories::Place Memories::find(const void* data, std::size_t bytes) const {
 }
 
 void Memories::add(const Ref<Mapped>& memory) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   all_.push_back(memory);
 }
 
 void Memories::remove(const Mapped& memory) noexcept {
   // In a forked child, a lock that another thread held is never released.
   if (made_in_.is_in_child()) return;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::erase_if(all_, [&](const Ref<Mapped>& known) { return known.get() == &memory; });
 }
 

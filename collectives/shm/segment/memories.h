@@ -9,12 +9,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "collectives/api/symmetric_memory.h"
 #include "collectives/shm/segment/segment.h"
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 #include "core/base/system/process/fork.h"
 
 namespace dl::collectives::shm {
@@ -59,8 +59,8 @@ class Memories final : public RefCounted {
 
  private:
   const ForkMark made_in_{};
-  mutable std::mutex mutex_;
-  std::vector<Ref<Mapped>> all_;
+  mutable Mutex mutex_;
+  std::vector<Ref<Mapped>> all_ DL_GUARDED_BY(mutex_);
 };
 
 // The handle for the first `bytes` of a memory. All of `known_in` list the memory as long as the

@@ -21,7 +21,8 @@
 
 #if defined(__SANITIZE_THREAD__)
 #include <map>
-#include <mutex>
+
+#include "core/base/mutex.h"
 #endif
 
 #include "core/base/error.h"
@@ -72,8 +73,8 @@ struct Mapping {
   std::size_t bytes = 0;
   int users = 0;
 };
-std::mutex mappings_mutex;
-std::map<ino_t, Mapping>& mappings() {
+Mutex mappings_mutex;
+std::map<ino_t, Mapping>& mappings() DL_REQUIRES(mappings_mutex) {
   static std::map<ino_t, Mapping> all;
   return all;
 }
@@ -83,7 +84,7 @@ std::byte* map_shared(int fd, std::size_t bytes) {
 #if defined(__SANITIZE_THREAD__)
   struct stat status{};
   if (::fstat(fd, &status) != 0) throw_errno(errno, "look at a segment");
-  const std::lock_guard lock(mappings_mutex);
+  const Lock lock(mappings_mutex);
   Mapping& known = mappings()[status.st_ino];
   if (known.users++ > 0) return static_cast<std::byte*>(known.data);
 #endif
@@ -102,7 +103,7 @@ std::byte* map_shared(int fd, std::size_t bytes) {
 
 void unmap_shared(std::byte* data, std::size_t bytes) noexcept {
 #if defined(__SANITIZE_THREAD__)
-  const std::lock_guard lock(mappings_mutex);
+  const Lock lock(mappings_mutex);
   for (auto entry = mappings().begin(); entry != mappings().end(); ++entry) {
     if (entry->second.data != data) continue;
     if (--entry->second.users > 0) return;
