@@ -82,8 +82,7 @@ void Progress::hear_of_failures() {
       if (p.socket && !p.is_gone.load(std::memory_order_relaxed)) fail_if(peers_.read_notes(p));
     }
   }
-  failure_.adopt_peers_cause();
-  role_.end_if_broken();
+  if (failure_.adopt_peers_cause()) role_.end_if_broken();
 }
 
 void Progress::fail_if(std::optional<Cause> found) noexcept {

@@ -254,6 +254,7 @@ void Messages::end_all(const std::exception_ptr& cause) noexcept {
     line.clears.clear();
     line.leaving = nullptr;
     line.messages.drop(0);
+    line.is_amid_frame = false;
   }
   for (Ref<Message>& message : std::exchange(under_way_, {})) {
     queue_.note_message_over();

@@ -61,7 +61,7 @@ void Peers::pass_memory(std::uint32_t number, int fd) {
 
 std::optional<Cause> Peers::read_notes(Peer& p) {
   std::optional<Cause> cause;
-  while (!cause) {
+  for (;;) {
     Note note;
     rendezvous::Received received =
         rendezvous::receive_passing(p.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
@@ -76,7 +76,11 @@ std::optional<Cause> Peers::read_notes(Peer& p) {
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
     if (note.kind == Note::Kind::kReply) p.last_answer.store(Deadline::Clock::now());
     if (!received.passed) continue;
-    if (note.kind == Note::Kind::kRing) cause = take_ring(p, std::move(received.passed));
+    // After a cause: takes what else has come, because operations may still wait for it.
+    if (note.kind == Note::Kind::kRing) {
+      std::optional<Cause> found = take_ring(p, std::move(received.passed));
+      if (!cause) cause = std::move(found);
+    }
     if (note.kind == Note::Kind::kMemory) {
       passed_memories_.add(p.who.rank, note.number, std::move(received.passed));
     }
