@@ -239,7 +239,8 @@ bool Watcher::wait_for_streams() noexcept {
     look();
     advance();  // ends operations that the GPU has finished since the last poll
     if (failure_.is_set()) return false;
-    if (launches_.empty() && std::ranges::none_of(pending_, is_awaited)) return true;
+    const bool has_launches = !calls_.is_empty() || !launches_.empty();
+    if (!has_launches && std::ranges::none_of(pending_, is_awaited)) return true;
     shared_.bell.sleep(kLongestNap);
   }
 }

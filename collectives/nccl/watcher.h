@@ -62,7 +62,9 @@ class Watcher {
     void start(Time now) {
       has_started = true;
       since = now;
+      const bool has_warned = waiting.has_warned;
       waiting = Waiting(operation->timeout());
+      waiting.has_warned = has_warned;
       waiting.begin(now);
     }
     Waiting waiting;

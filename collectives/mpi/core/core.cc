@@ -88,7 +88,7 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
     }
     if (!operation.is_completed() && until.has_passed()) {
       const Lock lock(mutex_);
-      missing = driver_.missing(operation).text;
+      if (!operation.is_completed()) missing = driver_.missing(operation).text;
       break;
     }
     const Clock::time_point now = Clock::now();
