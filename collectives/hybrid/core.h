@@ -66,8 +66,8 @@ class Core final : public RefCounted {
   bool may_be_over(const Operation& operation) noexcept;
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
-  //   timeout   of the operation, for an error of kind kTimeout; zero: of the first under way
-  //   completes_until   see ProcessGroup::fail
+  //   timeout          of the operation, for kTimeout; zero: of the first under way
+  //   completes_until  see ProcessGroup::fail
   void fail(Cause cause, std::chrono::nanoseconds timeout = {},
             std::optional<std::uint64_t> completes_until = {}) noexcept;
   // The operations that are not over. A later operation waits for them, so that it is not over
