@@ -429,16 +429,7 @@ void Core::leave_at_exit() {
 }
 
 void Core::stop() noexcept {
-  if (is_in_child()) {
-    // The progress thread does not exist in the child, and the child must not say goodbye to the
-    // peers: change nothing.
-    retain();
-    return;
-  }
-  if (at_exit_.has_left()) {
-    AtExit::keep(Ref<Core>(this));
-    return;
-  }
+  if (at_exit_.keeps({this}, is_in_child())) return;
   bool is_busy = false;
   {
     const Lock lock(mutex_);

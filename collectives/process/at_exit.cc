@@ -44,13 +44,20 @@ void stay_if_exiting() noexcept {
   if (process_exit.has_begun() && !at_exit_process->is_in_child()) process_exit.stay();
 }
 
-void AtExit::keep(Ref<RefCounted> object) {
+bool AtExit::keeps(std::initializer_list<const RefCounted*> objects, bool is_in_child) const {
+  if (is_in_child) {
+    // Without the mutex: in the child, another thread's lock is never released.
+    for (const RefCounted* const object : objects) object->retain();
+    return true;
+  }
+  if (!has_left()) return false;
   // Reachable until the end, so that no leak is reported.
   static Mutex mutex;
-  static std::vector<Ref<RefCounted>>* kept DL_GUARDED_BY(mutex) = nullptr;
+  static std::vector<Ref<const RefCounted>>* kept DL_GUARDED_BY(mutex) = nullptr;
   const Lock lock(mutex);
-  if (kept == nullptr) kept = new std::vector<Ref<RefCounted>>();
-  kept->push_back(std::move(object));
+  if (kept == nullptr) kept = new std::vector<Ref<const RefCounted>>();
+  for (const RefCounted* const object : objects) kept->emplace_back(object);
+  return true;
 }
 
 AtExit::AtExit(std::function<void()> leave)

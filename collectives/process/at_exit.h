@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "core/base/lifetime/ref.h"
@@ -61,8 +62,10 @@ class AtExit {
   }
   // True once exit() has called the function: the process ends with this object.
   bool has_left() const noexcept { return has_left_.load(); }
-  // Keeps an object that threads of the ending process may still use.
-  static void keep(Ref<RefCounted> object);
+  // For the end of a group, whose `objects` a thread uses. True if the group must end nothing: in a
+  // forked child, which lacks the thread and must not say goodbye to the peers, and once exit() has
+  // called the function. Then the objects live as long as the process.
+  bool keeps(std::initializer_list<const RefCounted*> objects, bool is_in_child) const;
 
  private:
   friend void leave_all() noexcept;

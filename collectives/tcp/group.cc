@@ -36,18 +36,7 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
 }
 
 Group::~Group() {
-  if (core_->status().is_in_child()) {
-    // The engine's thread does not exist in the child, and the child must not say goodbye to the
-    // peers.
-    core_->retain();
-    engine_->retain();
-    return;
-  }
-  if (at_exit_.has_left()) {
-    AtExit::keep(core_);
-    AtExit::keep(engine_);
-    return;
-  }
+  if (at_exit_.keeps({core_.get(), engine_.get()}, core_->status().is_in_child())) return;
   engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
   core_->news().wait_until_retired(Deadline::after(kRetireWait));
   core_->release_finished();

@@ -42,16 +42,7 @@ Core::Core(Links links, const Options& options)
 Core::~Core() = default;
 
 void Core::stop() noexcept {
-  if (is_in_child()) {
-    // The progress thread does not exist in the child, and the child must not say goodbye to the
-    // peers: change nothing.
-    retain();
-    return;
-  }
-  if (at_exit_.has_left()) {
-    AtExit::keep(Ref<Core>(this));
-    return;
-  }
+  if (at_exit_.keeps({this}, is_in_child())) return;
   if (queue_.has_operations()) {
     const Role::Held driver = role_.take();
     while (driver && driver->step()) {
