@@ -67,24 +67,27 @@ inline bool tests_shared_memory() {
   return backend_under_test() == "shm";
 }
 
-inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
-                                    const RankOptions& options = {}) {
-  GroupOptions how{.rank = rank,
-                   .size = size,
-                   .name = options.name,
-                   .store = &store,
-                   .timeout = options.timeout,
-                   .connect_timeout = 30s,
-                   .warn_after = options.warn_after,
-                   .lanes = options.lanes,
-                   .plan = options.plan,
-                   .engine = options.engine};
-  if (tests_shared_memory()) return make_shm_group(how);
-  if (backend_under_test() != "hybrid") return make_tcp_group(how);
+inline Ref<ProcessGroup> make_group(std::string_view backend, GroupOptions how) {
+  if (backend == "shm") return make_shm_group(how);
+  if (backend != "hybrid") return make_tcp_group(how);
   // The ranks are said to be on two nodes, with one rank more on the first if their number is odd.
   how.key = rendezvous::JobKey::from_hex(std::string(64, '1'));
-  how.node = "node" + std::to_string(rank * 2 / size);
+  how.node = "node" + std::to_string(how.rank * 2 / how.size);
   return make_hybrid_group(how);
+}
+
+inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
+                                    const RankOptions& options = {}) {
+  return make_group(backend_under_test(), {.rank = rank,
+                                           .size = size,
+                                           .name = options.name,
+                                           .store = &store,
+                                           .timeout = options.timeout,
+                                           .connect_timeout = 30s,
+                                           .warn_after = options.warn_after,
+                                           .lanes = options.lanes,
+                                           .plan = options.plan,
+                                           .engine = options.engine});
 }
 
 // Every rank joins one group and runs `body` with it.

@@ -15,12 +15,6 @@ namespace {
 using test::FakeRuntime;
 using test::FakeWork;
 
-template <typename Make>
-void run_groups(int size, const Make& make, const std::function<void(ProcessGroup& group)>& body) {
-  rendezvous::MemoryStore store;
-  run_threads(size, [&](int rank) { body(*make(store, rank)); });
-}
-
 GroupOptions options_of(rendezvous::Store& store, int rank, int size) {
   return {.rank = rank, .size = size, .store = &store, .connect_timeout = 30s};
 }
@@ -35,35 +29,22 @@ void run_mailbox(int size, const std::function<void(ProcessGroup& group)>& body)
   run_threads(size, [&](int rank) { body(*groups[static_cast<std::size_t>(rank)]); });
 }
 
+void run_groups(std::string_view backend, int size,
+                const std::function<void(ProcessGroup& group)>& body) {
+  rendezvous::MemoryStore store;
+  run_threads(size, [&](int rank) { body(*make_group(backend, options_of(store, rank, size))); });
+}
+
 void run_tcp(int size, const std::function<void(ProcessGroup& group)>& body) {
-  run_groups(
-      size,
-      [&](rendezvous::Store& store, int rank) {
-        return make_tcp_group(options_of(store, rank, size));
-      },
-      body);
+  run_groups("tcp", size, body);
 }
 
 void run_shm(int size, const std::function<void(ProcessGroup& group)>& body) {
-  run_groups(
-      size,
-      [&](rendezvous::Store& store, int rank) {
-        return make_shm_group(options_of(store, rank, size));
-      },
-      body);
+  run_groups("shm", size, body);
 }
 
-// The ranks are said to be on two nodes, with one rank more on the first if their number is odd.
 void run_hybrid(int size, const std::function<void(ProcessGroup& group)>& body) {
-  run_groups(
-      size,
-      [&](rendezvous::Store& store, int rank) {
-        GroupOptions options = options_of(store, rank, size);
-        options.key = rendezvous::JobKey::from_hex(std::string(64, '1'));
-        options.node = "node" + std::to_string(rank * 2 / size);
-        return make_hybrid_group(options);
-      },
-      body);
+  run_groups("hybrid", size, body);
 }
 
 // Waits on a stream. No stream waits until a message is received, so the host does it as well.
@@ -114,15 +95,11 @@ class StreamGroup final : public ProcessGroup {
 
 void run_staged(int size, const std::function<void(ProcessGroup& group)>& body) {
   FakeRuntime runtime{std::size_t{1} << 40, FakeWork::kLater};
-  run_groups(
-      size,
-      [&](rendezvous::Store& store, int rank) {
-        const Stream stream{.device = {DeviceType::kCUDA, 0},
-                            .handle = runtime.make_stream(0, false)};
-        return make_ref<StreamGroup>(
-            make_staged_group(make_shm_group(options_of(store, rank, size)), runtime), stream);
-      },
-      body);
+  run_groups("shm", size, [&](ProcessGroup& host) {
+    const Stream stream{.device = {DeviceType::kCUDA, 0}, .handle = runtime.make_stream(0, false)};
+    const auto staged = make_staged_group(Ref<ProcessGroup>(&host), runtime);
+    body(*make_ref<StreamGroup>(staged, stream));
+  });
 }
 
 const Backend kSolo{"solo", run_solo}, kMailbox{"mailbox", run_mailbox}, kTcp{"tcp", run_tcp},
