@@ -13,7 +13,7 @@ namespace dl::collectives::hybrid {
 
 struct Inner {
   Ref<tcp::Group> all;  // every rank
-  // Of the ranks of this node, for the lanes kIn and kOut; null for a rank that is alone there.
+  // The groups of this node's ranks, for the lanes kIn and kOut; null if this rank is alone there.
   Ref<shm::Group> in, out;
   Lanes lanes;
 

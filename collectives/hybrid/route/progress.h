@@ -35,7 +35,7 @@ struct Stagger {
   std::chrono::nanoseconds step, answer;
 };
 
-// Of an operation whose timeout began when it was called.
+// The timeout of an operation, which began when the operation was called.
 struct Limit {
   explicit Limit(std::chrono::nanoseconds time) noexcept
       : timeout(time), deadline(Deadline::after(time)) {}

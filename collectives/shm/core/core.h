@@ -5,7 +5,8 @@
 //
 //   Peers      the other ranks, their segments and sockets
 //   Failure    the first cause, which breaks the group
-//   Queue      operations that callers have submitted; Finished releases those that are over
+//   Queue      operations that callers have submitted
+//   Finished   operations that are over, until their owners are released
 //   Role       the right to advance operations, and the Driver with its Protocol and Messages
 //   Progress   the thread that takes the role if no caller does
 //

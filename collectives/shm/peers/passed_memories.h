@@ -23,7 +23,7 @@ class PassedMemories {
   void add(int rank, std::uint32_t number, UniqueFd part);
   // The other ranks' parts of a memory, by rank, once all have been passed. Throws kTimeout.
   std::vector<UniqueFd> take(std::uint32_t number, Deadline deadline);
-  // Releases parts up to this number, even those that arrive later.
+  // Releases all parts up to this number. Parts that arrive later are released at once.
   void drop(std::uint32_t number) noexcept;
 
  private:

@@ -7,7 +7,7 @@ namespace dl::collectives::tcp {
 namespace {
 
 constexpr int kFramesSent = 8;
-// Bytes of small messages that one rank may send to another before the receiver asks for them.
+// A rank may send another one so many bytes of small messages that no receive has taken yet.
 constexpr std::size_t kCreditBytes = 1024 * 1024;
 // Credit is returned in portions, not with every message.
 constexpr std::size_t kCreditPortion = kCreditBytes / 8;

@@ -32,7 +32,7 @@ class Messages {
   // The first message that waits for this peer; `any_source`: or for any.
   const Message* awaiting(const Peer& p, bool any_source) const noexcept;
 
-  // Sends a frame, after those that were pushed before.
+  // Queues a frame behind those to this peer.
   void push(const Peer& p, FrameHeader header, std::string_view payload = {});
   // Sends a few frames at most; true if any has left.
   bool transmit(const Peer& p);
@@ -44,7 +44,7 @@ class Messages {
   // Reads on until the end of a frame. A broken group discards messages, so that the frames behind
   // them (aborts, goodbyes) arrive.
   Received receive(const Peer& p);
-  // Of the last control frame.
+  // The payload of the last control frame.
   std::string_view payload(const Peer& p) const noexcept;
   // True if nothing is left to be sent.
   bool is_drained(const Peer& p) const noexcept;

@@ -26,7 +26,7 @@ namespace dl::collectives {
 template <typename Message>
 class Conversation {
  public:
-  // Of a large message: numbers of its sender.
+  // The sender numbers its large messages.
   using Id = std::uint64_t;
   // What a frame has led to.
   struct Outcome {
