@@ -44,9 +44,7 @@ Ref<Work> Group::pass_on(const Call& call) {
 }
 
 void Group::abort(std::string_view reason) noexcept {
-  core_->fail({.kind = ErrorKind::kAborted,
-               .text = fmt::format("group '{}' was aborted by {}: {}", name(),
-                                   core_->all().identity().text(), reason)});
+  core_->fail(cause_of_abort(name(), core_->all().identity().text(), reason));
 }
 
 // The parent group exchanges the new groups' addresses. Ranks of one node get a group over shared

@@ -136,9 +136,7 @@ void Core::fail(const Cause& cause) noexcept {
 }
 
 void Core::abort(std::string_view reason) noexcept {
-  fail({.kind = ErrorKind::kAborted,
-        .text = fmt::format("group '{}' was aborted by {}: {}", name_,
-                            ranks_[static_cast<std::size_t>(rank())].text(), reason)});
+  fail(cause_of_abort(name_, ranks_[static_cast<std::size_t>(rank())].text(), reason));
 }
 
 void Core::fail_in(const Operation& operation) noexcept {

@@ -6,7 +6,7 @@
 #include "collectives/compose/split_plan.h"
 #include "collectives/reduce/reduce.h"
 #include "collectives/waiting/done_work.h"
-#include "core/base/error.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/mutex.h"
 
 namespace dl::collectives {
@@ -38,9 +38,7 @@ class SoloGroup final : public ProcessGroup {
     const Lock lock(mutex_);
     if (error_) return;
     try {
-      error_ = std::make_exception_ptr(
-          Error(ErrorKind::kAborted,
-                fmt::format("group '{}' was aborted by rank 0: {}", name(), reason)));
+      error_ = std::make_exception_ptr(GroupError(cause_of_abort(name(), "rank 0", reason)));
     } catch (...) {
       error_ = std::current_exception();
     }

@@ -113,11 +113,7 @@ void Group::fail(const std::exception_ptr& cause,
 }
 
 void Group::abort(std::string_view reason) noexcept {
-  break_with([&] {
-    return Cause{
-        .kind = ErrorKind::kAborted,
-        .text = fmt::format("group '{}' was aborted by {}: {}", name(), identity().text(), reason)};
-  });
+  break_with([&] { return cause_of_abort(name(), identity().text(), reason); });
 }
 
 template <typename F>

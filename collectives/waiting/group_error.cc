@@ -18,6 +18,21 @@ Cause cause_of(const std::exception_ptr& error) {
   }
 }
 
+Cause cause_caught(std::string_view group) {
+  try {
+    throw;
+  } catch (const Error&) {
+    return cause_of(std::current_exception());
+  } catch (const std::exception& other) {
+    return {.text = fmt::format("group '{}': {}", group, other.what())};
+  }
+}
+
+Cause cause_of_abort(std::string_view group, std::string_view by, std::string_view reason) {
+  return {.kind = ErrorKind::kAborted,
+          .text = fmt::format("group '{}' was aborted by {}: {}", group, by, reason)};
+}
+
 Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text, Blame blame,
                   int rank) {
   return {.kind = kind,

@@ -26,8 +26,13 @@ class GroupError final : public Error {
   Cause cause_;
 };
 
-// Never null for an error; an error that is not a GroupError blames no rank.
+// The cause that an exception gives; an error that is not a GroupError blames no rank.
 Cause cause_of(const std::exception_ptr& error);
+// In a handler: the cause of the exception that a group's driver has caught.
+Cause cause_caught(std::string_view group);
+
+// "group 'world' was aborted by rank 1 (...): `reason`"
+Cause cause_of_abort(std::string_view group, std::string_view by, std::string_view reason);
 
 // A cause that was found in an operation: "all_reduce #7 (f32[8] sum): `why`". `rank`: the blamed
 // rank in the job; -1: none.

@@ -88,9 +88,7 @@ void Core::fail(Cause cause, std::optional<std::uint64_t> completes_until) noexc
 }
 
 void Core::abort(std::string_view reason) noexcept {
-  fail({.kind = ErrorKind::kAborted,
-        .text =
-            fmt::format("group '{}' was aborted by {}: {}", name(), peers_.self().text(), reason)});
+  fail(cause_of_abort(name(), peers_.self().text(), reason));
 }
 
 void Core::submit(const Ref<Operation>& operation) {

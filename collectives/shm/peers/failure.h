@@ -86,10 +86,8 @@ template <typename Work>
 bool Failure::guard(const Work& work) noexcept {
   try {
     return work();
-  } catch (const Error&) {
-    fail(cause_of(std::current_exception()));
-  } catch (const std::exception& error) {
-    fail({.text = fmt::format("group '{}': {}", peers_.group(), error.what())});
+  } catch (const std::exception&) {
+    fail(cause_caught(peers_.group()));
   }
   return true;
 }

@@ -38,10 +38,8 @@ bool Driver::guarded(const F& step) noexcept {
   try {
     step();
     return true;
-  } catch (const Error&) {
-    fail(cause_of(std::current_exception()));
-  } catch (const std::exception& error) {
-    fail({.text = fmt::format("group '{}': {}", group_.name, error.what())});
+  } catch (const std::exception&) {
+    fail(cause_caught(group_.name));
   }
   return false;
 }
