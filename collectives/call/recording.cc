@@ -21,11 +21,6 @@ std::array<std::string_view, N> names_of(const Name& name) {
   return names;
 }
 
-const record::TickTime& tick_time() {
-  static const record::TickTime time;
-  return time;
-}
-
 std::string_view text_in(std::span<const char> field) noexcept {
   return {field.data(), ::strnlen(field.data(), field.size())};
 }
@@ -40,8 +35,9 @@ void record_span(const record::Header& header, const record::Group& group, const
     std::string name(text_in(group.backend));
     name.append(":").append(text_in(header.ops[op]));
     const std::uint64_t begun_at = slot.enqueued_at.load(std::memory_order_relaxed);
-    profiler::record_async(name, profiler::Category::kCommunication, tick_time().time_of(begun_at),
-                           tick_time().time_of(ended_at));
+    profiler::record_async(name, profiler::Category::kCommunication,
+                           record::tick_time().time_of(begun_at),
+                           record::tick_time().time_of(ended_at));
   } catch (...) {  // no memory for a name
   }
 }
@@ -66,7 +62,7 @@ record::Names recorded_names() {
 std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
                                                 std::uint64_t generation) {
   if (!is_on()) return nullptr;
-  tick_time();  // from now on: the longer it runs, the better it knows its rate
+  record::tick_time();  // begins
   record::observe_ends(&record_span);
   if (const auto fd = env::get_int(env::Var::kRecorderFd)) {
     std::string why;

@@ -46,4 +46,9 @@ TickTime::Steady::time_point TickTime::time_of(std::uint64_t tick) const noexcep
   return now - Steady::duration(static_cast<Steady::rep>(since));
 }
 
+const TickTime& tick_time() noexcept {
+  static const TickTime time;
+  return time;
+}
+
 }  // namespace dl::collectives::record

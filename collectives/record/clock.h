@@ -41,4 +41,7 @@ class TickTime {
   std::uint64_t began_at_;
 };
 
+// The process's TickTime. The longer it runs, the better it knows its rate.
+const TickTime& tick_time() noexcept;
+
 }  // namespace dl::collectives::record

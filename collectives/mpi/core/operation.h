@@ -26,7 +26,7 @@ class Operation : public PendingWork {
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation; null `error`: success.
   void end(std::exception_ptr error) noexcept {
-    PendingWork::end(std::move(error), Deadline::Clock::now());
+    PendingWork::end(std::move(error), record::tick_time().now());
   }
 
   std::vector<Handle> requests;  // that have not ended

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "collectives/call/recording.h"
-#include "collectives/process/peer_process.h"
 #include "collectives/shm/peers/oversubscribed.h"
 #include "collectives/waiting/still_running.h"
 
@@ -30,8 +29,7 @@ Core::Core(Links links, const Options& options)
                                   .size = peers_.size()}),
       failure_(peers_, records_.log(), options.reports_failures),
       queue_(peers_, failure_, records_, hash_of_group(options.name, options.generation)),
-      finished_(records_),
-      role_(peers_, failure_, records_, queue_, finished_, callers_, wakeup_, options.policy),
+      role_(peers_, failure_, records_, queue_, callers_, wakeup_, options.policy),
       progress_(peers_, failure_, queue_, callers_, wakeup_, role_) {
   for (const Peer& p : peers_) parent_only_.add(p.socket.get());
   parent_only_.add(wakeup_.event());
@@ -48,7 +46,7 @@ void Core::stop() noexcept {
     while (driver && driver->step()) {
     }
   }
-  if (queue_.has_operations() || (failure_.is_poisoned() && !failure_.is_closed())) {
+  if (queue_.has_operations() || (failure_.is_broken() && !failure_.is_closed())) {
     fail({.kind = ErrorKind::kAborted,
           .text = fmt::format("{} destroyed group '{}' while an operation was under way",
                               peers_.self().text(), name())});
@@ -65,20 +63,10 @@ void Core::stop() noexcept {
   release_finished();
 }
 
-std::exception_ptr Core::error() const noexcept {
-  if (!is_in_child()) return failure_.cause();
-  return std::make_exception_ptr(
-      Error(ErrorKind::kInvalidArgument, text_of_forked_child(name(), peers_.self())));
-}
-
 std::exception_ptr Core::gone_rank() const {
   if (is_in_child()) return nullptr;
   const std::optional<Cause> cause = peers_.cause_of_gone();
   return cause ? std::make_exception_ptr(GroupError(*cause)) : nullptr;
-}
-
-void Core::throw_if_broken() const {
-  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }
 
 void Core::fail(Cause cause, std::optional<std::uint64_t> completes_until) noexcept {
@@ -208,7 +196,7 @@ void Core::poll() noexcept {
 }
 
 void Core::release_finished() {
-  if (!is_in_child()) finished_.release();
+  if (!is_in_child()) records_.release();
 }
 
 void Core::leave_at_exit() {

@@ -4,9 +4,9 @@
 // Each part knows only those before it:
 //
 //   Peers      the other ranks, their segments and sockets
+//   Records    the begin and the end of operations
 //   Failure    the first cause, which breaks the group
 //   Queue      operations that callers have submitted
-//   Finished   operations that are over, until their owners are released
 //   Role       the right to advance operations, and the Driver with its Protocol and Messages
 //   Progress   the thread that takes the role if no caller does
 //
@@ -22,7 +22,6 @@
 #include "collectives/shm/core/progress.h"
 #include "collectives/shm/core/role.h"
 #include "collectives/shm/segment/memories.h"
-#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::shm {
 
@@ -46,15 +45,10 @@ class Core final : public RefCounted {
   const Ref<Memories>& memories() const noexcept { return memories_; }
 
   // The first cause.
-  std::exception_ptr error() const noexcept;
-  // True in a forked child of the rank: it is not a member of the group, and every call throws.
-  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
+  std::exception_ptr error() const noexcept { return failure_.error(); }
+  bool is_in_child() const noexcept { return failure_.is_in_child(); }
   std::exception_ptr gone_rank() const;
-  void throw_if_broken() const;
-  // Converts a tick of the recorder's clock.
-  Deadline::Clock::time_point time_of(std::uint64_t tick) const noexcept {
-    return records_.clock().time_of(tick);
-  }
+  void throw_if_broken() const { failure_.throw_if_broken(); }
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
   void submit(const Ref<Message>& message);
@@ -91,12 +85,10 @@ class Core final : public RefCounted {
   Records records_;
   Failure failure_;
   Queue queue_;
-  Finished finished_;
   Callers callers_;
   Wakeup wakeup_;
   Role role_;
   Progress progress_;
-  const ForkMark fork_mark_{};
   ParentOnlyFds parent_only_;
   const AtExit at_exit_{[this] { leave_at_exit(); }};
 };

@@ -31,16 +31,6 @@ std::exception_ptr Pending::error() const noexcept {
   return is_over() || !core_->is_in_child() ? PendingWork::error() : core_->error();
 }
 
-std::optional<std::chrono::steady_clock::time_point> Pending::completed_at() const noexcept {
-  if (!is_over()) return std::nullopt;
-  return core_->time_of(over_at_);
-}
-
-void Pending::end(std::exception_ptr failed, std::uint64_t now) noexcept {
-  over_at_ = now;
-  PendingWork::end(std::move(failed), {});
-}
-
 Operation::Operation(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
     : Pending(std::move(core), call, time), transfer(call) {}
 

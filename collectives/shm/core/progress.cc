@@ -77,7 +77,7 @@ void Progress::poll() {
 // Read the sockets first: they may still hold rings that peers passed before one of them failed.
 void Progress::hear_of_failures() {
   if (failure_.is_closed() || !failure_.has_peer_failed()) return;
-  if (!failure_.is_poisoned()) {
+  if (!failure_.is_broken()) {
     for (Peer& p : peers_) {
       if (p.socket && !p.is_gone.load(std::memory_order_relaxed)) fail_if(peers_.read_notes(p));
     }

@@ -24,12 +24,12 @@ class Role {
   // Gives the role back when it is destroyed, and ends operations if the group broke meanwhile.
   using Held = std::unique_ptr<Driver, GiveBack>;
 
-  Role(Peers& peers, Failure& failure, Records& records, Queue& queue, Finished& finished,
-       const Callers& callers, Wakeup& wakeup, const WaitPolicy& policy)
+  Role(Peers& peers, Failure& failure, Records& records, Queue& queue, const Callers& callers,
+       Wakeup& wakeup, const WaitPolicy& policy)
       : peers_(peers),
         failure_(failure),
         queue_(queue),
-        driver_(peers, failure, records, queue, finished, callers, wakeup, policy) {}
+        driver_(peers, failure, records, queue, callers, wakeup, policy) {}
 
   // Empty if another thread holds it.
   [[nodiscard]] Held take() noexcept {
@@ -62,7 +62,7 @@ class Role {
     }
   }
   bool has_to_end() const noexcept {
-    return failure_.is_poisoned() &&
+    return failure_.is_broken() &&
            (failure_.has_to_end() || (failure_.is_closed() && queue_.has_operations()));
   }
 

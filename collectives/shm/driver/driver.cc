@@ -43,19 +43,18 @@ std::vector<std::byte*> segments_of(const Peers& peers) {
 
 }  // namespace
 
-Driver::Driver(Peers& peers, Failure& failure, Records& records, Queue& queue, Finished& finished,
+Driver::Driver(Peers& peers, Failure& failure, Records& records, Queue& queue,
                const Callers& callers, Wakeup& wakeup, const WaitPolicy& policy)
     : peers_(peers),
       failure_(failure),
       records_(records),
       queue_(queue),
-      finished_(finished),
       callers_(callers),
       wakeup_(wakeup),
       policy_(policy),
       protocol_(peers.rank(), segments_of(peers),
                 slots_in_use(static_cast<std::size_t>(peers.size()), peers.is_oversubscribed())),
-      messages_(peers, failure, queue, finished, protocol_.bells()) {}
+      messages_(peers, failure, queue, records, protocol_.bells()) {}
 
 bool Driver::drive(const Pending* wanted, Deadline until) {
   const WaitPolicy& policy = wanted != nullptr ? policy_ : kThreadPolicy;
@@ -107,13 +106,13 @@ bool Driver::drive(const Pending* wanted, Deadline until) {
 }
 
 bool Driver::step() {
-  if (failure_.is_poisoned()) {
+  if (failure_.is_broken()) {
     const bool closed = failure_.is_closed();
     if (closed || failure_.has_to_end()) end_all();
     if (closed) return false;
   }
   return failure_.guard([this] {
-    const bool moved = !failure_.is_poisoned() && queue_.has_messages() && messages_.advance();
+    const bool moved = !failure_.is_broken() && queue_.has_messages() && messages_.advance();
     return (!failure_.has_to_end() && has_front() && advance_front()) || moved;
   });
 }
@@ -183,7 +182,7 @@ void Driver::finish_front() {
   failure_.note_completed(over->descriptor.sequence);
   queue_.note_collective_over();
   protocol_.fetch_next(over->transfer);
-  finished_.end(std::move(over), nullptr);
+  records_.end(std::move(over), nullptr);
 }
 
 void Driver::end(Ref<Operation> op, const std::exception_ptr& error) noexcept {
@@ -193,12 +192,12 @@ void Driver::end(Ref<Operation> op, const std::exception_ptr& error) noexcept {
                         op->descriptor.count * size_of(op->descriptor.dtype));
   }
   queue_.note_collective_over();
-  finished_.end(std::move(op), error);
+  records_.end(std::move(op), error);
 }
 
 void Driver::end_all() noexcept {
   failure_.begin_ending();
-  const std::exception_ptr cause = failure_.cause();
+  const std::exception_ptr cause = failure_.error();
   messages_.end_all(cause);
   if (front_ && failure_.ends(front_->descriptor.sequence)) end(std::move(front_), cause);
   while (Ref<Operation> next = queue_.take_ended()) end(std::move(next), cause);

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 
-#include "collectives/shm/driver/finished.h"
 #include "collectives/shm/driver/messages.h"
 #include "collectives/shm/driver/queue.h"
 #include "collectives/shm/driver/wakeup.h"
@@ -29,8 +28,8 @@ class Driver {
  public:
   using Clock = Deadline::Clock;
 
-  Driver(Peers& peers, Failure& failure, Records& records, Queue& queue, Finished& finished,
-         const Callers& callers, Wakeup& wakeup, const WaitPolicy& policy);
+  Driver(Peers& peers, Failure& failure, Records& records, Queue& queue, const Callers& callers,
+         Wakeup& wakeup, const WaitPolicy& policy);
 
   // Drives until `wanted` is over, or until the deadline; returns true if it is over. Null
   // `wanted`: drives until nothing is left or a caller wants the role.
@@ -72,7 +71,6 @@ class Driver {
   Failure& failure_;
   Records& records_;
   Queue& queue_;
-  Finished& finished_;
   const Callers& callers_;
   Wakeup& wakeup_;
   const WaitPolicy policy_;

@@ -12,7 +12,7 @@ void Driver::look(Clock::time_point now) {
   if (failure_.stops()) return;
   messages_.look_for_gone();
   for (const Ref<Message>& message : messages_.under_way()) {
-    if (failure_.is_poisoned()) break;
+    if (failure_.is_broken()) break;
     look_at_clock(*message, now);
   }
   if (failure_.stops() || !front_) return;

@@ -20,11 +20,11 @@ Envelope envelope_of(const Frame& frame) noexcept {
 
 }  // namespace
 
-Messages::Messages(Peers& peers, Failure& failure, Queue& queue, Finished& finished, Bells& bells)
+Messages::Messages(Peers& peers, Failure& failure, Queue& queue, Ledger& ledger, Bells& bells)
     : peers_(peers),
       failure_(failure),
       queue_(queue),
-      finished_(finished),
+      ledger_(ledger),
       bells_(bells),
       matching_(peers.group(), peers.rank(), kCreditBytes) {
   lines_.reserve(static_cast<std::size_t>(peers.size()));
@@ -38,14 +38,14 @@ bool Messages::advance() {
   if (queue_.has_new_messages()) {
     queue_.take_messages(under_way_, taken_);
     for (Ref<Message>& message : taken_) {
-      if (failure_.is_poisoned()) break;
+      if (failure_.is_broken()) break;
       start(std::move(message));
     }
     taken_.clear();
   }
   bool moved = false;
   const auto ranks = static_cast<std::size_t>(peers_.size());
-  for (std::size_t i = 0; i < ranks && !failure_.is_poisoned(); ++i) {
+  for (std::size_t i = 0; i < ranks && !failure_.is_broken(); ++i) {
     Peer& p = peers_[static_cast<int>((matching_.first_look() + i) % ranks)];
     if (wants_frames(p)) moved |= receive_from(p);
     if (line(p).has_to_write()) moved |= send_to(p);
@@ -174,14 +174,14 @@ bool Messages::receive_from(Peer& p) {
     if (!p.has_ring.load(std::memory_order_acquire)) return false;
     line.in.open(RingPlace::in(p.ring.data()));
   }
-  const bool was_broken = failure_.is_poisoned();
+  const bool was_broken = failure_.is_broken();
   bool moved = false;
   for (std::size_t got = 0; got < kMostSliceBytes; moved = true) {
     if (!line.is_amid_frame) {
       if (!wants_frames(p) || !line.in.next(line.frame)) break;
       begin_frame(p);
       line.is_amid_frame = true;
-      if (failure_.is_poisoned() != was_broken) return true;
+      if (failure_.is_broken() != was_broken) return true;
       got += kFrameBytes;
     }
     if (line.in.left() > 0) {
@@ -194,7 +194,7 @@ bool Messages::receive_from(Peer& p) {
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
-    if (failure_.is_poisoned() != was_broken) return true;
+    if (failure_.is_broken() != was_broken) return true;
   }
   return moved;
 }
@@ -239,7 +239,7 @@ void Messages::settle(const Peer& p, const Conversation<Message>::Outcome& outco
 void Messages::end(const Ref<Message>& message) {
   std::erase(under_way_, message);
   queue_.note_message_over();
-  finished_.end(message, nullptr);
+  ledger_.end(message, nullptr);
 }
 
 // ---- when it goes wrong -------------------------------------------------------------------------
@@ -258,7 +258,7 @@ void Messages::end_all(const std::exception_ptr& cause) noexcept {
   }
   for (Ref<Message>& message : std::exchange(under_way_, {})) {
     queue_.note_message_over();
-    finished_.end(std::move(message), cause);
+    ledger_.end(std::move(message), cause);
   }
 }
 
@@ -274,7 +274,7 @@ void Messages::take_what_has_come() noexcept try {
 }
 
 void Messages::look_for_gone() {
-  if (failure_.is_poisoned()) return;
+  if (failure_.is_broken()) return;
   std::vector<Peer*> gone;
   for (Peer& p : peers_) {
     if (p.is_gone.load(std::memory_order_acquire)) gone.push_back(&p);
@@ -282,9 +282,9 @@ void Messages::look_for_gone() {
   // Messages that the peers wrote before they ended count: only what is missing then will never
   // come. Read all rings first, because a message from any source may be in the last one.
   for (Peer* const p : gone) {
-    while (failure_.guard([&] { return receive_from(*p); }) && !failure_.is_poisoned()) {
+    while (failure_.guard([&] { return receive_from(*p); }) && !failure_.is_broken()) {
     }
-    if (failure_.is_poisoned()) return;
+    if (failure_.is_broken()) return;
   }
   const bool is_alone = gone.size() + 1 == static_cast<std::size_t>(peers_.size());
   for (const Peer* const p : gone) {
@@ -292,7 +292,7 @@ void Messages::look_for_gone() {
       if (message->peer == p->who.rank ||
           (message->peer == kAnySource && (!p->has_left() || is_alone))) {
         failure_.adopt_peers_cause();
-        if (!failure_.is_poisoned()) failure_.fail(peers_.cause_of_end(*p, message->descriptor));
+        if (!failure_.is_broken()) failure_.fail(peers_.cause_of_end(*p, message->descriptor));
         return;
       }
     }

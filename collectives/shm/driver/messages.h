@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "collectives/call/matching.h"
-#include "collectives/shm/driver/finished.h"
 #include "collectives/shm/driver/queue.h"
 #include "collectives/shm/layout/ring.h"
 #include "collectives/shm/peers/failure.h"
@@ -25,7 +24,7 @@ namespace dl::collectives::shm {
 
 class Messages {
  public:
-  Messages(Peers& peers, Failure& failure, Queue& queue, Finished& finished, Bells& bells);
+  Messages(Peers& peers, Failure& failure, Queue& queue, Ledger& ledger, Bells& bells);
 
   // Takes what callers have submitted, and moves what can be moved; true if something was.
   bool advance();
@@ -80,7 +79,7 @@ class Messages {
   Peers& peers_;
   Failure& failure_;
   Queue& queue_;
-  Finished& finished_;
+  Ledger& ledger_;
   Bells& bells_;
   std::vector<Ref<Message>> taken_;  // from the queue, being started
   std::vector<Ref<Message>> under_way_;

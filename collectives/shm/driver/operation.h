@@ -22,17 +22,12 @@ class Pending : public PendingWork {
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
   std::exception_ptr error() const noexcept override;
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
-
-  // Driver: ends the operation; null `error`: success. `now`: the recorder's ticks.
-  void end(std::exception_ptr error, std::uint64_t now) noexcept;
 
  protected:
   ~Pending() override = default;
 
  private:
   Ref<Core> core_;
-  std::uint64_t over_at_ = 0;  // the recorder's ticks; written before the end
 };
 
 class Operation final : public Pending {

@@ -14,14 +14,14 @@ void Queue::check_has_not_left(const Descriptor& called) const {
 void Queue::check_is_open(const Descriptor& called) {
   if (!failure_.is_closed()) return;
   const Lock lock(mutex_);
-  failure_.refuse(called, next_collective_);
+  failure_.throw_if_refused(called, next_collective_);
 }
 
 bool Queue::add(const Ref<Operation>& operation, bool is_idle) {
   Operation& op = *operation;
   Descriptor& d = op.descriptor;
   const Lock lock(mutex_);
-  if (failure_.ends(next_collective_)) failure_.refuse(d, next_collective_);
+  failure_.throw_if_refused(d, next_collective_);
   check_has_not_left(d);
   d.sequence = next_collective_++;
   op.transfer.descriptor.sequence = d.sequence;
@@ -42,7 +42,7 @@ bool Queue::add(const Ref<Operation>& operation, bool is_idle) {
 void Queue::add(const Ref<Message>& message) {
   Descriptor& d = message->descriptor;
   const Lock lock(mutex_);
-  if (failure_.is_poisoned()) std::rethrow_exception(failure_.cause());
+  failure_.throw_if_broken();
   check_has_not_left(d);
   messages_.push_back(message);
   d.sequence = next_message_++;

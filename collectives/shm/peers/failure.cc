@@ -4,43 +4,23 @@
 #include <cstring>
 #include <utility>
 
-#include "rendezvous/net/lifeline.h"
-
 namespace dl::collectives::shm {
 
-std::exception_ptr Failure::cause() const noexcept {
-  if (!is_poisoned()) return nullptr;
-  const Lock lock(mutex_);
-  return error_;
-}
-
 void Failure::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
-  const std::uint64_t completes_until = given.value_or(completed_.load());
-  const int self = peers_.self().in_job();
-  {
-    Lock lock(mutex_);
-    if (error_) {
-      lock.unlock();
-      // An operation that should still complete, but fails, ends with the first cause.
-      return complete_only(completes_until);
-    }
-    if (cause.found_by < 0) cause.found_by = self;
-    error_ = std::make_exception_ptr(GroupError(cause));
-    const std::string said = encode(as_told(cause, self), kMostCauseBytes);
+  const std::uint64_t until = given.value_or(completed());
+  std::string call = call_of(cause);
+  const bool is_first = break_with(std::move(cause), until, std::move(call), [&](const Cause& why) {
+    const std::string said = encode(as_told(why, peers_.self().in_job()), kMostCauseBytes);
     Block& block = peers_.own();
     block.cause_bytes = static_cast<std::uint32_t>(said.size());
     std::memcpy(block.cause, said.data(), said.size());
-    block.completes_until.store(completes_until, std::memory_order_relaxed);
-    completes_until_.store(completes_until);
+    block.completes_until.store(until, std::memory_order_relaxed);
     block.presence.store(Presence::kFailed, std::memory_order_release);
-    log_.broken(name_of(cause.kind), cause.text);
-    poisoned_.store(true);
-    has_to_end_.store(true);
-  }
-  if (cause.blame != Blame::kNone && reports_) {
-    rendezvous::report_peer_failure({.cause = cause, .call = call_of(cause)});
-  }
-  tell();
+  });
+  // An operation that should still complete, but fails, ends with the first cause.
+  if (!is_first) return lower_to(until);
+  has_to_end_.store(true);
+  wake_peers();
 }
 
 std::string Failure::call_of(const Cause& cause) const noexcept try {
@@ -54,18 +34,16 @@ std::string Failure::call_of(const Cause& cause) const noexcept try {
   return {};
 }
 
-void Failure::complete_only(std::uint64_t until) noexcept {
-  {
-    const Lock lock(mutex_);
-    if (until >= completes_until_.load() || is_closed()) return;
-    completes_until_.store(std::max(until, completed_.load()));
-    peers_.own().completes_until.store(completes_until_.load(), std::memory_order_release);
-    has_to_end_.store(true);
-  }
-  tell();
+void Failure::lower_to(std::uint64_t until) noexcept {
+  const bool is_less = complete_only(until, [this] {
+    peers_.own().completes_until.store(completes_until(), std::memory_order_release);
+  });
+  if (!is_less) return;
+  has_to_end_.store(true);
+  wake_peers();
 }
 
-void Failure::tell() noexcept {
+void Failure::wake_peers() noexcept {
   for (Peer& p : peers_) ring(p.block->bell);
   peers_.send_notes(Note::Kind::kFailed);
 }
@@ -75,8 +53,8 @@ bool Failure::adopt_peers_cause() noexcept {
     if (p.who.rank == peers_.rank() || p.presence() != Presence::kFailed) continue;
     const Block& block = *p.block;
     const std::uint64_t completes_until = block.completes_until.load(std::memory_order_acquire);
-    if (is_poisoned()) {
-      complete_only(completes_until);
+    if (is_broken()) {
+      lower_to(completes_until);
       continue;
     }
     auto cause = rendezvous::decode_cause(
@@ -100,14 +78,8 @@ bool Failure::has_peer_failed() const noexcept {
 }
 
 void Failure::leave() noexcept {
-  const Lock lock(mutex_);
-  if (!error_) peers_.own().presence.store(Presence::kLeft, std::memory_order_release);
-}
-
-void Failure::refuse(const Descriptor& called, std::uint64_t sequence) const {
-  const std::exception_ptr error = cause();
-  report_late_call(cause_of(error), called, sequence, reports_);
-  std::rethrow_exception(error);
+  unless_broken(
+      [this] { peers_.own().presence.store(Presence::kLeft, std::memory_order_release); });
 }
 
 }  // namespace dl::collectives::shm

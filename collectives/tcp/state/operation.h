@@ -21,7 +21,7 @@ class Operation : public PendingWork {
 
   // Driver: ends the operation (see Ledger); null `error`: success.
   void end(std::exception_ptr error) noexcept {
-    PendingWork::end(std::move(error), Deadline::Clock::now());
+    PendingWork::end(std::move(error), record::tick_time().now());
   }
 };
 

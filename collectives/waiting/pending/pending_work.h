@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "collectives/call/call.h"
+#include "collectives/record/clock.h"
 #include "collectives/record/format.h"
 #include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/work.h"
@@ -26,15 +27,15 @@ class PendingWork : public Work {
   void wait(Stream stream) override;
   std::exception_ptr error() const noexcept override { return is_over() ? error_ : nullptr; }
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return is_over() ? std::optional(over_at_) : std::nullopt;
+    return is_over() ? std::optional(record::tick_time().time_of(over_at_)) : std::nullopt;
   }
 
   // is_completed(), without driving anything.
   bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire) != 0; }
   // Sleeps until it is over (true) or the deadline has passed (false).
   bool sleep_until(Deadline deadline) noexcept;
-  // True if it holds a Ref that must be released on a caller's thread, because owners may run
-  // users' code.
+  // True if its last Ref must be dropped on a caller's thread: it holds one on an object whose end
+  // may run users' code, or may wait for the driver.
   virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
 
   // Driver. ---------------------------------------------------------------------------------------
@@ -42,6 +43,15 @@ class PendingWork : public Work {
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
   Waiting waiting;
+  // Ends the operation (see Ledger); null `error`: success. `now`: the recorder's ticks. Called
+  // once, by a thread that holds a Ref.
+  // Inline, because the smallest operations take a quarter of a microsecond.
+  void end(std::exception_ptr error, std::uint64_t now) noexcept {
+    error_ = std::move(error);
+    over_at_ = now;
+    is_over_.store(1);
+    if (sleepers_.load() > 0) wake_sleepers();
+  }
 
  protected:
   // `backend`: of static lifetime, for errors.
@@ -52,15 +62,6 @@ class PendingWork : public Work {
         owner_(call.options->keep_alive) {}
   ~PendingWork() override = default;
 
-  // Ends the operation; null `error`: success. Called once, by a thread that holds a Ref.
-  // Inline, because the smallest operations take a quarter of a microsecond.
-  void end(std::exception_ptr error, std::chrono::steady_clock::time_point now) noexcept {
-    error_ = std::move(error);
-    over_at_ = now;
-    is_over_.store(1);
-    if (sleepers_.load() > 0) wake_sleepers();
-  }
-
  private:
   void wake_sleepers() noexcept;
 
@@ -68,7 +69,7 @@ class PendingWork : public Work {
   const Ref<RefCounted> owner_;
   // Written before is_over_.
   std::exception_ptr error_;
-  std::chrono::steady_clock::time_point over_at_{};
+  std::uint64_t over_at_ = 0;  // the recorder's ticks
   // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees the
   // end.
   std::atomic<std::uint32_t> is_over_{0};

@@ -22,7 +22,7 @@ class MailboxWork : public PendingWork {
              "{}: still waiting", call_text(descriptor));
   }
   bool is_completed() const noexcept override { return is_over(); }
-  void end() noexcept { PendingWork::end(nullptr, Deadline::Clock::now()); }
+  void end() noexcept { PendingWork::end(nullptr, record::tick_time().now()); }
 };
 using Message = MessageOf<MailboxWork>;
 
