@@ -21,7 +21,7 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->status().error(); }
-  std::exception_ptr gone_rank() const override { return core_->status().gone_rank(); }
+  std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> completes_until) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }

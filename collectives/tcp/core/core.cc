@@ -23,18 +23,24 @@ Membership membership_of(const Mesh& mesh, Core::Options& options) {
 Core::Core(Links& links, Mesh mesh, Options options)
     : group_(membership_of(mesh, options)),
       salt_(hash_of_group(group_.name, group_.generation)),
-      status_(group_),
-      ledger_(group_, options.recorder),
+      ledger_(options.recorder, {.name = group_.name,
+                                 .backend = "tcp",
+                                 .generation = group_.generation,
+                                 .rank = group_.rank,
+                                 .size = group_.size()}),
+      status_(group_.name, group_.self(), ledger_.log(), group_.reports_failures),
       driver_(group_, status_, ledger_, news_, links, std::move(mesh)) {}
+
+std::exception_ptr Core::gone_rank() const noexcept {
+  return status_.is_in_child() ? nullptr : news_.gone_rank();
+}
 
 void Core::throw_if_refused(const Descriptor& called) {
   if (!status_.error()) return;
   // Take no lock in a forked child: one that another thread held is never released.
   if (status_.is_in_child()) status_.throw_if_broken();
   const Lock lock(mutex_);
-  if (const auto refused = status_.refusal(called, next_collective_)) {
-    std::rethrow_exception(refused);
-  }
+  status_.throw_if_refused(called, next_collective_);
 }
 
 void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
@@ -45,14 +51,14 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   Descriptor& d = operation->descriptor;
   const profiler::Span span = call_span(d);
   const Lock lock(mutex_);
-  if (const auto refused = status_.refusal(d, next_collective_)) std::rethrow_exception(refused);
+  status_.throw_if_refused(d, next_collective_);
   const bool is_message = row_of(d.op).is_message;
   d.sequence = is_message ? next_message_++ : next_collective_++;
   operation->hash = hash(d, salt_);
   // Messages are numbered by each rank alone, so their hash means nothing to other ranks.
-  operation->slot =
-      ledger_.enqueue(is_message ? record_of(d, 0, static_cast<const Message&>(*operation).peer)
-                                 : record_of(d, operation->hash));
+  operation->slot = ledger_.log().enqueue(
+      is_message ? record_of(d, 0, static_cast<const Message&>(*operation).peer)
+                 : record_of(d, operation->hash));
   // Post under the lock, so that the inbox keeps the order of the sequence numbers.
   engine.post(
       {.kind = Engine::Request::Kind::kStart, .core = Ref<Core>(this), .operation = operation},

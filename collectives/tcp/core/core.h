@@ -1,8 +1,8 @@
 // Core: one TCP group, as its callers, its operations and the engine share it.
 //
-// Owns the group's parts: what never changes (Membership), what any thread may read (Status,
-// Ledger, News), and the Driver, which moves the data and which only the holder of the engine's
-// role can name. A part knows those before it and none behind it.
+// Owns the group's parts: what never changes (Membership), what any thread may read (Ledger,
+// GroupStatus, News), and the Driver, which moves the data and which only the holder of the
+// engine's role can name. A part knows those before it and none behind it.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -29,7 +29,8 @@ class Core final : public RefCounted {
   Core(Links& links, Mesh mesh, Options options);
 
   const Membership& group() const noexcept { return group_; }
-  const Status& status() const noexcept { return status_; }
+  const GroupStatus& status() const noexcept { return status_; }
+  std::exception_ptr gone_rank() const noexcept;
   News& news() noexcept { return news_; }
   // Throws if the group is broken and refuses the call.
   void throw_if_refused(const Descriptor& called);
@@ -43,8 +44,8 @@ class Core final : public RefCounted {
  private:
   const Membership group_;
   const std::uint64_t salt_;
-  Status status_;
   Ledger ledger_;
+  GroupStatus status_;
   News news_;
   Driver driver_;
 

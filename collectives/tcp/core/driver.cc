@@ -5,7 +5,6 @@
 
 #include "collectives/process/at_exit.h"
 #include "core/base/log/log.h"
-#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -23,8 +22,8 @@ constexpr auto kMostTakeTime = 100ms;
 
 }  // namespace
 
-Driver::Driver(const Membership& group, Status& status, Ledger& ledger, News& news, Links& links,
-               Mesh mesh)
+Driver::Driver(const Membership& group, GroupStatus& status, Ledger& ledger, News& news,
+               Links& links, Mesh mesh)
     : group_(group),
       status_(status),
       ledger_(ledger),
@@ -77,15 +76,10 @@ void Driver::fail(Cause cause, std::optional<std::uint64_t> completes_until, int
   take_heard();
   // A collective that should still complete, but fails, ends with the first cause.
   if (status_.is_broken()) return complete_only(completes_until.value_or(status_.completed()));
-  if (cause.found_by < 0) cause.found_by = group_.self().in_job();
   std::string own_call = collectives_.call_of(cause);
-  if (cause.blame != Blame::kNone && group_.reports_failures) {
-    rendezvous::report_peer_failure({.cause = cause, .call = own_call});
-  }
-  status_.break_with(cause, std::move(own_call), completes_until.value_or(status_.completed()));
+  status_.break_with(std::move(cause), completes_until.value_or(status_.completed()),
+                     std::move(own_call), [&](const Cause& found) { tell(found, told_by); });
   news_.tell();
-  tell(cause, told_by);
-  ledger_.note_break(cause);
   end_refused(status_.error());
 }
 
@@ -106,11 +100,11 @@ void Driver::tell(const Cause& cause, int told_by) {
 }
 
 void Driver::complete_only(std::uint64_t until) {
-  if (status_.is_closed() || until >= status_.completes_until()) return;
-  status_.complete_only(until);
   const std::exception_ptr first = status_.error();
-  if (until <= status_.completed()) tell(cause_of(first), -1);
-  end_refused(first);
+  const bool is_less = status_.complete_only(until, [&] {
+    if (status_.is_closed()) tell(cause_of(first), -1);
+  });
+  if (is_less) end_refused(first);
 }
 
 void Driver::end_refused(const std::exception_ptr& error) {
@@ -264,8 +258,8 @@ void Driver::look_at_ends(Time now) {
     const auto end = peers_.look_at_end(p, lane, now);
     if (!end) continue;
     next_end_look_ = std::min(next_end_look_, end->next_look);
-    if (p.is_late && p.state == Peer::State::kGone && !status_.gone_rank()) {
-      status_.note_gone(peers_.end_of(p, lane));
+    if (p.is_late && p.state == Peer::State::kGone && !news_.gone_rank()) {
+      news_.note_gone(peers_.end_of(p, lane));
     }
     const bool has_left = p.state == Peer::State::kLeft;
     const bool is_over =
@@ -305,7 +299,7 @@ void Driver::look_at_clocks(Time now) {
 bool Driver::look_at_clock(Operation& operation, Time now) {
   Judgement judgement = judge(operation.waiting, operation.descriptor, now,
                               group_.policy.warn_after, [&] { return missing(operation); });
-  if (judgement.waits_for) ledger_.wait_for(operation, *judgement.waits_for);
+  if (judgement.waits_for) ledger_.log().wait_for(operation.slot, *judgement.waits_for);
   if (judgement.failure) throw GroupError(*std::move(judgement.failure));
   if (!judgement.warning.empty()) log::warning("{}", judgement.warning);
   timer_ = std::min(timer_, judgement.next);

@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/tcp/state/ledger.h"
 #include "collectives/tcp/state/news.h"
-#include "collectives/tcp/state/status.h"
 #include "collectives/tcp/traffic/collectives.h"
 #include "collectives/tcp/traffic/messages.h"
 #include "collectives/tcp/traffic/peers.h"
@@ -23,7 +21,7 @@ class Driver {
  public:
   using Time = Peer::Time;
 
-  Driver(const Membership& group, Status& status, Ledger& ledger, News& news, Links& links,
+  Driver(const Membership& group, GroupStatus& status, Ledger& ledger, News& news, Links& links,
          Mesh mesh);
 
   // From now on the group moves data.
@@ -77,7 +75,7 @@ class Driver {
   bool guarded(const F& step) noexcept;
 
   const Membership& group_;
-  Status& status_;
+  GroupStatus& status_;
   Ledger& ledger_;
   News& news_;
   Peers peers_;

@@ -51,6 +51,8 @@ class Waited final : public Base {
     return this->is_over() || !waiter_.is_in_child() ? Base::error()
                                                      : waiter_.core->status().error();
   }
+  // It holds the engine, whose end waits for the driving thread.
+  bool has_owner() const noexcept override { return true; }
 
  private:
   const Waiter waiter_;

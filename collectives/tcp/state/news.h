@@ -1,11 +1,14 @@
-// News: wakes threads that wait for what the driver of a group hears and does.
+// News: what the driver of a group hears and does, for threads that wait for it.
 //
 // A part of Core. Any thread.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
+#include <utility>
 
+#include "collectives/waiting/group_error.h"
 #include "core/base/deadline.h"
 #include "core/base/mutex.h"
 
@@ -30,6 +33,11 @@ class News {
     return wait_until(changed_, lock.native(), deadline,
                       [this]() DL_REQUIRES(mutex_) { return is_retired_; });
   }
+  // The first rank that is gone, while no operation may need it; null: none.
+  std::exception_ptr gone_rank() const noexcept {
+    const Lock lock(mutex_);
+    return gone_rank_;
+  }
 
   // Driver. ---------------------------------------------------------------------------------------
   void tell() noexcept {
@@ -42,11 +50,16 @@ class News {
     is_retired_ = true;
     changed_.notify_all();
   }
+  void note_gone(Cause end) noexcept {
+    const Lock lock(mutex_);
+    if (!gone_rank_) gone_rank_ = std::make_exception_ptr(GroupError(std::move(end)));
+  }
 
  private:
   mutable Mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t count_ DL_GUARDED_BY(mutex_) = 0;
+  std::exception_ptr gone_rank_ DL_GUARDED_BY(mutex_);
   bool is_retired_ DL_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,9 +1,8 @@
 // Operation: a collective or message of a TCP group, as the parts of its Core see it.
 //
-// The driver runs it. How a thread waits for it stands in core/work.h.
+// The driver runs it, and its Ledger ends it. How a thread waits for it stands in core/work.h.
 #pragma once
 
-#include <exception>
 #include <utility>
 
 #include "collectives/algorithms/execution/execution.h"
@@ -17,11 +16,6 @@ class Operation : public PendingWork {
   Operation(const Call& call, std::chrono::nanoseconds timeout)
       : PendingWork("tcp", call, timeout) {
     waiting.begin(Deadline::Clock::now());
-  }
-
-  // Driver: ends the operation (see Ledger); null `error`: success.
-  void end(std::exception_ptr error) noexcept {
-    PendingWork::end(std::move(error), record::tick_time().now());
   }
 };
 

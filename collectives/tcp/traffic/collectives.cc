@@ -174,7 +174,7 @@ bool Collectives::advance_front() {
   Ref<Collective> over = std::move(queue_.front());
   queue_.pop_front();
   if (!queue_.empty()) ledger_.begin(*queue_.front());
-  status_.complete(over->descriptor.sequence);
+  status_.note_completed(over->descriptor.sequence);
   past_.push_back(over->descriptor);
   if (past_.size() > kPastOperations) past_.pop_front();
   ledger_.end(std::move(over), nullptr);

@@ -10,17 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "collectives/tcp/state/ledger.h"
 #include "collectives/tcp/state/operation.h"
-#include "collectives/tcp/state/status.h"
 #include "collectives/tcp/traffic/peers.h"
+#include "collectives/waiting/pending/group_status.h"
+#include "collectives/waiting/pending/ledger.h"
 
 namespace dl::collectives::tcp {
 
 class Collectives {
  public:
   // `staging`: room for a slice and an element, for received bytes that are still to be reduced.
-  Collectives(const Membership& group, Status& status, Ledger& ledger, std::byte* staging)
+  Collectives(const Membership& group, GroupStatus& status, Ledger& ledger, std::byte* staging)
       : group_(group),
         status_(status),
         ledger_(ledger),
@@ -76,7 +76,7 @@ class Collectives {
   const Descriptor* find_past(std::uint64_t sequence) const noexcept;
 
   const Membership& group_;
-  Status& status_;
+  GroupStatus& status_;
   Ledger& ledger_;
   std::byte* const staging_;
   std::vector<Flow> flows_;  // by rank

@@ -30,7 +30,7 @@ bool is_of_message(FrameType type) noexcept {
 
 }  // namespace
 
-Messages::Messages(const Membership& group, const Status& status, Ledger& ledger, Peers& peers)
+Messages::Messages(const Membership& group, const GroupStatus& status, Ledger& ledger, Peers& peers)
     : group_(group),
       status_(status),
       ledger_(ledger),

@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "collectives/call/matching.h"
-#include "collectives/tcp/state/ledger.h"
 #include "collectives/tcp/state/operation.h"
-#include "collectives/tcp/state/status.h"
 #include "collectives/tcp/traffic/peers.h"
 #include "collectives/waiting/pending/conversation.h"
+#include "collectives/waiting/pending/group_status.h"
+#include "collectives/waiting/pending/ledger.h"
 
 namespace dl::collectives::tcp {
 
 class Messages {
  public:
-  Messages(const Membership& group, const Status& status, Ledger& ledger, Peers& peers);
+  Messages(const Membership& group, const GroupStatus& status, Ledger& ledger, Peers& peers);
 
   // Throws GroupError if the message's peer has left.
   void start(Ref<Message> message);
@@ -87,7 +87,7 @@ class Messages {
   void end(const Ref<Message>& message);
 
   const Membership& group_;
-  const Status& status_;
+  const GroupStatus& status_;
   Ledger& ledger_;
   Peers& peers_;
   Matching<Message> matching_;

@@ -39,7 +39,7 @@ const Link& ended_link(const Peer& p, const Link& next_lane) noexcept {
 
 }  // namespace
 
-Peers::Peers(const Membership& group, const Status& status, Links& links, Mesh mesh)
+Peers::Peers(const Membership& group, const GroupStatus& status, Links& links, Mesh mesh)
     : group_(group), status_(status), links_(links) {
   peers_.reserve(mesh.peers.size());
   for (int r = 0; r < group_.size(); ++r) {

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "collectives/tcp/state/membership.h"
-#include "collectives/tcp/state/status.h"
 #include "collectives/tcp/traffic/links.h"
 #include "collectives/tcp/wire/link.h"
 #include "collectives/tcp/wire/mesh.h"
 #include "collectives/waiting/judge/judge.h"
+#include "collectives/waiting/pending/group_status.h"
 #include "core/base/deadline.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/unique_fd.h"
@@ -69,7 +69,7 @@ class Peers {
  public:
   using Time = Peer::Time;
 
-  Peers(const Membership& group, const Status& status, Links& links, Mesh mesh);
+  Peers(const Membership& group, const GroupStatus& status, Links& links, Mesh mesh);
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
@@ -123,7 +123,7 @@ class Peers {
   std::string text_of_end(const Peer& p, const Link& ended) const;
 
   const Membership& group_;
-  const Status& status_;
+  const GroupStatus& status_;
   Links& links_;
   std::vector<Peer> peers_;
   ParentOnlyFds parent_only_;
