@@ -35,6 +35,7 @@ class SymmetricMemory : public RefCounted {
   const std::string& why_not() const noexcept { return why_not_; }
   // Throws kAborted, beginning with `operation`, if an operation that used the memory has failed.
   virtual void check(std::string_view operation) const { static_cast<void>(operation); }
+  void check_memory(std::string_view operation) const final { check(operation); }
 
  protected:
   SymmetricMemory(std::byte* data, std::size_t bytes, std::string why_not) noexcept

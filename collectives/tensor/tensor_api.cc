@@ -19,9 +19,7 @@ void check_one(std::string_view operation, std::string_view what, const Tensor& 
   DL_CHECK(tensor.is_contiguous(), kInvalidArgument,
            "{}: {} is not contiguous; give {}.contiguous(), or a tensor laid out row by row",
            operation, what, what);
-  const Ref<RefCounted>& owner = tensor.storage()->owner();
-  const auto* const memory = owner ? dynamic_cast<const SymmetricMemory*>(owner.get()) : nullptr;
-  if (memory != nullptr) memory->check(operation);
+  if (const Ref<RefCounted>& owner = tensor.storage()->owner()) owner->check_memory(operation);
 }
 
 void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,

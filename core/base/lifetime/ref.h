@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -23,6 +24,9 @@ class RefCounted {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+
+  // For an owner of memory: throws, beginning with `operation`, if that must not use the memory.
+  virtual void check_memory(std::string_view operation) const { static_cast<void>(operation); }
 
  protected:
   virtual ~RefCounted() = default;
