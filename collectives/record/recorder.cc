@@ -152,7 +152,7 @@ Recorder::~Recorder() {
 }
 
 GroupRecorder Recorder::add_group(const GroupOptions& options) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   // A free place, else the one of the group that left first.
   Group* place = nullptr;
   for (Group& group : memory_->groups) {
@@ -187,7 +187,7 @@ GroupRecorder Recorder::add_group(const GroupOptions& options) {
 }
 
 std::uint8_t Recorder::algorithm(std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   NameTable& table = memory_->header.algorithms;
   for (std::size_t i = 1; i < kNames; ++i) {
     const std::string_view there(table[i], ::strnlen(table[i], kNameBytes));
@@ -199,7 +199,7 @@ std::uint8_t Recorder::algorithm(std::string_view name) {
 }
 
 void Recorder::write_file() noexcept {
-  if (file_.directory.empty() || std::exchange(written_, true)) return;
+  if (file_.directory.empty() || std::exchange(is_written_, true)) return;
   try {
     const std::string why =
         write_snapshot(*take_snapshot(*memory_), file_.directory, memory_->header.rank);
@@ -219,7 +219,7 @@ GroupRecorder& GroupRecorder::operator=(GroupRecorder&& other) noexcept {
 GroupRecorder::~GroupRecorder() {
   if (!recorder_) return;
   // The cause of a broken group stays in its place until another group needs this.
-  const std::lock_guard lock(recorder_->mutex_);
+  const Lock lock(recorder_->mutex_);
   group_->word.store(number_ << 8 | static_cast<std::uint64_t>(GroupState::kLeft),
                      std::memory_order_release);
 }
@@ -290,7 +290,7 @@ void GroupRecorder::end(Slot* slot, State state, std::uint64_t at) noexcept {
 
 void GroupRecorder::broken(std::string_view kind, std::string_view cause) noexcept {
   if (!recorder_) return;
-  const std::lock_guard lock(recorder_->mutex_);
+  const Lock lock(recorder_->mutex_);
   if (group_->broken_at != 0) return;
   group_->broken_at = ticks(recorder_->clock_);
   copy_text(group_->kind, kind);

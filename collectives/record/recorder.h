@@ -9,22 +9,22 @@
 // start(), for operations that run in their caller. Each call takes a few nanoseconds, does not
 // allocate, never blocks and never fails. Every call accepts a null slot (no recorder, or no room).
 //
-// A Recorder owns its mapping; groups share it (shared_ptr, because a group may outlive the session
-// that made it, and this room does not know Ref). A Slot* belongs to the operation from enqueue()
-// until finish() or fail(), and must not be used after that.
+// A Recorder owns its mapping. Groups share it, because a group may outlive the session that made
+// it. A Slot* belongs to the operation from enqueue() until finish() or fail(), and must not be
+// used after that.
 //
 // Thread-safety: any thread. Calls for one slot must be ordered by the operation's own hand-over
 // (an inbox, a flag).
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "collectives/record/clock.h"
 #include "collectives/record/format.h"
+#include "core/base/mutex.h"
 
 namespace dl::collectives::record {
 
@@ -104,14 +104,14 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   Recorder(Memory* memory, File file) noexcept;
   static bool take_over(Memory& memory, std::string& why);
   static void prepare(Memory& memory, const Names& names) noexcept;
-  void write_file() noexcept;
+  void write_file() noexcept DL_REQUIRES(mutex_);
 
   Memory* const memory_;
   const ClockKind clock_;
   const File file_;
-  std::mutex mutex_;  // groups and names
-  std::uint64_t next_group_ = 1;
-  bool written_ = false;
+  Mutex mutex_;  // also guards the groups and names in the memory
+  std::uint64_t next_group_ DL_GUARDED_BY(mutex_) = 1;
+  bool is_written_ DL_GUARDED_BY(mutex_) = false;
 };
 
 class GroupRecorder {
