@@ -2,23 +2,26 @@
 //
 // Every rank of a group makes the same calls in the same order. Each call takes one options struct,
 // starts the operation and returns a Work. It takes pointers, counts and dtypes only, so it works
-// with any tensor library; tensor_api.h takes dlrun's tensors. In place means: `input == output` if
-// both have one shape; if not, the smaller buffer is this rank's part of the larger one. Any other
-// overlap of an operation's buffers is refused. Zero elements and one rank are ordinary cases. The
-// result of a reduction has the same bits on every rank, and on every run with the same shape and
-// plan.
+// with any tensor library; tensor_api.h takes dlrun's tensors. Zero elements and groups of one rank
+// are allowed. The result of a reduction has the same bits on every rank, and on every run with the
+// same shape and plan.
 //
-// Errors: each operation ends by its deadline. A dead peer, a peer that runs another operation
-// (kMismatch, quoting both sides), a passed deadline or abort() end it with an Error that names
-// operation, sequence number, peer and cause. The group is then poisoned: every later call throws
-// the first cause. A rank that hears of a failure still completes the collectives that are complete
-// on the rank that found it. So after one Work has thrown, an earlier one may still run, and its
-// buffers must stay until it is over: wait for it, or give CallOptions::keep_alive. The output of a
-// failed operation is undefined.
+// In place: if input and output have the same shape, `input == output`. Otherwise the smaller
+// buffer is this rank's part of the larger one. Any other overlap of an operation's buffers is an
+// error.
 //
-// Thread-safety: calls from several threads are serialised in the order of their arrival. This
-// order must be the same on all ranks, so use one thread a group, or one group a thread. Groups do
-// not delay each other.
+// Errors: each operation ends by its deadline. It fails if a peer dies, a peer runs another
+// operation (kMismatch, quoting both sides), the deadline passes, or a rank calls abort(). The
+// Error names the operation, its sequence number, the peer and the cause. The group is then broken:
+// every later call throws the first cause. The output of a failed operation is undefined.
+//
+// A rank that hears of a failure still completes the collectives that are complete on the rank that
+// found it. So after one Work has thrown, an earlier one may still run. Its buffers must stay valid
+// until it is over: wait for it, or give CallOptions::keep_alive.
+//
+// Thread-safety: calls from several threads run one after the other, in the order of their arrival.
+// This order must be the same on all ranks, so use one thread a group, or one group a thread.
+// Groups do not delay each other.
 #pragma once
 
 #include <chrono>
@@ -42,13 +45,13 @@
 
 namespace dl::collectives {
 
-// The color of a rank that joins none of the new groups.
+// The color of a rank that joins no new group.
 inline constexpr int kNoColor = -1;
 
 struct SplitOptions {
   int color = 0;  // ranks with the same color form a group; kNoColor: this rank joins none
   int key = 0;    // order of the ranks in it; ties by their rank in this group
-  // The new group's name, the same for one color; empty: derived from this group's.
+  // The new group's name, equal on all ranks of one color. Empty: derived from this group's name.
   std::string name{};
   std::optional<std::chrono::nanoseconds> timeout{};  // of its operations; nullopt: this group's
 };
@@ -62,8 +65,8 @@ class ProcessGroup : public RefCounted {
   std::string_view name() const noexcept { return name_; }
   // "tcp", "shm", "nccl", ...
   std::string_view backend() const noexcept { return backend_; }
-  // Name of the plan that picks algorithms; empty if there is nothing to pick. With the same plan,
-  // shapes and ranks a result has the same bits.
+  // Name of the plan that picks algorithms; empty if the backend has no choice. A result has the
+  // same bits in every run with the same plan, shapes and number of ranks.
   std::string_view plan() const noexcept { return plan_; }
 
   Ref<Work> all_reduce(const AllReduceOptions& options);
@@ -85,56 +88,57 @@ class ProcessGroup : public RefCounted {
 
   // Starts both at once: neither waits for the other.
   Ref<Work> sendrecv(const SendOptions& send, const RecvOptions& recv);
-  // Starts all at once, in any order among different peers and tags; returns one Work for all.
-  // Every message is checked before the first is started.
+  // Starts all messages at once and returns one Work for all. Messages of different peers or tags
+  // may move in any order. Every message is checked before the first one is started.
   Ref<Work> batch(std::span<const PeerMessage> messages);
 
-  // Collective, blocks: divides the ranks of this group into new groups by color; returns null for
-  // kNoColor. A new group has its own connections and numbers: events in one group do not affect
-  // the other, except through the ranks they share. Throws what all_gather and making a group
-  // throw. If making a group fails on a rank, it aborts this group, so that the others learn why.
-  // The default throws kNotImplemented.
+  // Collective, blocks: divides the ranks of this group into new groups by color. Returns null for
+  // kNoColor. A new group has its own connections and sequence numbers. Events in one group do not
+  // affect the other, except through the ranks that they share. Throws what all_gather and making a
+  // group throw. If making a group fails on a rank, that rank aborts this group, so that the others
+  // learn why. The default throws kNotImplemented.
   virtual Ref<ProcessGroup> split(const SplitOptions& options);
 
   // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
-  // share if the backend can. If not, it is ordinary memory and why_not() says why
-  // (symmetric_memory.h). Throws what all_gather throws, kMismatch if a backend that shares memory
-  // finds that `bytes` differ, and kIo on every rank if one has no memory; after the latter two the
-  // group stays usable.
+  // share if the backend can. Otherwise it is ordinary memory and why_not() gives the reason
+  // (symmetric_memory.h). Throws what all_gather throws. If the backend shares memory, it also
+  // throws kMismatch if `bytes` differ, and kIo on every rank if one rank has too little memory.
+  // The group stays usable after these two.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
-  // allocate_symmetric() for existing memory of `owner`, shared while the result lives. It must be
-  // whole pages of private anonymous memory, to which no thread writes during the call. If some
-  // rank's is not, all ranks treat it like any other memory and why_not() says why.
+  // Shares existing memory of `owner` while the result lives; otherwise like allocate_symmetric().
+  // The memory must be whole pages of private anonymous memory, and no thread may write to it
+  // during the call. If one rank's memory is not, no rank's is shared, and why_not() gives the
+  // reason.
   virtual Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                                   Ref<RefCounted> owner = {});
 
-  // Poisons the group: every operation that this rank has not completed fails on all ranks with
+  // Breaks the group: every operation that this rank has not completed fails on all ranks with
   // kAborted and `reason`. Collectives that this rank has completed still complete on the other
   // ranks, as after any other failure. Never blocks.
   virtual void abort(std::string_view reason) noexcept = 0;
-  // The first cause of a poisoned group, else null.
+  // The first cause if the group is broken, else null.
   virtual std::exception_ptr error() const noexcept = 0;
-  // The object that stores the group's first error and outlives the group. Only for a group (NCCL)
-  // that lets streams continue after an abort: the error is stored before they continue. Null if
-  // Work::wait() throws the error.
+  // The object that stores the group's first error; it outlives the group. Null if Work::wait()
+  // throws the error. Not null for NCCL, whose streams continue after an abort: the error is stored
+  // before they continue.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
-  // For groups that are made of this one (hybrid, NCCL, a GPU's). ---------------------------------
-  // Starts a call that is checked (call/checks.h). It borrows the call until it returns.
+  // For groups that are built on this one (hybrid, NCCL, a GPU's). --------------------------------
+  // Starts a call that is already checked (call/checks.h). Uses `call` only until it returns.
   virtual Ref<Work> start(const Call& call) = 0;
-  // Starts the calls of a batch or list, and returns one Work for all. The default starts receives
-  // first, so that arriving messages find their buffers.
+  // Starts the calls of a batch or list, and returns one Work for all of them. The default starts
+  // receives first, so that arriving messages find their buffers.
   virtual Ref<Work> start_all(std::span<const Call> calls);
   // This rank's number in the job, which may differ from its number in this group.
   virtual int rank_in_job() const noexcept { return rank(); }
-  // abort() with a known cause: an error as error() returns it. `completes_until`: collectives with
-  // a sequence number up to this one still complete, because the rank that found the cause has
-  // completed them; nullopt: up to the last one that this rank has completed. If the group has
-  // failed already, a second call can lower the number, but not raise it. Backends that end all
-  // collectives at a failure ignore it.
+  // abort() with a known cause: an error as error() returns it. Collectives with a sequence number
+  // up to `completes_until` still complete, because the rank that found the cause has completed
+  // them. Nullopt: up to the last one that this rank has completed. If the group is already broken,
+  // a second call can lower the number, but not raise it. Backends that end all collectives at a
+  // failure ignore the number.
   virtual void fail(const std::exception_ptr& cause,
                     std::optional<std::uint64_t> completes_until) noexcept;
-  // A rank whose process has ended without leaving the group, as an error; null if none is known.
-  // It is noticed even while the group is idle.
+  // The error about a rank whose process has ended without leaving the group; null if none is
+  // known. Such an end is noticed even while the group is idle.
   virtual std::exception_ptr gone_rank() const { return nullptr; }
 
  protected:

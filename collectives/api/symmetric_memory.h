@@ -8,12 +8,12 @@
 // Results have the same bits either way.
 //
 // A rank writes into another rank's memory only inside an operation that both have called. If an
-// operation fails while this is possible, its range stops being shared, so that a slow rank cannot
-// change it later; its contents are undefined, and check() throws.
+// operation fails while ranks may still write, the range that it used is no longer shared, so that
+// a slow rank cannot change it later. Its contents are then undefined, and check() throws.
 //
-// A SymmetricMemory owns this rank's part and its view of the others'; it may outlive the group.
-// The memory is freed when the last rank has dropped its handle or died. Thread-safety: any member
-// from any thread; access to the bytes is up to the user.
+// A SymmetricMemory owns this rank's part and its mapping of the others' parts; it may outlive the
+// group. The memory is freed when the last rank has dropped its handle or died. Thread-safety: any
+// member from any thread. The user must synchronise access to the bytes.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,11 @@ class SymmetricMemory : public RefCounted {
   // This rank's part: filled with zeros, aligned to 64 bytes at least.
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  // Equal on all ranks. False: it works like any other memory, and why_not() says why.
+  // Equal on all ranks. If false, it works like any other memory, and why_not() gives the reason.
   bool is_shared() const noexcept { return why_not_.empty(); }
   const std::string& why_not() const noexcept { return why_not_; }
-  // Throws kAborted, beginning with `operation`, if an operation that used the memory has failed.
+  // Throws kAborted if an operation that used the memory has failed; the text begins with
+  // `operation`.
   virtual void check(std::string_view operation) const { static_cast<void>(operation); }
   void check_memory(std::string_view operation) const final { check(operation); }
 
@@ -47,7 +48,7 @@ class SymmetricMemory : public RefCounted {
   const std::string why_not_;
 };
 
-// For backends that share no memory: new memory, or `owner`'s.
+// For backends that share no memory: new memory, or existing memory that `owner` keeps.
 Ref<SymmetricMemory> make_ordinary_memory(std::size_t bytes, std::string why_not);
 Ref<SymmetricMemory> make_unshared_memory(void* data, std::size_t bytes, Ref<RefCounted> owner,
                                           std::string why_not);

@@ -1,6 +1,6 @@
 // Call: one call of a group as plain data, made from the call's options and checked once
-// (checks.h). A backend gets nothing else. A Call borrows all that it points to; it lives until
-// ProcessGroup::start() returns. Pure functions; any thread.
+// (checks.h). A backend gets nothing else. A Call does not own what it points to, and is valid
+// until ProcessGroup::start() returns. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,8 @@ class PartsView {
     return {0, 0, counts};
   }
 
-  std::span<const std::size_t> counts() const noexcept {
-    return counts_;
-  }  // empty: all parts have count()
+  // Empty: all parts have count() elements.
+  std::span<const std::size_t> counts() const noexcept { return counts_; }
   std::size_t count() const noexcept { return count_; }  // of each part, if counts() is empty
   std::size_t step() const noexcept { return step_; }    // from part to part, if counts() is empty
 
@@ -74,19 +73,19 @@ struct Call {
   // True if the operation reads this rank's input, or writes its output.
   bool reads(int rank) const noexcept { return row().root != Root::kGives || rank == what.root; }
   bool writes(int rank) const noexcept { return row().root != Root::kTakes || rank == what.root; }
-  // True if what arrives from a rank overwrites what is to be sent to it.
+  // True if the data that arrives from a rank overwrites the data to be sent to that rank.
   bool exchanges_in_place() const noexcept {
     return row().input == Side::kEach && row().output == Side::kEach && input == output;
   }
 };
 
-// What the options of a collective say, for code that does not depend on the operation.
+// A collective's options, for code that does not depend on the operation.
 struct Arguments {
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;  // as in the options; for a v-variant: elements of this rank's part
-  // A v-variant has one count for each rank on the side that is divided into parts. In gatherv and
-  // scatterv only the root sets it.
+  // For a v-variant: one count for each rank, on the side that is divided into parts. In gatherv
+  // and scatterv only the root sets it.
   std::span<const std::size_t> input_counts{};
   std::span<const std::size_t> output_counts{};
   DType dtype = DType::kU8;
@@ -105,27 +104,27 @@ Call call_of(const ReduceOptions& options) noexcept;
 Call call_of(const GatherOptions& options) noexcept;
 Call call_of(const ScatterOptions& options) noexcept;
 Call call_of(const AllToAllOptions& options) noexcept;
-// The v-variants, called by `rank` of `size` ranks. Throws kInvalidArgument if the caller does not
-// give one count for each rank.
+// The v-variants, called by `rank` of `size` ranks. Throws kInvalidArgument unless there is one
+// count for each rank.
 Call call_of(const AllGathervOptions& options, int rank, int size);
 Call call_of(const ReduceScattervOptions& options, int rank, int size);
 Call call_of(const GathervOptions& options, int rank, int size);
 Call call_of(const ScattervOptions& options, int rank, int size);
 Call call_of(const AllToAllvOptions& options, int rank, int size);
-// The descriptor's root is the tag.
+// The descriptor's `root` holds the message's tag.
 Call call_of(const SendOptions& options) noexcept;
 Call call_of(const RecvOptions& options) noexcept;
 Call call_of(const PeerMessage& message) noexcept;
 
 const CallOptions& options_of(const PeerMessage& message) noexcept;
 
-// Copies this rank's own part from the input to the output, unless it is in its place already. Does
-// nothing for a reduction. A backend does it on the caller's thread: a long copy on the
-// driving thread would delay other operations.
+// Copies this rank's own part from the input to the output, unless it is in place. Does nothing for
+// a reduction. Backends call it on the caller's thread, because a long copy on the driving thread
+// would delay other operations.
 void copy_own_part(const Call& call, int rank) noexcept;
 
-// An all_to_all in place, whose input is replaced by a copy. The call's keep_alive owns the copy
-// until the operation is over.
+// Replaces the input of an all_to_all in place by a copy. The call's keep_alive owns the copy until
+// the operation is over.
 class SeparateCall {
  public:
   SeparateCall(const Call& call, int size);

@@ -20,7 +20,7 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
          address(b) < address(a) + a_bytes;
 }
 
-// Limits counts, so that the offset in bytes of any rank's part fits in a size_t.
+// A limit for counts: the offset in bytes of any rank's part then fits in a size_t.
 constexpr std::size_t kMostElements =
     std::numeric_limits<std::size_t>::max() / (std::size_t{1} << 20);
 
@@ -61,7 +61,7 @@ void check_place(std::string_view operation, std::string_view part_name, const v
            part_name, whole_name);
 }
 
-// A root gives its own count twice.
+// The root of a gatherv or scatterv gives its own count twice: as `count`, and in `counts`.
 void check_own_count(std::string_view operation, std::size_t count, const PartsView& parts,
                      int rank) {
   DL_CHECK(parts.count(rank) == count, kInvalidArgument,

@@ -8,16 +8,16 @@
 
 namespace dl::collectives {
 
-// Throws kDType if the pair has no meaning: bitwise operations on floats, avg of bool. `operation`
-// begins the text: "all_reduce".
+// Throws kDType for bitwise operations on floats and for avg of bool. The text begins with
+// `operation`, for example "all_reduce".
 void check_reduction(DType dtype, ReduceOp op, std::string_view operation);
 
-// Pointers, counts, overlap, root and peer of a call by `rank` of `size` ranks; completes the
-// descriptor's count. Throws kInvalidArgument, or kDType for an undefined reduction, with the
-// operation's name.
+// Checks pointers, counts, overlap, root and peer of a call by `rank` of `size` ranks, and sets the
+// descriptor's count. Throws kInvalidArgument, or kDType for an undefined reduction; the text
+// begins with the operation's name.
 void check(Call& call, int rank, int size);
 
-// Makes a call of its options, and checks it.
+// Makes a call from its options, and checks it.
 template <typename Options>
 Call checked(const Options& options, int rank, int size) {
   Call call = [&] {
@@ -31,10 +31,10 @@ Call checked(const Options& options, int rank, int size) {
   return call;
 }
 
-// For groups of CPU memory: throws kNotImplemented if the call's stream is another device's.
+// For groups of CPU memory: throws kNotImplemented if the stream of the call is not a CPU stream.
 void check_is_on_cpu(const Call& call, std::string_view backend);
 
-// For the Works of such groups: throws kNotImplemented if another device's stream is to wait.
+// For Work::wait() of such groups: throws kNotImplemented if `stream` is not a CPU stream.
 void check_waits_on_cpu(const Descriptor& operation, std::string_view backend, Stream stream);
 
 }  // namespace dl::collectives

@@ -1,5 +1,5 @@
-// Descriptor: an operation as a rank calls it, so that ranks whose calls differ find out before
-// they mix their data.
+// Descriptor: an operation as one rank calls it. Ranks compare descriptors before they mix their
+// data, so that different calls are an error.
 //
 // Every frame of an operation carries the sequence number, a 32-bit hash of the descriptor, and the
 // descriptor itself, so that an error can quote both sides. Values; any thread.
@@ -24,16 +24,18 @@ inline constexpr std::size_t kReduceOpCount = 8;
 std::string_view name_of(ReduceOp op) noexcept;
 
 struct Descriptor {
-  std::uint64_t sequence = 0;  // in the group, from 1; point-to-point: of this pair and direction
-  // The caller's count: elements of a rank's part, if each rank has one. Of a v-variant: the sum of
-  // the counts, or 0 if not every rank knows all of them (OpRow::has_common_count).
+  // The number in the group, from 1. Each rank counts its own messages separately.
+  std::uint64_t sequence = 0;
+  // The caller's count: elements of one rank's part, if the buffer has a part for each rank. For a
+  // v-variant: the sum of the counts, or 0 if not every rank knows all of them
+  // (OpRow::has_common_count).
   std::uint64_t count = 0;
-  std::int32_t root = -1;  // -1 if the operation has none
+  std::int32_t root = -1;  // -1: the operation has none; of a message: the tag
   OpKind op = OpKind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp reduce = ReduceOp::kSum;
   Order order = Order::kPlan;
-  // Hash of the group's algorithm choices (algorithms/plan.h); 0 if there are none.
+  // Hash of what the group's plan chooses (algorithms/plan.h); 0 if the group has no plan.
   std::uint32_t plan = 0;
   friend bool operator==(const Descriptor&, const Descriptor&) noexcept = default;
 };
@@ -54,26 +56,26 @@ std::string with_operation(const Descriptor& descriptor, std::string_view rest);
 // "0.25", "600"
 std::string seconds_text(std::chrono::nanoseconds span);
 
-// One sentence that quotes both sides; `theirs_who` and `ours_who` are like "rank 3 (node2, pid
-// 4711)".
+// One sentence that quotes both sides. `theirs_who` and `ours_who` are texts like "rank 3 (node2,
+// pid 4711)".
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                           const Descriptor& ours, std::string_view ours_who);
-// mismatch_text() for the counts of one part: what they send, and what this rank expects from them.
+// mismatch_text() for the counts of one part: what `theirs_who` sent, and what this rank expects.
 std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
                                std::uint64_t sent, std::string_view ours_who,
                                std::uint64_t expected);
-// The rank for which a send or recv waits.
+// Says which rank a send or recv waits for.
 std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
-// For a recv from any source. `departed`: ranks that can no longer send.
+// missing_message_text() for a recv from any source. `departed`: ranks that can no longer send.
 std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed);
-// For a rank whose process has ended; `link`: "closed", "reset".
+// For a rank whose process has ended. `link`: how its connection ended, "closed" or "reset".
 std::string gone_text(std::string_view who, std::string_view link = "closed");
-// "rank 2 (...) has left group 'world' ...": a rank whose last call was #`called`. `had_called`:
-// the operation that waits for it too.
+// "rank 2 (...) has left group 'world' ...". `called`: the sequence number of its last call.
+// `had_called`: that rank had called the operation that now waits for it.
 std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,
                          bool had_called);
-// For a rank whose process ends by exit() with `count` operations under way. `first`: one of them,
-// and what it waits for.
+// For a process that calls exit() while `count` operations run. `first`: one of them. `missing`:
+// what that operation waits for.
 std::string unfinished_text(std::string_view who, std::string_view group, const Descriptor& first,
                             std::string_view missing, std::size_t count);
 

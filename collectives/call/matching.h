@@ -1,12 +1,12 @@
 // Matching: pairs messages that have arrived with receives.
 //
-// The rule is MPI's (4.1, section 3.5), within a tag. A receive takes the oldest message from its
-// source, or from any source. A message takes the earliest receive that names its source or any
-// source. A message without a receive is "unexpected" and kept here; a receive without a message is
-// "posted" and waits here.
+// The rule is that of MPI 4.1, section 3.5, among messages of one tag. A receive takes the oldest
+// message from its source, or from any source. A message takes the earliest receive that names its
+// source or any source. A message without a receive is "unexpected" and kept here; a receive
+// without a message is "posted" and waits here.
 //
-// `Message` is the message type of a group that matches itself (tcp/, shm/, mpi/). Not thread-safe:
-// used by the group's driver only.
+// `Message` is the message class of a backend without matching of its own (tcp/, shm/, mpi/). Not
+// thread-safe: only the group's driver uses it.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,9 @@ struct Envelope {
   std::uint64_t id = 0;  // the sender's id of a request
   std::uint32_t tag = 0;
   DType dtype = DType::kU8;
-  bool is_request = false;  // its data is sent only after it has found a receive
-  std::size_t bytes = 0;    // sent together with the envelope
-  std::size_t cost = 0;     // of the sender's credit
+  bool is_request = false;  // true: the data is sent only after a receive was found
+  std::size_t bytes = 0;    // of data that was sent together with the envelope
+  std::size_t cost = 0;     // bytes of the sender's credit that it uses
 };
 
 struct Unexpected : Envelope {
@@ -44,14 +44,14 @@ struct Unexpected : Envelope {
 template <typename Message>
 class Matching {
  public:
-  // `credit`: limit for the summed cost of one rank's messages that are kept here.
+  // `credit`: how many bytes (Envelope::cost) the kept messages of one rank may have together.
   Matching(std::string group, int rank, std::size_t credit)
       : group_(std::move(group)), rank_(rank), credit_(credit) {}
   void add_rank(const Identity& who) { sources_.push_back({.who = who}); }
 
-  // To be called for receives in the order of their sequence numbers. Returns the message that the
-  // receive takes, and sets `peer` to its source; nullopt: the receive is posted. Throws kMismatch
-  // if dtype or count differ.
+  // Call it for receives in the order of their sequence numbers. Returns the message that the
+  // receive takes, and sets `peer` to its source. Nullopt: no message fits, and the receive is
+  // posted. Throws kMismatch if dtype or count differ.
   std::optional<Unexpected> post(const Ref<Message>& receive) {
     if (receive->peer == kAnySource) receive->peer = oldest_source(receive->tag());
     Source& from = source(receive->peer);
@@ -67,9 +67,9 @@ class Matching {
     return message;
   }
 
-  // To be called when a message arrives, or begins to. Returns its receive, which is no longer
-  // posted, and sets `peer` to the source; null: there is none. Throws kMismatch if dtype or count
-  // differ.
+  // Call it when a message, or its first part, arrives. Returns its receive, which is no longer
+  // posted, and sets the receive's `peer` to the source. Null: there is no such receive. Throws
+  // kMismatch if dtype or count differ.
   Ref<Message> take_posted(int rank, const Envelope& message) {
     constexpr auto kTag = [](const Ref<Message>& m) { return m->tag(); };
     Source& from = source(rank);
@@ -104,11 +104,11 @@ class Matching {
   bool has_posted(int rank) const noexcept {
     return !source(rank).posted.empty() || !source(kAnySource).posted.empty();
   }
-  // The rank, modulo their number, at which to look for messages next: receives from any source
-  // take from all ranks in turn, even if one rank sends much more.
+  // The rank at which to look for messages next, modulo the number of ranks. So receives from any
+  // source serve all ranks in turn, even if one rank sends much more.
   std::size_t first_look() const noexcept { return first_look_; }
 
-  // For a peer that sent what it must not send.
+  // Throws kInternal for a peer that violated the protocol.
   [[noreturn]] void throw_violation(int rank, std::string_view what) const {
     throw_error(ErrorKind::kInternal, "group '{}': {} {}", group_, source(rank).who.text(), what);
   }

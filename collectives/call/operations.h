@@ -1,4 +1,4 @@
-// The table of operations: what each of them does with its buffers. Checks, staged copies and the
+// The table of operations: how each of them uses its buffers. Checks, staged copies and the
 // backends read it, so that none of them lists the operations again. Constants; any thread.
 #pragma once
 
@@ -51,7 +51,7 @@ struct OpRow {
   bool reduces = false;
   bool is_message = false;
   OpKind fixed_count = op;  // of a v-variant: the operation whose parts have equal counts
-  // False if not every rank knows the counts of all ranks.
+  // False if some ranks know only their own counts.
   bool has_common_count = true;
 
   constexpr bool is_v_variant() const noexcept { return fixed_count != op; }

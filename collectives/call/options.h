@@ -17,14 +17,14 @@ namespace dl::collectives {
 
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kMin, kMax, kProd, kBand, kBor, kBxor };
 
-// The order of additions in a reduction: the plan's own (the fastest), or one fixed tree for every
-// number of ranks.
+// The order of additions in a reduction. kPlan: the order of the plan's algorithm, which is the
+// fastest. kTree: one fixed tree for every number of ranks (reduce.h).
 enum class Order : std::uint8_t { kPlan, kTree };
 
 // Options of every call.
 struct CallOptions {
-  // The operation starts after the work that is queued on this stream. A stream sees the results
-  // after Work::wait(stream).
+  // The operation starts after the work that is queued on this stream. Another stream sees the
+  // results after Work::wait(stream).
   Stream stream{};
   std::optional<std::chrono::nanoseconds> timeout{};  // nullopt: the group's
   Order order = Order::kPlan;
@@ -101,10 +101,10 @@ struct AllToAllOptions {
   CallOptions call{};
 };
 
-// The v-variants: every rank's part has its own count, and the parts are in rank order, one behind
-// the other. Spans are read during the call only. If two ranks give different counts for one part,
-// the group breaks with kMismatch and both numbers; a rank whose own parts have moved already gets
-// the error at its next call.
+// The v-variants: every rank's part has its own count, and the parts follow each other in rank
+// order. The spans of counts are read during the call only. If two ranks give different counts for
+// one part, the group breaks with a kMismatch that quotes both numbers. A rank whose own parts have
+// already moved gets this error at its next call.
 
 struct AllGathervOptions {
   const void* input = nullptr;            // [counts[rank]]; in place: at its part of output
@@ -165,8 +165,8 @@ struct SendOptions {
   CallOptions call{};
 };
 
-// As `peer` of a receive: it takes the oldest message with its tag from any rank; Work::source()
-// tells which.
+// As `peer` of a receive: it takes the oldest message with its tag from any rank, and
+// Work::source() returns that rank.
 inline constexpr int kAnySource = -1;
 
 struct RecvOptions {

@@ -25,7 +25,7 @@ std::string_view text_in(std::span<const char> field) noexcept {
   return {field.data(), ::strnlen(field.data(), field.size())};
 }
 
-// An operation that is over, in a profile.
+// Adds the span of a finished operation to the profile.
 void record_span(const record::Header& header, const record::Group& group, const record::Slot& slot,
                  std::uint64_t ended_at) noexcept {
   if (!profiler::is_recording()) return;
@@ -62,7 +62,7 @@ record::Names recorded_names() {
 std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
                                                 std::uint64_t generation) {
   if (!is_on()) return nullptr;
-  record::tick_time();  // begins
+  record::tick_time();  // starts the measurement of the clock's rate
   record::observe_ends(&record_span);
   if (const auto fd = env::get_int(env::Var::kRecorderFd)) {
     std::string why;

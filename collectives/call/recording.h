@@ -26,12 +26,12 @@ inline record::What record_of(const Descriptor& d, std::uint32_t hash, int peer 
           .peer = peer};
 }
 
-// A call's part in a profile, on the caller's thread: "dlrun::all_reduce". What the operation takes
-// is a span of its own, "shm:all_reduce", which the flight recorder's slot gives.
+// A profile's span for the call on the caller's thread: "dlrun::all_reduce". The running operation
+// has another span, "shm:all_reduce", which is made from the flight recorder's slot.
 inline profiler::Span call_span(const Descriptor& d) noexcept {
   return profiler::Span({"dlrun::", name_of(d.op)}, profiler::Category::kCommunication);
 }
-// Waiting for an operation.
+// A profile's span for a wait.
 inline profiler::Span wait_span() noexcept {
   return profiler::Span("dlrun::wait", profiler::Category::kCommunication);
 }

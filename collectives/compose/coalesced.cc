@@ -10,8 +10,9 @@
 namespace dl::collectives {
 namespace {
 
-// The parts of a list in one buffer: for each rank, what goes to it or comes from it of each part.
-// If the operation has a smaller side, it is this rank's place in the buffer.
+// The parts of a list in one buffer. It is ordered by rank: for each rank, the elements of every
+// part that go to it or come from it. A side of the operation that has one rank's elements only is
+// this rank's place in the buffer.
 struct Packed final : RefCounted {
   void pack() {
     const int ranks = row.input == Side::kEach ? size : 1;

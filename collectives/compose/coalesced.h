@@ -1,11 +1,12 @@
-// Many small operations as one: one latency instead of many.
+// Many small operations as one, so that their latency is paid once.
 //
-// The inputs are packed into one buffer, one operation takes it, and the results are copied to
-// their outputs by the thread that waits (finishing_work.h). GPU memory is not packed: NCCL takes
-// several buffers at once, and through the host they go one by one. All parts must have one dtype
-// and one reduction, and form the same list on all ranks. The last bits of a reduction may differ
-// from those of single calls, because the order of a sum depends on an element's place; they are
-// the same on all ranks and runs. Thread-safety: process_group.h.
+// CPU memory: the inputs are packed into one buffer, one operation runs on it, and the thread that
+// waits copies the results to their outputs (finishing_work.h). GPU memory is not packed: NCCL
+// takes several buffers in one operation, and a staged group runs the parts one after the other.
+// All parts must have one dtype and one reduction, and all ranks must give the same list. The last
+// bits of a sum may differ from those of single calls, because the order of additions depends on an
+// element's place in the buffer. They are the same on all ranks and runs. Thread-safety:
+// process_group.h.
 #pragma once
 
 #include <span>
@@ -14,8 +15,9 @@
 
 namespace dl::collectives {
 
-// `call` is for the one operation; the parts' own CallOptions are not used. An empty list is an
-// operation on no elements. Throw kInvalidArgument if dtypes or reductions differ.
+// `call` holds the options of the packed operation; the parts' own CallOptions are not used. An
+// empty list is an operation on zero elements. Throw kInvalidArgument if dtypes or reductions
+// differ.
 Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOptions> parts,
                                const CallOptions& call = {});
 Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const AllGatherOptions> parts,

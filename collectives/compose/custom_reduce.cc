@@ -79,7 +79,7 @@ std::size_t bytes_of(std::string_view operation, const UserReduceOptions& o) {
   return o.count * o.element_bytes;
 }
 
-// Folds the shares, which are in rank order one behind the other, into the first.
+// Folds the shares into the first one. They lie one behind the other, in rank order.
 Ref<Work> fold(Ref<Work> gathered, Ref<Scratch> shares, const UserReduceOptions& o, int size) {
   return finish_with(std::move(gathered),
                      [shares = std::move(shares), function = o.function, count = o.count,

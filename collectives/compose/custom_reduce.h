@@ -1,12 +1,13 @@
-// Reductions beyond ReduceOp. They use a group's own operations, so that every backend has them.
+// Reductions beyond ReduceOp. They are built from a group's own operations, so every backend has
+// them.
 //
 //   premultiplied  each rank's input times a factor of its own, then the group's sum or average
 //   user-defined   any associative function of elements of any size
 //
 // A user's function runs in the thread that waits (finishing_work.h), never in the progress thread.
-// All ranks receive all unreduced shares and fold them from rank 0 upwards, so the result has the
-// same bits on every rank if the function is deterministic. This costs `size` times the bytes of a
-// sum, in memory and on the wire. Thread-safety: process_group.h.
+// All ranks receive the unreduced shares of all ranks and fold them from rank 0 upwards. So the
+// result has the same bits on every rank if the function is deterministic. This takes `size` times
+// the bytes of a sum, in memory and on the wire. Thread-safety: process_group.h.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@
 
 namespace dl::collectives {
 
-// For floating dtypes; the product is rounded to the dtype before it is summed, as in NCCL. Throw
-// kDType for other dtypes, and what the group throws. In place if the group's operation allows it.
+// For floating dtypes. The product is rounded to the dtype before it is summed, as in NCCL. Throw
+// kDType for other dtypes, and what the group throws. May be in place, as the group's operation.
 Ref<Work> premul_all_reduce(ProcessGroup& group, const AllReduceOptions& options, double factor);
 Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& options, double factor);
 Ref<Work> premul_reduce_scatter(ProcessGroup& group, const ReduceScatterOptions& options,

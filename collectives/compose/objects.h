@@ -1,9 +1,9 @@
-// Byte strings whose lengths the other ranks do not know, and a barrier that names missing ranks:
-// blocking helpers made of a group's operations. They correspond to PyTorch's all_gather_object and
-// so on, but leave the encoding to the caller.
+// Byte strings whose lengths the other ranks do not know, and a barrier that names missing ranks.
+// These helpers block, and are made of a group's operations. They correspond to PyTorch's
+// all_gather_object and so on, but the caller encodes the objects.
 //
-// Collective calls, in the same order on all ranks as the group's other operations. They throw what
-// the group throws. Thread-safety: process_group.h.
+// They are collective: all ranks call them in the same order as the group's other operations. They
+// throw what the group throws. Thread-safety: process_group.h.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ std::string broadcast_bytes(ProcessGroup& group, std::string_view bytes, int roo
 std::string scatter_bytes(ProcessGroup& group, const std::vector<std::string>& parts, int root,
                           const CallOptions& call = {});
 
-// Returns once all ranks have called it. At the deadline every rank that has called it throws
-// kTimeout naming each missing rank, and the group is broken, as after any other error.
+// Returns once all ranks have called it. At the deadline, every rank that has called it throws
+// kTimeout with the name of each missing rank. The group is then broken, as after any other error.
 void monitored_barrier(ProcessGroup& group, std::chrono::nanoseconds timeout);
 
 }  // namespace dl::collectives

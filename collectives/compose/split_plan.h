@@ -1,5 +1,4 @@
-// SplitPlan: which ranks of a group that is divided form this rank's new group, and under which
-// name.
+// SplitPlan: the ranks of this rank's new group after a split, and the group's name.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ struct SplitPlan {
   std::vector<int> members{};  // ranks of the parent, by their rank in the new group
   std::string name{};
 };
-// Collective over `parent`, blocks. `number` counts the parent's splits, for the name. Throws
-// kInvalidArgument for a color below kNoColor.
+// Collective over `parent`, blocks. `number`: how many splits the parent has made; it becomes part
+// of a derived name. Throws kInvalidArgument for a color below kNoColor.
 SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
 
 }  // namespace dl::collectives

@@ -25,8 +25,8 @@ class DeviceGroup final : public ProcessGroup {
         options_(options),
         make_(std::move(make)) {}
 
-  // A CPU call costs a comparison and one more call. Without noinline GCC guesses that the inner
-  // group is of this class too, and inlines the call into itself several times.
+  // A CPU call costs one comparison and one more virtual call. Without noinline, GCC guesses that
+  // the inner group is a DeviceGroup too, and inlines the call into itself several times.
   [[gnu::noinline]] Ref<Work> start(const Call& call) override {
     return on(call.row().name, call.options->stream.device, call.row().is_message).start(call);
   }
@@ -70,7 +70,7 @@ class DeviceGroup final : public ProcessGroup {
     host_->abort(reason);
   }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
-  // Each part numbers its own operations.
+  // Sequence numbers differ between the parts, so neither can use `completes_until`.
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> /*completes_until*/) noexcept override {
     if (const Ref<ProcessGroup> device = part()) device->fail(cause, std::nullopt);

@@ -1,10 +1,10 @@
 // DeviceGroup: one group for CPU memory and GPU memory.
 //
 // Calls with a CPU stream go to the CPU group that it wraps. The first collective with a CUDA
-// stream makes the group for CUDA memory: NCCL, or pinned memory and the CPU group if a rank has no
-// NCCL or two ranks share a GPU; the latter is logged once. A program that never calls with a CUDA
-// stream loads no CUDA library. An error of either part is the group's error. Thread-safety:
-// process_group.h.
+// stream makes the group for CUDA memory. That is an NCCL group; if a rank has no NCCL or two ranks
+// share a GPU, it is a StagedGroup, and rank 0 logs the reason once. A program that never calls
+// with a CUDA stream loads no CUDA library. An error of either part is the group's error.
+// Thread-safety: process_group.h.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace dl::collectives {
 
-// Set when destroy_process_group() has ended the default group: a program that still holds the
-// group must not call it any more. Groups that it was split into are not affected.
+// Set when destroy_process_group() has ended the default group. A program that still holds the
+// group must not call it any more. Groups made by its split() are not affected.
 struct Ended final : RefCounted {
   std::atomic<bool> is_so{false};
 };
@@ -32,7 +32,7 @@ struct DeviceGroupOptions {
   Ref<Ended> ended{};
 };
 
-// Opens what NCCL needs. Throws kNotImplemented, kNotFound or kMismatch, in one sentence, if this
+// Loads CUDA and NCCL. Throws kNotImplemented, kNotFound or kMismatch with one sentence if this
 // process has no GPU or no NCCL.
 void require_nccl();
 

@@ -40,7 +40,7 @@ struct Held final : RefCounted {
   Room room;
 };
 
-// A send, whose bytes have left the GPU: no stream has to wait for it.
+// A send. Its bytes are already copied to the host, so no stream has to wait for it.
 class Sent final : public Work {
  public:
   explicit Sent(Ref<Work> host) : host_(std::move(host)) {}
@@ -59,8 +59,8 @@ class Sent final : public Work {
   const Ref<Work> host_;
 };
 
-// A receive: its bytes are copied to the GPU when a thread waits for them or polls; then it also
-// waits for the stream.
+// A receive. Its bytes are copied to the GPU when a thread waits for it or polls it; that thread
+// then also waits for the stream.
 class Received final : public Work {
  public:
   Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const Call& call,
@@ -177,7 +177,7 @@ class StagedGroup final : public ProcessGroup {
     cuda_.synchronize_stream(stream.handle);
   }
 
-  // Messages do not block, because those of two ranks may wait for each other.
+  // Does not block, because two ranks may each wait for the message of the other.
   Ref<Work> start_message(const Call& call) {
     const bool is_send = call.what.op == OpKind::kSend;
     const std::size_t bytes = call.what.count * size_of(call.what.dtype);

@@ -1,9 +1,9 @@
-// Collectives of Tensors: process_group.h with checked shapes, and buffers kept alive.
+// Collectives of Tensors: process_group.h with checks of shapes, and with the buffers kept alive.
 //
 // A tensor's storage is kept until its operation is over, so a tensor may be dropped as soon as the
-// call has returned. Tensors must be contiguous: a hidden copy would receive the result. Outputs
-// count as changed in place (autograd notices); gradients do not flow through. Thread-safety:
-// process_group.h.
+// call has returned. Tensors must be contiguous: otherwise a hidden copy would receive the result.
+// Outputs count as changed in place, which autograd notices. Gradients do not flow through.
+// Thread-safety: process_group.h.
 #pragma once
 
 #include <span>
@@ -33,16 +33,16 @@ struct TensorMessageOptions {
   CallOptions call{};
 };
 
-// All throw kInvalidArgument if a tensor is not contiguous, kShape and kDType if two do not match,
-// kAborted if one lies in symmetric memory that a failed operation has used, and what the group
-// throws.
+// All throw kInvalidArgument if a tensor is not contiguous, and kShape or kDType if two tensors do
+// not match. They throw kAborted if a tensor lies in symmetric memory that a failed operation has
+// used, and whatever the group throws.
 
 // In place.
 Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor,
                      const TensorReduceOptions& options = {});
 Ref<Work> broadcast(ProcessGroup& group, const Tensor& tensor,
                     const TensorRootOptions& options = {});
-// output has size times the elements of input, in rank order.
+// output has `size` times the elements of input, in rank order (`size`: the group's).
 Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
                      const CallOptions& call = {});
 // input has size times the elements of output.
@@ -51,44 +51,44 @@ Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor
 // The root's tensor holds the result; the others' stay as they are.
 Ref<Work> reduce(ProcessGroup& group, const Tensor& tensor,
                  const TensorRootedReduceOptions& options = {});
-// output has size times the elements of input, in rank order; may be undefined on other ranks than
-// the root.
+// output has `size` times the elements of input, in rank order. It may be undefined on ranks other
+// than the root.
 Ref<Work> gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
                  const TensorRootOptions& options = {});
-// input has size times the elements of output; may be undefined on other ranks than the root.
+// input has `size` times the elements of output. It may be undefined on ranks other than the root.
 Ref<Work> scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
                   const TensorRootOptions& options = {});
-// Both have the same size, a multiple of the group's: part i goes to and comes from rank i. May be
-// the same tensor.
+// Both have the same number of elements, a multiple of `size`. Part i of input goes to rank i, part
+// i of output comes from rank i. They may be the same tensor.
 Ref<Work> all_to_all(ProcessGroup& group, const Tensor& output, const Tensor& input,
                      const CallOptions& call = {});
 
-// With parts of different sizes. Counts are rows (of dimension 0); the other dimensions must be the
-// same. Throw kShape if the counts and the tensors do not match.
+// The v-variants: parts of different sizes. Counts are rows (of dimension 0); the other dimensions
+// must be the same. Throw kShape if the counts and the tensors do not match.
 using Rows = std::span<const std::size_t>;
-// output has the sum of rows, input rows[rank].
+// output has the sum of `rows`, input has rows[rank].
 Ref<Work> all_gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
                       const CallOptions& call = {});
-// input has the sum of rows, output rows[rank].
+// input has the sum of `rows`, output has rows[rank].
 Ref<Work> reduce_scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
                           const TensorReduceOptions& options = {});
-// output and rows on the root only.
+// Only the root gives output and rows.
 Ref<Work> gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
                   const TensorRootOptions& options = {});
-// input and rows on the root only.
+// Only the root gives input and rows.
 Ref<Work> scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
                    const TensorRootOptions& options = {});
-// input has the sum of send_rows, output that of receive_rows.
+// input has the sum of `send_rows`, output the sum of `receive_rows`.
 Ref<Work> all_to_allv(ProcessGroup& group, const Tensor& output, Rows receive_rows,
                       const Tensor& input, Rows send_rows, const CallOptions& call = {});
 
-// Lists as one operation; all tensors have one dtype (coalesced.h). In place.
+// A list of tensors as one operation (coalesced.h); all have one dtype. In place.
 Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tensors,
                                const TensorReduceOptions& options = {});
-// outputs[i] as all_gather() of inputs[i].
+// outputs[i] is the all_gather() of inputs[i].
 Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
                                std::span<const Tensor> inputs, const CallOptions& call = {});
-// outputs[i] as reduce_scatter() of inputs[i].
+// outputs[i] is the reduce_scatter() of inputs[i].
 Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
                                    std::span<const Tensor> inputs,
                                    const TensorReduceOptions& options = {});
@@ -99,8 +99,8 @@ Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOpt
 Ref<Work> sendrecv(ProcessGroup& group, const Tensor& sent, const TensorMessageOptions& to,
                    const Tensor& received, const TensorMessageOptions& from);
 
-// Starts all at once, in any order among different peers and tags; returns one Work for all. Every
-// message is checked before the first is started.
+// Starts all messages at once and returns one Work for all. Messages of different peers or tags may
+// move in any order. Every message is checked before the first one is started.
 struct TensorSend {
   Tensor tensor;
   TensorMessageOptions to{};
@@ -118,12 +118,13 @@ namespace dl {
 
 // Collective: every rank calls it with the same shape and dtype. Returns an uninitialised tensor in
 // memory that the group's ranks share if the backend can (collectives/api/symmetric_memory.h);
-// all_reduce is the fastest on such tensors. With other backends it is an ordinary tensor. Throws
-// what ProcessGroup::allocate_symmetric throws.
+// all_reduce is fastest on such tensors. With other backends it is an ordinary tensor. Throws what
+// ProcessGroup::allocate_symmetric throws.
 Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGroup& group);
-// Collective. Shares an existing tensor's memory (ProcessGroup::register_symmetric) while the
-// result lives, if all ranks' tensors fill whole pages, as those of from_blob may. is_shared()
-// tells whether it worked, why_not() why not; the tensor is usable either way.
+// Collective: shares an existing tensor's memory (ProcessGroup::register_symmetric) while the
+// result lives. All ranks' tensors must fill whole pages, as tensors from from_blob may. Otherwise
+// the memory is not shared: is_shared() is false, and why_not() gives the reason. The tensor is
+// usable either way.
 Ref<collectives::SymmetricMemory> register_buffer(const Tensor& tensor,
                                                   collectives::ProcessGroup& group);
 

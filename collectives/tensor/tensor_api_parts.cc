@@ -16,7 +16,7 @@ std::size_t row_elements(const Tensor& tensor) {
   return elements;
 }
 
-// The counts in elements. Checks that `tensor` has the sum of rows.
+// Converts rows to elements. Throws unless `tensor` has as many rows as `rows` has in all.
 std::vector<std::size_t> counts_of(std::string_view operation, std::string_view what,
                                    const Tensor& tensor, Rows rows) {
   check_one(operation, what, tensor);
@@ -33,7 +33,7 @@ std::vector<std::size_t> counts_of(std::string_view operation, std::string_view 
   return counts;
 }
 
-// Checks that `part`, this rank's, has as many elements as its count.
+// Throws unless `part`, which is this rank's, has as many elements as its count.
 void check_part(std::string_view operation, std::string_view what, const Tensor& part,
                 std::span<const std::size_t> counts, int rank, DType dtype) {
   check_one(operation, what, part);
@@ -46,7 +46,7 @@ void check_part(std::string_view operation, std::string_view what, const Tensor&
 }
 
 CallOptions holding_both(const CallOptions& call, const Tensor& a, const Tensor& b) {
-  // One of them may be defined on the root only.
+  // One of them may be undefined on ranks other than the root.
   return holding(call, b.defined() ? b : a, hold({a, b}));
 }
 

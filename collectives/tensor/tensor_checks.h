@@ -1,4 +1,4 @@
-// Checks of tensors for the functions of tensor_api.h, and how they keep storages. Not for users.
+// How the functions of tensor_api.h check tensors and keep their storages alive. Not for users.
 #pragma once
 
 #include <span>
@@ -10,17 +10,18 @@
 namespace dl::collectives {
 
 std::size_t count_of(const Tensor& tensor);
-// Checks that it is defined and contiguous.
+// Throws unless the tensor is defined and contiguous.
 void check_one(std::string_view operation, std::string_view what, const Tensor& tensor);
-// Checks that both are on one device, of one dtype, and `whole` has `size` times the elements of
-// `part`.
+// Throws unless both are on one device and of one dtype, and `whole` has `size` times the elements
+// of `part`.
 void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
                 std::string_view part_name, const Tensor& part, int size);
 
-// Keeps the storages of the defined tensors.
+// Returns an object that keeps the storages of the defined tensors alive.
 Ref<RefCounted> hold(std::span<const Tensor> tensors);
 Ref<RefCounted> hold(std::initializer_list<Tensor> tensors);
-// For a tensor on a GPU: uses the device's current stream, unless the caller names another.
+// The call's options with `owner` as keep_alive. For a tensor on a GPU, they also have the device's
+// current stream, unless the caller names another.
 CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounted> owner);
 
 }  // namespace dl::collectives
