@@ -9,8 +9,8 @@
  * on; docs/reference/collectives.md is the full reference.
  *
  * Status: every function that can fail returns DL_OK or the kind of its error, and stores the text
- * for dl_last_error() of this thread. After an error of an operation (not of its
- * arguments) the group is broken: every later call returns the first cause.
+ * for dl_last_error() of this thread. After an error of an operation (not of its arguments) the
+ * group is broken: every later call returns the first cause.
  *
  * Asynchronous operations: if `work` is NULL the call returns when the operation is over.
  * Otherwise *work receives a dl_work, to be given to dl_work_wait() or dl_work_free(); the buffers
@@ -97,9 +97,10 @@ const char* dl_last_error(void);
 /* Groups. ---------------------------------------------------------------------------------------
  */
 
-/* Joins the job. NULL, -1, -1, 0: take all from the environment (dlrun, mpirun, srun). One group at
- * a time: call it again only after dl_comm_destroy(). A rank's n-th call meets the n-th call of the
- * other ranks. */
+/* Joins the job: a collective call that returns when all ranks have come. NULL, -1, -1, 0: takes
+ * everything from the environment (dlrun, mpirun, srun). A process has one such group at a time:
+ * call it again only after dl_comm_destroy(). A rank's n-th call meets the n-th call of the other
+ * ranks. */
 dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
                        dl_comm** world);
 /* dl_comm_init() with a name for the group, equal on all ranks: 1 to 128 bytes without '/'; errors
@@ -115,7 +116,7 @@ int dl_comm_size(const dl_comm* comm);
 /* "tcp", "shm", "hybrid", "mpi", or "solo" for one rank; "" for NULL. Valid as long as the group.
  */
 const char* dl_comm_backend(const dl_comm* comm);
-/* Ends every operation under way, on every rank, with this reason. */
+/* Breaks the group: operations under way end with DL_ABORTED and this reason on every rank. */
 void dl_comm_abort(dl_comm* comm, const char* reason);
 /* The first cause of a broken group, else DL_OK. */
 dl_status dl_comm_error(dl_comm* comm);
@@ -135,8 +136,8 @@ void dl_work_free(dl_work* work);
 /* Symmetric memory. -----------------------------------------------------------------------------
  *
  * Memory of the same size on every rank, which the other ranks of a node can map. Operations
- * recognise it by their pointers, and are fastest in it (collectives/api/symmetric_memory.h). It
- * may outlive the group. */
+ * recognise it by the pointers they are given, and are fastest in it
+ * (collectives/api/symmetric_memory.h). It may outlive the group. */
 
 /* Collective, blocks. The memory is aligned to at least 64 bytes and filled with zeros. If the
  * group cannot share memory, it is ordinary memory. */

@@ -1,4 +1,4 @@
-// What the C interface's files share: its handles, and the way from an exception to a dl_status.
+// The handles of the C interface, and the conversion of an exception to a dl_status.
 #pragma once
 
 #include <chrono>

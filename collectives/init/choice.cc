@@ -37,7 +37,7 @@ bool share_a_network(std::span<const Offer> offers) {
   });
 }
 
-// Why ranks that are said to share a node cannot share memory; empty if they can.
+// Why ranks with the same `node` cannot share memory; empty if they can.
 std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& places) {
   const auto offer = [&](int rank) -> const Offer& {
     return offers[static_cast<std::size_t>(rank)];

@@ -1,7 +1,8 @@
-// Choice: the backend through which the ranks of a job communicate.
+// Choice: which backend the ranks of a job use.
 //
-// Every rank publishes which backend it was asked for, its node, and what it needs to share memory.
-// All ranks read all offers and decide alike (docs/protocol.md). Any thread.
+// Every rank publishes the backend that it was asked for, its node, and what it needs to share
+// memory. All ranks read all offers and reach the same decision (docs/protocol.md, "Choice of a
+// backend"). Any thread.
 #pragma once
 
 #include <span>
@@ -21,12 +22,12 @@ void check_backend(std::string_view asked);
 // What one rank offers.
 struct Offer {
   Identity who{};
-  std::string asked{};  // "auto", "tcp", "shm", "hybrid"
-  // Memory can be passed only within one kernel, one network namespace and one user.
+  std::string asked{};  // "auto", "tcp", "shm" or "hybrid"
+  // Ranks can share memory only within one kernel, one network namespace and one user.
   std::string kernel{};
   std::string network{};
   std::string user{};
-  std::string lacks{};  // why it has no memory to share; empty: it has some
+  std::string lacks{};  // why it could not reserve memory to share; empty: it could
 
   std::string text() const;  // one line
   static Offer parse(std::string_view text, Identity who);
@@ -34,12 +35,12 @@ struct Offer {
 
 struct Decision {
   std::string_view backend = "tcp";
-  // The ranks may be on several hosts: they are on several nodes, or a node's ranks do not share a
-  // machine and a network. Equal machines prove nothing for several nodes (copies of a virtual
-  // machine).
+  // True if the ranks may be on several hosts: they are on several nodes, or the ranks of a node do
+  // not share a kernel and a network. Equal kernels on several nodes prove nothing, because copies
+  // of a virtual machine have equal ones.
   bool leaves_host = false;
-  // Why ranks that share a node and may choose do not share memory; empty if they do, or if no two
-  // ranks share a node.
+  // Why `auto` chose TCP although ranks share a node; empty if memory is shared, if no two ranks
+  // share a node, or if TCP was asked for.
   std::string obstacle{};
 };
 
@@ -53,8 +54,8 @@ struct Choice {
   Ref<SegmentLease> segment{};  // for GroupOptions, if the backend needs it
 };
 
-// Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide() and
-// await_record() throw.
+// Collective: every rank of `roster` calls it. If there is an obstacle, rank 0 logs it. Throws what
+// decide() and await_record() throw.
 Choice choose_backend(const RosterOptions& roster, const std::string& asked,
                       const std::string& node, std::uint64_t generation, Deadline deadline);
 

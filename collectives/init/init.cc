@@ -54,7 +54,7 @@ struct Session {
   collectives::ExitScope scope{};
 };
 
-// MPI knows the ranks and how to reach them: no meeting, store or key is needed.
+// MPI knows the ranks and connects them, so this needs no meeting, store or key.
 Session make_mpi_session(const ProcessGroupOptions& options) {
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
   watch_for_stops();
@@ -88,7 +88,7 @@ Session make_session(const ProcessGroupOptions& options) {
   const bool must_be_nccl = asked == "nccl";
   if (must_be_nccl) {
     collectives::require_nccl();
-    asked = "auto";  // for memory of the CPU
+    asked = "auto";  // for CPU memory
   }
   collectives::check_group_name(options.name);
   const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
@@ -109,7 +109,7 @@ Session make_session(const ProcessGroupOptions& options) {
       .job = env::get(env::Var::kJobId).value_or("local"),
       .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0)),
       .timeout = timeout};
-  // For all following steps together.
+  // One deadline for all following steps together.
   const Deadline deadline = Deadline::after(timeout);
   Session session;
   // Open the recorder first: even a rank that fails below leaves a record.

@@ -1,26 +1,29 @@
-// init_process_group: how a program becomes a rank of a job.
+// init_process_group: makes this process a rank of a job.
 //
 //     dl::init_process_group();  // under dlrun, mpirun, srun, or alone
 //     float x[2] = {1, 2};
 //     dl::default_group()->all_reduce({.input = x, .output = x, .count = 2})->wait();
 //     dl::destroy_process_group();
 //
-// The default group is the only state that belongs to the process; it owns the connection to the
+// The default group is the only state that belongs to the process. It owns the connection to the
 // store, the progress thread and the group. Everything below it takes its options as arguments, so
 // ranks may also be threads (make_tcp_group).
 //
 // The rank and the world size come from the options, else from RANK and WORLD_SIZE, else from the
 // variables of mpirun (OMPI_COMM_WORLD_*, PMI_*) or srun (SLURM_*). Without any of these the
-// process is a world of one, which needs no key, socket or gRPC. The ranks meet at:
-//   env://             DLRUN_STORE (set by dlrun), else rank 0 serves at MASTER_ADDR:MASTER_PORT
-//   tcp://host:port    rank 0 serves there
+// process is a world of one, which needs no key, socket or gRPC. The ranks meet in a store:
+//   env://             at DLRUN_STORE (set by dlrun), else rank 0 serves it at
+//                      MASTER_ADDR:MASTER_PORT
+//   tcp://host:port    rank 0 serves it there
 //   file:///directory  a directory that all ranks share and that belongs to this user. The last
-//                      rank to call destroy_process_group() empties it; a directory with remains
-//                      of an earlier run is refused.
-// After destroy_process_group() it may be called again: a rank's n-th init of a name meets the n-th
-// of the other ranks, with any init method. If rank 0 serves the store, it does so until its
+//                      rank to leave removes the store's files, and the directory if dlrun made it.
+//                      A directory with remains of an earlier run is refused.
+//
+// After destroy_process_group() it may be called again. A rank's n-th init of a name meets the n-th
+// init of the other ranks, with any init method. If rank 0 serves the store, it does so until its
 // process ends.
-// The job key comes from DLRUN_KEY_FD or DLRUN_KEY_FILE; with file:// rank 0 writes one into the
+//
+// The job key comes from DLRUN_KEY_FD or DLRUN_KEY_FILE; with file://, rank 0 writes one into the
 // directory. Without a key the ranks must be on one host, and communicate over its loopback.
 //
 // Thread-safety: any thread; init and destroy exclude each other.
@@ -36,33 +39,35 @@
 namespace dl {
 
 struct ProcessGroupOptions {
-  // "auto" chooses "shm" if all ranks share a node, "hybrid" if some do, and "tcp" otherwise or if
-  // ranks on a node cannot share memory; DLRUN_BACKEND may name another backend. The same on all
-  // ranks. "mpi" is for ranks that mpirun or srun started; only this backend needs no init method,
-  // store or key. "nccl" is "auto", but CUDA memory must go over NCCL (device_group.h).
+  // The same on all ranks. "auto" takes DLRUN_BACKEND if it is set. Otherwise it chooses "shm" if
+  // all ranks share a node, "hybrid" if some do, and else "tcp", also if ranks on a node cannot
+  // share memory. "mpi" is for ranks that mpirun or srun started; only this backend needs no init
+  // method, store or key. "nccl" is "auto" for CPU memory, and CUDA memory must go over NCCL
+  // (device_group.h).
   std::string backend = "auto";
   std::string init_method = "env://";
   std::optional<int> rank{};
   std::optional<int> world_size{};
-  // Deadline of an operation, and of the ranks' meeting; nullopt: DLRUN_TIMEOUT, 600 s.
+  // Deadline of an operation, and of init_process_group() itself; nullopt: DLRUN_TIMEOUT, else 600
+  // s.
   std::optional<std::chrono::nanoseconds> timeout{};
   std::string name = "world";
   // The plan of collectives over TCP (algorithms/plan.h): a file, else DLRUN_PLAN, else
-  // ~/.config/dlrun/plan, else the built-in one. `algorithm`: "ring" or
-  // "all_reduce:ring,broadcast:chain", else DLRUN_ALGORITHM. Rank 0's values count. With an
-  // algorithm, "auto" means "tcp".
+  // ~/.config/dlrun/plan, else the built-in plan. Rank 0's plan counts for all ranks.
   std::string plan{};
+  // "ring" or "all_reduce:ring,broadcast:chain", else DLRUN_ALGORITHM. If set here, "auto" means
+  // "tcp". Rank 0's value counts for all ranks.
   std::string algorithm{};
 };
 
-// Collective: every rank calls it; returns when all ranks have come. Throws kInvalidArgument if it
-// is called twice or the environment is inconsistent, kTimeout naming the missing ranks, kMismatch,
-// kAuthentication, kConnection.
+// Collective: every rank calls it; returns when all ranks have come. Throws kInvalidArgument if
+// there is a default group already or the environment is inconsistent, kTimeout naming the missing
+// ranks, kMismatch, kAuthentication, kConnection.
 void init_process_group(const ProcessGroupOptions& options = {});
-// Says goodbye to the other ranks, which may still be working. Does nothing without a group. A
-// program that still holds the default group cannot call it: calls throw kInvalidArgument.
-// Operations under way in a group that is still held go on as long as they make progress, at most 5
-// s; dropping the last reference ends the rest. The backend "mpi" says goodbye only then.
+// Leaves the default group, in which other ranks may still be working. Does nothing without a
+// group. A program may still hold the group, but its calls throw kInvalidArgument. Operations that
+// are under way in it go on for at most 5 s, as long as they make progress; dropping the last
+// reference ends the rest. The backend "mpi" leaves only when the last reference is dropped.
 void destroy_process_group();
 bool is_initialized() noexcept;
 
@@ -72,10 +77,10 @@ int world_size() noexcept;
 // Throws kInvalidArgument before init_process_group().
 Ref<collectives::ProcessGroup> default_group();
 
-// Agreement of all ranks of the job on a flag, even after the default group broke and with ranks
-// gone (collectives/join/agree.h). The result is "and" over the flags of the ranks that came before
-// the `patience` of any waiting rank ended. A name is used once. If rank 0 serves the store
-// (without dlrun), it must not leave before the other ranks have their answer. Throws
+// Lets all ranks of the job agree on a flag, even after the default group broke and with ranks gone
+// (collectives/join/agree.h). The result is "and" over the flags of the ranks that came in time,
+// that is before the `patience` of any waiting rank ended. A name is used once. If rank 0 serves
+// the store (without dlrun), it must not exit before the other ranks have their answer. Throws
 // kInvalidArgument before init_process_group(), and what the store throws. Must not run while
 // another thread destroys the group.
 collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nanoseconds patience);

@@ -16,8 +16,8 @@ struct Source {
   Var world_size;
 };
 
-// In order of precedence. SLURM's variables count only inside a step of srun: a batch script has a
-// SLURM_PROCID of its own and no other ranks.
+// In order of precedence. SLURM's variables count only inside a step of srun, because a batch
+// script has SLURM_PROCID too, but no other ranks.
 constexpr Source kSources[] = {
     {"RANK and WORLD_SIZE", Var::kRank, Var::kWorldSize},
     {"mpirun (Open MPI)", Var::kOmpiRank, Var::kOmpiSize},
@@ -44,7 +44,7 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
       const auto found_size = env::get_int(source.world_size);
       const bool has_rank = rank || found_rank;
       const bool has_size = world_size || found_size;
-      // For a batch script's shell SLURM sets the rank alone; every other pair must be complete.
+      // In a batch script SLURM sets the rank alone. Every other launcher sets both variables.
       if (source.rank != Var::kSlurmRank && (found_rank || found_size)) {
         DL_CHECK(has_rank && has_size, kInvalidArgument,
                  "{} is set and {} is not; set both, or neither for a world of one",

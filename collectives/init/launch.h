@@ -9,7 +9,7 @@ namespace dl::collectives {
 struct Launch {
   int rank = 0;
   int world_size = 1;
-  std::string_view told_by = "default";  // "RANK and WORLD_SIZE", "mpirun", "srun", ...
+  std::string_view told_by = "default";  // the source: "RANK and WORLD_SIZE", "the program", ...
 };
 
 // `rank` and `world_size` from the program take precedence over the environment. Throws

@@ -32,13 +32,14 @@ using rendezvous::Listener;
 using rendezvous::PrefixStore;
 
 constexpr std::chrono::milliseconds kTimeToLeave{5000};
-// Time to leave after a failed init, whose deadline may have passed.
+// Time to leave a directory's store after a failed init; the init's deadline may have passed.
 constexpr std::chrono::milliseconds kTimeToGiveUp{100};
 constexpr std::chrono::seconds kTimeToResolve{10};
 // Time for the store to answer the rank that serves it: seconds on a loaded machine.
 constexpr std::chrono::seconds kTimeToAnswer{20};
 
-// The key of a job without one: not secret, but the handshake does its other checks. Loopback only.
+// The key of a job without a job key. It is not secret, but the handshake needs one for its other
+// checks. Used on loopback only.
 JobKey open_key() {
   return JobKey::from_hex(std::string(2 * JobKey::kBytes, '0'));
 }
@@ -54,7 +55,7 @@ std::string generation_of(const MeetingOptions& options) {
   return PrefixStore::generation_prefix(options.generation);
 }
 
-// This rank's next place in the store.
+// The prefix of the keys of this rank's next init.
 std::string next_place(rendezvous::Store& generation, const MeetingOptions& options,
                        Deadline deadline) {
   const std::string count = fmt::format("inits/{}/{}", options.name, options.launch.rank);
@@ -81,9 +82,9 @@ class RemoteMeeting final : public Meeting {
   PrefixStore place_;
 };
 
-// The address on which rank 0 listens for the others. Other hosts may know a name by an address
-// that it has not here: Debian maps a host's own name to 127.0.1.1. Then listen everywhere, as
-// every client has to prove the key.
+// The address on which rank 0 listens for the other ranks. A name may lead other hosts to an
+// address that it does not have on this host: Debian maps a host's own name to 127.0.1.1. In this
+// case listen on all addresses, which is safe because every client must prove the key.
 rendezvous::ListenOptions place_to_listen(const Endpoint& endpoint, bool has_key) {
   const bool is_name = endpoint.host != "localhost" &&
                        endpoint.host.find(':') == std::string::npos &&
@@ -108,8 +109,8 @@ struct Hosted {
     server.emplace(acceptor);
     acceptor.start();
   }
-  // Checks once that the store answers: gRPC does not report that it could not start a thread for
-  // its server, and the other ranks would seem not to come.
+  // Checks once that the store answers. gRPC does not report that it could not start a thread for
+  // its server, and then the other ranks would seem to be missing.
   void require_answer(const MeetingOptions& options, Deadline deadline) {
     if (answers) return;
     try {
@@ -171,7 +172,7 @@ class HostedMeeting final : public Meeting {
   PrefixStore place_;
 };
 
-// Tells this process from those of earlier runs, which may have had its pid.
+// A number that differs from those of earlier runs, whose processes may have had the same pid.
 std::string this_run() {
   static const std::uint64_t number = [] {
     std::uint64_t random = 0;
@@ -185,7 +186,7 @@ class FileMeeting final : public Meeting {
  public:
   FileMeeting(const MeetingOptions& options, const std::string& directory, Deadline deadline)
       : store_(directory), generation_(store_, generation_of(options)) {
-    // First of all: as long as a rank is inside, nothing is removed.
+    // First, because no rank removes anything while the counter is above 0.
     store_.add(kInside, 1, deadline);
     try {
       enter(options, directory, deadline);
@@ -204,7 +205,7 @@ class FileMeeting final : public Meeting {
   static constexpr std::string_view kInside = "inside";
 
   void enter(const MeetingOptions& options, const std::string& directory, Deadline deadline) {
-    // Keys and addresses of an earlier run's ranks would mislead this run.
+    // Refuse what an earlier run has left: its keys and addresses are wrong for this run.
     const int rank = options.launch.rank;
     const auto first = generation_.compare_and_set(fmt::format("here/{}", rank), std::nullopt,
                                                    this_run(), deadline);
@@ -223,8 +224,8 @@ class FileMeeting final : public Meeting {
     all_announced_ = true;
     key_ = JobKey::from_environment();
     if (key_) return;
-    // Only the job's user can write there (FileStore), so the directory protects the key as well as
-    // a key file would.
+    // Only the job's user can write to the directory (FileStore), so it protects the key like a key
+    // file.
     if (rank == 0) place_->set("key", JobKey::generate().hex(), deadline);
     key_ = JobKey::from_hex(await_value(roster, this_process(rank, {}), "key", 0, deadline));
   }

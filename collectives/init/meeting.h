@@ -1,6 +1,7 @@
-// Meeting: the store through which the ranks of a job find each other, by init method.
+// Meeting: the store through which the ranks of a job find each other. The init method says which
+// store that is.
 //
-// Every init of a rank has its own place in the store, "init/NAME/n/": a rank's n-th init for a
+// Every init of a rank has its own prefix in the store, "init/NAME/n/". A rank's n-th init for a
 // group's name meets the n-th init of the others, and never reads the remains of an earlier one.
 // The store counts the inits, so this also works for several programs that run one after the other
 // in one job.
@@ -27,15 +28,16 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // The store at the place of this init.
+  // The store with the prefix of this init.
   virtual rendezvous::Store& store() noexcept = 0;
-  // The key of the job; nullopt: ranks on one host only.
+  // The key of the job; nullopt: there is none, and all ranks must be on one host.
   const std::optional<rendezvous::JobKey>& key() const noexcept { return key_; }
   // True if every rank has called announce() in the store (roster.h).
   bool all_announced() const noexcept { return all_announced_; }
-  // Tells that the group is made. Before that, a failed init leaves quickly.
+  // Call it when the group is made. If the init fails before that, the destructor waits only
+  // briefly.
   virtual void joined() noexcept {}
-  // A host in the direction of the other ranks; empty: not known.
+  // A host towards which this rank reaches the others; empty: not known.
   const std::string& route_to() const noexcept { return route_to_; }
 
  protected:

@@ -1,7 +1,7 @@
 // The first process starts `dlrun ... --report-fd FD -- PROGRAM ARGUMENTS` with
-// DLRUN_SPAWN=CALL:FD. FD is a memfd that dlrun and the ranks inherit: each rank appends "came
-// RANK" when it comes to the call, and dlrun "failed RANK EXIT-CODE" and its page if the job fails.
-// A memfd needs no reader while the ranks run, and leaves nothing behind.
+// DLRUN_SPAWN=CALL:FD. FD is a memfd that dlrun and the ranks inherit. Each rank appends "came
+// RANK" when it comes to the call. If the job fails, dlrun appends "failed RANK EXIT-CODE" and its
+// page. A memfd needs no reader while the ranks run, and no file has to be removed.
 #include "collectives/init/spawn.h"
 
 #include <cxxabi.h>
@@ -39,7 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Descriptors that dlrun gives ranks lie below and above.
+// dlrun gives its ranks descriptors from 190 to 199, so the report must lie below or above these.
 constexpr int kLeastReportFd = 200;
 constexpr int kFirstFdOfRanks = 190;
 constexpr std::string_view kCame = "came ";
@@ -48,7 +48,8 @@ constexpr std::string_view kFailed = "failed ";
 std::atomic<int> spawn_calls{0};
 std::atomic<bool> is_inside_function{false};
 
-// The call for which a rank was spawned, and the file in which it reports that it has come.
+// DLRUN_SPAWN: the number of the spawn() call, and the file in which this rank reports that it has
+// come.
 struct Summons {
   int call = 0;
   int report_fd = -1;
@@ -92,7 +93,7 @@ std::string in_json(std::string_view text) {
   return quoted + "\"";
 }
 
-// dlrun shows the message in the rank's error file as the cause, its first line first.
+// Writes the rank's error file: dlrun shows its message as the cause of the failure.
 [[noreturn]] void fail_rank(const std::string& text) {
   if (const auto path = env::get(env::Var::kTorchErrorFile)) {
     std::ofstream(*path, std::ios::binary) << "{\"message\": " << in_json(text) << "}";
@@ -145,7 +146,7 @@ std::string find_dlrun(const fs::path& program) {
               program.parent_path().string());
 }
 
-// What dlrun is started with.
+// The arguments of execve() for dlrun, and the signal handlers to restore.
 struct Start {
   std::vector<char*> argv;         // ends with a null pointer; so does environment
   std::vector<char*> environment;  // as execve() takes it
@@ -154,8 +155,8 @@ struct Start {
   struct sigaction at_quit = {};
 };
 
-// Runs in this program's memory until exec (vfork), so it may make system calls only. Its signals
-// are blocked: a handler of the program would run in that memory, too.
+// Until exec it runs in this program's memory (vfork), so it may make system calls only. Its
+// signals are blocked, because a handler of the program would run in that memory too.
 [[noreturn]] void become(const Start& start, pid_t parent) {
   ::sigaction(SIGINT, &start.at_interrupt, nullptr);
   ::sigaction(SIGQUIT, &start.at_quit, nullptr);

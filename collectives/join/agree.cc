@@ -15,7 +15,7 @@ std::string vote_key(std::string_view name, int rank) {
   return fmt::format("agree/vote/{}/{}", rank, name);
 }
 
-// Apart from the votes, so that the agreement `a/0` does not collide with rank 0's vote on `a`.
+// A prefix of its own: otherwise the agreement `a/0` would use the key of rank 0's vote on `a`.
 std::string answer_key(std::string_view name) {
   return fmt::format("agree/answer/{}", name);
 }

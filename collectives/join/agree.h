@@ -1,10 +1,10 @@
-// Agreement on a flag between ranks that may no longer be able to communicate: after an error, for
-// example, on whether the last step counts.
+// Agreement on a flag between ranks that may no longer be able to communicate. After an error, for
+// example, they agree on whether the last step counts.
 //
-// It needs the job's store and no group, and answers even if ranks are missing. A rank whose
-// patience ends proposes what it has seen; the first proposal is the answer, and every rank reads
-// it, even one that comes late. A name is used once (put the step's number into it). Thread-safety:
-// the store's.
+// It needs the job's store and no group, and gives an answer even if ranks are missing. A rank
+// whose patience ends proposes the "and" of the flags that it has seen. The first proposal is the
+// answer for every rank, even for one that comes late. A name is used once, so put the step's
+// number into it. Thread-safety: the store's.
 #pragma once
 
 #include <string_view>
@@ -27,8 +27,8 @@ struct AgreeOptions {
   bool flag = false;
 };
 
-// Returns at once when all ranks have come, else once `patience` has passed. `deadline` is for the
-// store itself. Throws kInvalidArgument, and what the store throws.
+// Returns when all ranks have voted, or once `patience` has passed. `deadline` limits the calls of
+// the store. Throws kInvalidArgument, and what the store throws.
 Agreement agree(rendezvous::Store& store, const AgreeOptions& options, Deadline patience,
                 Deadline deadline);
 

@@ -18,7 +18,7 @@
 
 namespace dl::collectives {
 
-// The progress thread that the TCP groups of a process may share. tcp::Engine is the only one.
+// The progress thread that several TCP groups of a process may share. Implemented by tcp::Engine.
 class TcpEngine : public RefCounted {};
 
 namespace shm {
@@ -28,7 +28,7 @@ class Segment;
 // Memory that a rank has reserved for one group (reserve_shm_segment()).
 class SegmentLease : public RefCounted {
  public:
-  // Throws kInvalidArgument if `group` is not the first one that takes it.
+  // Throws kInvalidArgument if another group has already taken the memory.
   virtual shm::Segment take(std::string_view group) = 0;
 };
 
@@ -39,22 +39,22 @@ struct GroupOptions {
   // The store through which the ranks find each other; used only while the group is made. It must
   // not show keys of another generation (PrefixStore).
   rendezvous::Store* store = nullptr;
-  // Without a key any process of this user on this machine may take part. A TCP group then listens
-  // on loopback only, and any process that can use the machine's loopback may take part.
+  // Without a key, any process of this user on this machine may join. A TCP group then listens on
+  // loopback only, and any process that can use the machine's loopback may join it.
   std::optional<rendezvous::JobKey> key{};
   std::string job = "local";
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
-  // The deadline of making the group, if a larger step has one; error texts still name
-  // `connect_timeout`. Nullopt: `connect_timeout` from the call.
+  // The deadline of making the group, if a larger step has a deadline; error texts still name
+  // `connect_timeout`. Nullopt: `connect_timeout` after the call.
   std::optional<Deadline> connect_by{};
   bool all_announced = false;  // see RosterOptions
   std::string node{};          // ranks with equal `node` share a node; empty: the host's name
-  // After this time a wait logs the missing ranks.
+  // A wait that lasts this long logs the missing ranks.
   std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
-  // Whether a peer's failure is reported to the agent; false inside a group that does so itself.
+  // True: reports a peer's failure to the agent. False inside a group that reports it itself.
   bool reports_failures = true;
   int known_as = -1;  // the rank in error texts, if this group is part of another; -1: `rank`
   int job_rank = -1;  // this rank's number in the job, for its agent; -1: the one in texts
@@ -66,9 +66,11 @@ struct GroupOptions {
 
   // TCP. ------------------------------------------------------------------------------------------
   std::string iface{};  // interface, address or network to listen on; empty: see leaves_host
-  // Ranks on other hosts have to reach this one. False: without iface, listen on loopback only.
+  // True if ranks on other hosts must reach this one. False: without iface, listen on loopback
+  // only.
   bool leaves_host = false;
-  // Without iface: of several addresses, the one towards this host comes first; empty: not known.
+  // Without iface, and with several addresses: the one towards this host comes first. Empty: not
+  // known.
   std::string route_to{};
   int lanes = 0;            // data sockets to each peer, the same on all ranks; 0: by group size
   Plan plan{};              // picks the algorithms; rank 0's counts for all
@@ -76,7 +78,7 @@ struct GroupOptions {
 };
 
 Deadline connect_deadline(const GroupOptions& options);
-// Removes what is for making one group only, before another group is made from these options.
+// Clears the options for making one group, so that another group can be made from the rest.
 void forget_connecting(GroupOptions& options);
 // Throws kInvalidArgument for an invalid name.
 void check_group_name(const std::string& name);

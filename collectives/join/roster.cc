@@ -48,11 +48,11 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
            theirs.lanes, self, own.lanes);
 }
 
-// Reports a long wait for a rank to the agent, which knows whether the rank has ended.
+// Reports a long wait for a rank to the agent, which knows whether that rank has ended.
 class ToldWait {
  public:
-  // Inside another group of ours the numbers are not ranks of the job; then all ranks have come
-  // already.
+  // In an inner group the numbers are not ranks of the job, so nothing is reported. Nothing is
+  // lost: the outer group exists, so all ranks have come already.
   ToldWait(const RosterOptions& options, const Identity& self, int rank)
       : options_(options),
         rank_(self.in_job() == self.rank ? rank : -1),
@@ -63,7 +63,7 @@ class ToldWait {
   ToldWait(const ToldWait&) = delete;
   ToldWait& operator=(const ToldWait&) = delete;
 
-  // When to report it; never: reported already.
+  // When to report the wait; never if that is done already.
   Deadline at() const { return is_told_ ? Deadline::never() : at_; }
   void tell() {
     if (is_told_ || !at_.has_passed()) return;

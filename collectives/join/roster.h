@@ -1,5 +1,5 @@
-// Roster: how the ranks learn of each other while a group is made. Each rank writes a record into
-// the job's store, under `place`/RANK, and reads those of all others.
+// Roster: exchanges what the ranks must know of each other to make a group. Each rank writes a
+// record into the job's store, under `place`/RANK, and reads the records of all others.
 //
 // A record is text, one "name=value" a line (docs/protocol.md). Values; any thread.
 #pragma once
@@ -29,7 +29,8 @@ struct Record {
   Identity who{};
 
   std::string text() const;
-  // A later version may write more; the common fields are enough to name the rank in the error.
+  // Reads the common fields, and ignores fields of later versions: the common ones are enough to
+  // name the rank in an error.
   static Record parse(std::string_view text, int rank);
 };
 
@@ -40,24 +41,25 @@ struct RosterOptions {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
-  // True if every rank calls announce() before it waits: then a rank whose process ends is named
-  // within a second, if it runs on this host and in this PID namespace. For stores that no launcher
-  // and no server watches.
+  // True if every rank calls announce() before it waits. Then a rank whose process ends is named
+  // within a second, if it runs on this host and in this PID namespace. For stores that neither a
+  // launcher nor a server watches.
   bool all_announced = false;
 };
 
-// This process, as errors name it; an empty `node` means the host's name.
+// This process, as errors name it. An empty `node` means the host's name.
 Identity this_process(const GroupOptions& options);
 Identity this_process(int rank, const std::string& node);
-// The key of a group that has none: all zeros. It proves nothing; the handshake still makes its
-// other checks.
+// The key of a group without a job key: all zeros. It proves nothing, but the handshake still makes
+// its other checks.
 rendezvous::JobKey open_key();
 
 void publish(const RosterOptions& options, const Record& own, Deadline deadline);
 // Writes this rank's identity under "here/RANK".
 void announce(const RosterOptions& options, Deadline deadline);
-// Waits for the value of a key that `rank` sets, and logs whom it waits for. Throws kTimeout if it
-// does not come by the deadline and, with all_announced, kPeerFailed if a rank has ended.
+// Waits for the value of a key that `rank` sets. A long wait is logged with the rank's number.
+// Throws kTimeout if the value does not come by the deadline and, with all_announced, kPeerFailed
+// if a rank has ended.
 std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
                         int rank, Deadline deadline);
 // Waits for a rank's record like await_value(), and throws kMismatch if its protocol version, world

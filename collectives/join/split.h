@@ -1,5 +1,6 @@
-// The common part of every backend's split(): the new groups' members, and an exchange of a few
-// bytes before the new group exists. All are collective over the parent; used by one thread.
+// What every backend's split() shares: finding the members of the new groups, and an exchange of a
+// few bytes before a new group exists. All of it is collective over the parent, and used by one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@
 
 namespace dl::collectives {
 
-// A Store for making a group, in place of the job's. A set() is an exchange over the parent, in
-// which every rank takes part; get() finds what the others have set. A rank that sets nothing calls
-// pass() instead. If a group consists of several groups there is a round for each, with one set()
-// or pass() a rank. Other operations of Store are refused.
+// Takes the place of the job's store while a new group is made. A set() is an exchange over the
+// parent, in which every rank takes part: a rank that sets nothing calls pass() instead. get()
+// finds what the others have set. A group that consists of several inner groups makes one round for
+// each, with one set() or pass() a rank. Other operations of Store throw kInternal.
 class SplitStore final : public rendezvous::Store {
  public:
   explicit SplitStore(ProcessGroup& parent) : parent_(parent) {}
@@ -48,11 +49,12 @@ class SplitStore final : public rendezvous::Store {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Makes the group for a part of two ranks or more; the store is in its options too.
+// Makes the new group, of two ranks or more. The SplitStore is also the store in its options.
 using MakePart =
     std::function<Ref<ProcessGroup>(const GroupOptions&, const SplitPlan&, SplitStore&)>;
-// split() of a group that was made from GroupOptions. `how`: the parent's; `rounds`: of the store,
-// for one part. If a part cannot be made the parent is aborted, because its other ranks wait.
+// split() of a group that was made from GroupOptions. `how`: the parent's options. `rounds`: how
+// many rounds of the store one new group needs. If a new group cannot be made, the parent is
+// aborted, because its other ranks wait.
 Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& options,
                               std::uint64_t number, GroupOptions how, int rounds,
                               const MakePart& make);

@@ -46,7 +46,7 @@ void stay_if_exiting() noexcept {
 
 bool AtExit::keeps(std::initializer_list<const RefCounted*> objects, bool is_in_child) const {
   if (is_in_child) {
-    // Without the mutex: in the child, another thread's lock is never released.
+    // Take no mutex: in the child, a lock that another thread held is never released.
     for (const RefCounted* const object : objects) object->retain();
     return true;
   }
@@ -66,7 +66,8 @@ AtExit::AtExit(std::function<void()> leave)
   if (scope_of_thread != nullptr) scope_of_thread->numbers_.push_back(number_);
   const Lock lock(at_exit_mutex);
   if (at_exit_objects == nullptr || at_exit_process->is_in_child()) {
-    // Objects that a forked child has inherited belong to its parent, and so does its exit().
+    // In a forked child, begin anew: the inherited objects and exit() handlers belong to the
+    // parent.
     at_exit_objects = new std::vector<AtExit*>();
     process_exit.reset();
     at_exit_process = new ForkMark();

@@ -1,4 +1,4 @@
-// The process behind a rank on this machine: notices its end even if a child that it has forked
+// The process of a rank on this machine. Its end is noticed even if a child that it has forked
 // keeps its sockets open. Any thread.
 #pragma once
 
@@ -18,8 +18,8 @@ std::string boot_id();
 std::string process_mark();
 
 // A descriptor that becomes readable when the rank's process ends (pidfd_open(2)). Empty for this
-// process itself, for a process that is not visible here (another host, another pid namespace), and
-// for one that has ended.
+// process itself, for a process on another host or in another pid namespace, and for a process that
+// has ended.
 UniqueFd watch_process(const Identity& who);
 
 // True if the rank's process was visible here and has ended.

@@ -2,7 +2,7 @@
 // power states (it takes a third of the time of the kernel's clock), else CLOCK_MONOTONIC in
 // nanoseconds.
 //
-// Two readings of both clocks, at the start and when a copy is taken, convert ticks to time.
+// To convert ticks to time, both clocks are read twice: at the start, and when a copy is taken.
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ inline std::uint64_t ticks(ClockKind clock) noexcept {
   return monotonic_ns();
 }
 
-// Converts ticks to points in time, by a reading of both clocks at construction and one at the
-// call. A value; any thread.
+// Converts ticks to points in time. It reads both clocks at construction and again at each call. A
+// value; any thread.
 class TickTime {
  public:
   using Steady = std::chrono::steady_clock;

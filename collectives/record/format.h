@@ -1,10 +1,10 @@
 // Format of a rank's flight recorder in memory, and on disk after a failure (docs/protocol.md,
 // "Flight recorder").
 //
-// One piece of memory a rank: a header, a table of groups, and a ring of slots with one operation
-// each. The rank writes it. dlrun copies it (snapshot.h), or without dlrun the rank itself.
-// Everything that changes while another process may read is a lock-free 64-bit word, so that a rank
-// may be killed at any instruction. Numbers are in the machine's order, little-endian.
+// Each rank has one piece of memory: a header, a table of groups, and a ring of slots with one
+// operation each. The rank writes it. dlrun copies it (snapshot.h); without dlrun the rank copies
+// it itself. Everything that changes while another process may read is a lock-free 64-bit word, so
+// the rank may be killed at any instruction. Numbers are little-endian.
 //
 // This room includes no header of the other rooms.
 #pragma once
@@ -25,7 +25,7 @@ inline constexpr std::size_t kNameBytes = 24;
 inline constexpr std::size_t kNames = 32;
 using NameTable = char[kNames][kNameBytes];
 
-// The state is in the low bits of the words of groups and slots.
+// The low bits of the words of groups and slots hold the state.
 inline constexpr std::uint64_t kStateBits = 0xff;
 
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -101,8 +101,7 @@ static_assert(sizeof(Group) == 1024);
 
 enum class State : std::uint8_t { kEmpty, kWriting, kEnqueued, kStarted, kFinished, kFailed };
 
-// One operation. From ticket to end the slot belongs to this operation: it is never overwritten
-// meanwhile.
+// One operation. The slot is not reused before the operation has ended.
 struct alignas(64) Slot {
   std::atomic<std::uint64_t> word;  // ticket << 8 | State; tickets count from 1
   std::atomic<std::uint64_t> sequence;

@@ -76,7 +76,7 @@ std::shared_ptr<Recorder> Recorder::open(int fd, const Names& names, std::string
           " is not a recorder; a program in between may have closed it";
     return nullptr;
   }
-  // Reserve now: a lack of memory is an error here, and not a SIGBUS during an operation.
+  // Reserve the memory now, so that a lack of it is an error here and not a SIGBUS in an operation.
   if (::fallocate(fd, 0, 0, static_cast<off_t>(kBytes)) != 0) {
     why = std::string("no memory for it: ") + std::strerror(errno);
     return nullptr;
@@ -109,8 +109,8 @@ std::shared_ptr<Recorder> Recorder::make(const Who& who, const Names& names, Fil
   return std::shared_ptr<Recorder>(new Recorder(memory, std::move(file)));
 }
 
-// One process writes at a time: the first one, or its successor in `sh -c "a; b"`. Records that
-// this process has made before, for a destroyed group, are kept.
+// One process writes at a time: the first one, or its successor as in `sh -c "a; b"`. If this
+// process had opened the recorder before, for a group that is destroyed, its records are kept.
 bool Recorder::take_over(Memory& memory, std::string& why) {
   Header& header = memory.header;
   const auto self = static_cast<std::uint64_t>(::getpid());
@@ -153,7 +153,7 @@ Recorder::~Recorder() {
 
 GroupRecorder Recorder::add_group(const GroupOptions& options) {
   const Lock lock(mutex_);
-  // A free place, else the one of the group that left first.
+  // Takes a free place, else the place of the group that left first.
   Group* place = nullptr;
   for (Group& group : memory_->groups) {
     const std::uint64_t word = group.word.load(kRelaxed);
@@ -205,7 +205,7 @@ void Recorder::write_file() noexcept {
         write_snapshot(*take_snapshot(*memory_), file_.directory, memory_->header.rank);
     if (!why.empty() && file_.failed != nullptr) file_.failed(why);
   } catch (...) {
-    // Out of memory: the error of the group is reported all the same.
+    // Out of memory: only the file is missing. The group's error is reported in any case.
   }
 }
 
@@ -218,7 +218,7 @@ GroupRecorder& GroupRecorder::operator=(GroupRecorder&& other) noexcept {
 
 GroupRecorder::~GroupRecorder() {
   if (!recorder_) return;
-  // The cause of a broken group stays in its place until another group needs this.
+  // The cause of a broken group stays readable until another group needs the place.
   const Lock lock(recorder_->mutex_);
   group_->word.store(number_ << 8 | static_cast<std::uint64_t>(GroupState::kLeft),
                      std::memory_order_release);

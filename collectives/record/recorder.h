@@ -4,17 +4,18 @@
 //   group_recorder.start(slot);
 //   group_recorder.finish(slot);  // or fail(slot)
 //
-// A backend calls enqueue() when the operation gets its sequence number, start() when its first
-// byte may move, and finish() or fail() once, when it is over. begin() combines enqueue() and
-// start(), for operations that run in their caller. Each call takes a few nanoseconds, does not
-// allocate, never blocks and never fails. Every call accepts a null slot (no recorder, or no room).
+// A backend calls enqueue() when the operation gets its sequence number, and start() when its first
+// byte may move. When it is over, it calls finish() or fail() once. begin() combines enqueue() and
+// start(), for operations that run in their caller. Each call takes some ten nanoseconds, does not
+// allocate, never blocks and never fails. Every call accepts a null slot (no recorder, or no free
+// slot).
 //
 // A Recorder owns its mapping. Groups share it, because a group may outlive the session that made
 // it. A Slot* belongs to the operation from enqueue() until finish() or fail(), and must not be
 // used after that.
 //
-// Thread-safety: any thread. Calls for one slot must be ordered by the operation's own hand-over
-// (an inbox, a flag).
+// Thread-safety: any thread. If calls for one slot come from several threads, the threads must be
+// synchronised by the way in which they hand the operation over (an inbox, a flag).
 #pragma once
 
 #include <memory>
@@ -28,14 +29,14 @@
 
 namespace dl::collectives::record {
 
-// Names of the numbers in What; at most kNames of each are kept.
+// The names of the numbers in What. At most kNames of each list are kept.
 struct Names {
   std::span<const std::string_view> ops;
   std::span<const std::string_view> dtypes;
   std::span<const std::string_view> reduces;
 };
 
-// An operation. Ranks that call the same operation have equal `hash` (0: not known).
+// One operation. `hash` is equal on ranks that call the same operation; 0: not known.
 struct What {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
@@ -63,16 +64,16 @@ void describe(Header& header, const Who& who) noexcept;
 
 class GroupRecorder;
 
-// Told of each operation of this process that ends, while its slot still holds it.
+// Called for each operation of this process that ends, before its slot is reused.
 using Observer = void (*)(const Header& header, const Group& group, const Slot& slot,
                           std::uint64_t ended_at) noexcept;
-// One for the process; null: none.
+// Sets the only observer of this process; null: none.
 void observe_ends(Observer observer) noexcept;
 
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
-  // Maps the memory of a descriptor that dlrun made. Returns null, with the reason in `why`, if it
-  // is no recorder or another process writes it. The descriptor is not kept.
+  // Maps the memory of a descriptor that dlrun made, and does not keep the descriptor. Returns
+  // null, with the reason in `why`, if it is no recorder or another process writes it.
   static std::shared_ptr<Recorder> open(int fd, const Names& names, std::string& why);
   // The file for a recorder in private memory, written when its first group breaks.
   struct File {
@@ -126,15 +127,15 @@ class GroupRecorder {
     return take(what, State::kStarted, algorithm);
   }
   void start(Slot* slot, std::uint8_t algorithm = 0) noexcept;
-  // The rank that it waits for; only for operations that take long.
+  // Records the rank that the operation waits for. Called only for operations that take long.
   void wait_for(Slot* slot, int rank) noexcept;
   void finish(Slot* slot) noexcept { end(slot, State::kFinished, now()); }
   void fail(Slot* slot) noexcept { end(slot, State::kFailed, now()); }
   // finish() and fail() with a reading of the best clock that the caller has taken.
   void finish(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFinished, at); }
   void fail(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFailed, at); }
-  // Records the first cause, and writes the recorder's file if it has a directory. To be called
-  // before the operations end, because the process may end with them.
+  // Records the first cause, and writes the recorder's file if it has a directory. Call it before
+  // the operations end, because the process may exit as soon as they do.
   void broken(std::string_view kind, std::string_view cause) noexcept;
 
   explicit operator bool() const noexcept { return recorder_ != nullptr; }

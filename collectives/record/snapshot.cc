@@ -13,7 +13,7 @@
 namespace dl::collectives::record {
 namespace {
 
-// A slot is reused after kSlots operations, so a reader is rarely too slow even once.
+// A slot changes only after kSlots further operations, so one copy is nearly always enough.
 constexpr int kCopyTries = 8;
 
 void copy(std::atomic<std::uint64_t>& to, const std::atomic<std::uint64_t>& from) noexcept {
@@ -96,7 +96,8 @@ class Timeline {
     if (!sound) return;
     seconds_ = static_cast<double>(h.copied_at_ns - h.opened_at_ns) * 1e-9 /
                static_cast<double>(h.copied_at - h.opened_at);
-    // The calendar's clock may have been set meanwhile; ticks of CLOCK_MONOTONIC do not need it.
+    // Ticks of CLOCK_MONOTONIC are nanoseconds, so the real-time clock, which may have been set, is
+    // not needed.
     if (static_cast<ClockKind>(h.clock) == ClockKind::kMonotonic) seconds_ = 1e-9;
   }
   std::optional<double> before(std::uint64_t at) const noexcept {

@@ -1,5 +1,5 @@
-// Copies of a flight recorder: taken from memory that others write, written to a file, and parsed
-// from a file with any content.
+// Copies of a flight recorder. A copy is taken while another process writes, and written to a file.
+// A file is parsed safely, whatever it contains.
 //
 // Pure functions and values; any thread.
 #pragma once
@@ -16,17 +16,16 @@
 
 namespace dl::collectives::record {
 
-// Returns a copy that is consistent slot by slot, stamped with both clocks. A slot that is being
-// written stays kWriting. Groups are copied without synchronisation: in the process that writes
-// them, hold its mutex.
+// Returns a copy, with the time of copying by both clocks. Each slot is consistent in itself; a
+// slot that was being written is kWriting. Groups are copied without synchronisation: in the
+// process that writes them, hold its mutex.
 std::unique_ptr<Memory> take_snapshot(const Memory& memory);
 
 inline constexpr std::string_view kFileName = "flight.rec";
 // Writes `directory`/<rank>/flight.rec and makes the folders. Returns an error text, or "".
 std::string write_snapshot(const Memory& copy, const std::string& directory, int rank);
 
-// The content of a file. Texts are printable ASCII or UTF-8's high bytes, whatever the file
-// contains.
+// The content of a file. Texts contain no control characters, whatever the file contains.
 struct Operation {
   std::uint64_t ticket = 0;  // order in which the rank began its operations
   std::uint64_t group = 0;   // Group's number, modulo 65536

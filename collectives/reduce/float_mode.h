@@ -1,8 +1,9 @@
-// Sets the CPU's default floating-point mode for its lifetime: round to nearest, denormals kept.
+// DefaultFloatMode: while it lives, the thread has the CPU's default floating-point mode: round to
+// nearest, denormals kept.
 //
 // A program may have switched denormals off in its own threads (-ffast-math does), but not in the
-// progress thread. Which thread reduces is chance, and must not change the result's bits. Costs a
-// few nanoseconds if the mode is the default already.
+// progress thread. Any of these threads may do a reduction, so the mode must not change the
+// result's bits. Costs a few nanoseconds if the mode is the default already.
 #pragma once
 
 #include <cstdint>

@@ -91,8 +91,8 @@ struct Wrapping {
                          std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>>;
 };
 
-// The compiler may choose, loop by loop, which of two NaN operands an addition returns: return
-// always the same NaN.
+// Always returns the same NaN. Otherwise the result would depend on the loop: the compiler chooses
+// which of two NaN operands an addition returns.
 template <typename T>
 inline T one_nan(T x) noexcept {
   return std::isnan(x) ? std::numeric_limits<T>::quiet_NaN() : x;
@@ -138,8 +138,8 @@ void reduce_loop(T* dst, const T* a, const T* b, std::size_t count) {
   }
 }
 
-// Number of operations after share `s` is read. Left to right: one. In a tree: one for each aligned
-// block of 2^k shares that it completes.
+// How many operations follow when share `s` is read. Left to right: one. In a tree: one for each
+// aligned block of 2^k shares that `s` completes.
 inline int joins_after(std::size_t s, Order order) noexcept {
   return order == Order::kTree ? std::countr_zero(s + 1) : s > 0;
 }
@@ -152,8 +152,8 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
       std::conditional_t<kWide, std::conditional_t<sizeof(Value) == 8, Int128, std::int64_t>,
                          Value>;
   constexpr std::size_t kBlock = 4096 / sizeof(Accumulator);
-  // Partial sums of blocks of shares, each block smaller than the previous one; from left to right
-  // there is one.
+  // Partial sums of blocks of shares; each block is smaller than the one before. From left to right
+  // there is only one.
   Accumulator sums[32][kBlock];
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
@@ -203,9 +203,9 @@ struct Pair {
   constexpr bool operator==(const Pair&) const = default;
 };
 
-// bool has "or", "and" and "xor" only. In two's complement signed and unsigned differ only in
-// comparisons and divisions. Each remaining pair costs a loop in the program and tenths of a second
-// to compile, for each instruction set.
+// bool has "or", "and" and "xor" only. Signed and unsigned integers in two's complement differ only
+// in comparisons and divisions. Each remaining pair adds one loop to the binary, and tenths of a
+// second of compilation for each instruction set.
 constexpr Pair canonical(Pair pair) noexcept {
   const auto [dtype, op] = pair;
   if (dtype == DType::kBool) {

@@ -21,14 +21,14 @@
 
 namespace dl::collectives {
 
-// True if partial results must not travel in `dtype`, because every hop would round or overflow:
-// every rank's raw share goes to the rank that sums it (combine).
+// True if partial results must not be sent in `dtype`, because each step would round or overflow.
+// Then every rank sends its unreduced share to the rank that sums it (combine).
 bool needs_raw_shares(DType dtype, ReduceOp op) noexcept;
 
 // dst[i] = a[i] op b[i]. dst may be a or b; otherwise they must not overlap. kAvg only adds.
 void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::size_t count);
 
-// x[i] /= ranks, for kAvg after the last reduce; does nothing for other operations.
+// x[i] /= ranks for kAvg, after the last reduce(). Does nothing for other operations.
 void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks);
 
 // dst[i] = shares[0][i] op shares[1][i] op ..., in the accumulator's type, finished (avg) and

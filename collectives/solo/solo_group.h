@@ -1,5 +1,5 @@
-// SoloGroup: a group of one rank, without key, socket or thread: every operation is a copy that is
-// done when the call returns. Checks and error texts are those of larger groups. Thread-safety:
+// SoloGroup: a group of one rank, without key, socket or thread. Every operation is a copy that is
+// finished when the call returns. Checks and error texts are those of larger groups. Thread-safety:
 // process_group.h.
 #pragma once
 
