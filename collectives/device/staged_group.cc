@@ -23,8 +23,8 @@ class Room {
     cuda_.deallocate_pinned(std::exchange(memory_, nullptr));
     size_ = 0;
     memory_ = cuda_.allocate_pinned(stream.device.index, bytes);
-    DL_CHECK(memory_ != nullptr, kIo, "there are no {} bytes of pinned memory to go through",
-             bytes);
+    DL_CHECK(memory_ != nullptr, kIo,
+             "cannot allocate {} bytes of pinned memory for the copy through the host", bytes);
     size_ = bytes;
     return memory_;
   }

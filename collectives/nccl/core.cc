@@ -12,11 +12,11 @@
 
 namespace dl::collectives::nccl {
 
-// The operations of an NCCL group in a CUDA graph; it tells the group of the graph's launches.
+// The operations of an NCCL group in a CUDA graph. It tells the group of the graph's launches.
 //
-// Made when a capture records its first operation; belongs to the graph. The watcher ends all such
-// graphs before the core is destroyed. Thread-safety: graph.h; add() under Communicator::starting,
-// before the first launch.
+// Made when a capture records its first operation; belongs to the graph. The watcher destroys all
+// such graphs before the core is destroyed. Thread-safety: graph.h; add() is called with
+// Communicator::starting held, before the first launch.
 class CapturedCalls final : public cuda::GraphPart {
  public:
   explicit CapturedCalls(Core& core) : core_(core) {}
@@ -29,7 +29,7 @@ class CapturedCalls final : public cuda::GraphPart {
   }
 
   void before_launch(const Stream& stream) override {
-    if (collectives_ + messages_ == 0) return;  // the group refused what was to be captured
+    if (collectives_ + messages_ == 0) return;  // the group refused all captured calls
     under_way_ = core_.begin_graph(*this, stream);
   }
   void after_launch(const Stream& stream, const std::exception_ptr& failed) noexcept override {
@@ -163,12 +163,13 @@ void Core::settle(Deadline deadline, const Descriptor& what) {
     const int state = comm_.error();
     check(state, "an operation's start");
     if (state == kSuccess) return;
-    // Check the deadline last: an operation that NCCL has started is not late, however long this
-    // thread was delayed.
+    // Check the deadline last: an operation that NCCL has started is not late, even if this thread
+    // was delayed.
     if (deadline.has_passed()) {
-      fail(cause_in(what, ErrorKind::kTimeout,
-                    "NCCL has not started it within its capture by the deadline; an operation that "
-                    "was called before is connected already"));
+      fail(
+          cause_in(what, ErrorKind::kTimeout,
+                   "NCCL has not started it within its capture by the deadline; call the operation "
+                   "once before the capture, which connects the ranks"));
       continue;
     }
     // Only the first operations connect ranks, which takes long.
@@ -194,13 +195,14 @@ Ref<Work> Core::launch(Descriptor what, int peer, const CallOptions& call, const
   DL_CHECK(capture != cuda::CaptureState::kInvalidated, kInvalidArgument,
            "{}: the capture of its stream is broken", name_of(what.op));
   const bool is_captured = capture == cuda::CaptureState::kActive;
-  // Null for a capture that was not begun by a Graph: its launches are not watched.
+  // Null if the capture was not begun by a Graph: then its launches are not watched.
   auto* const captured = static_cast<CapturedCalls*>(
       is_captured ? cuda::note_captured(&comm_, [this] { return make_ref<CapturedCalls>(*this); })
                   : nullptr);
   const Lock launching(comm_.starting);
   throw_if_broken();
-  // A capture runs nothing, and other ranks may not have captured yet: only launches take numbers.
+  // A captured operation takes no number: it does not run, and other ranks may not have captured
+  // theirs. The graph's launches take the numbers.
   const bool is_message = row_of(what.op).is_message;
   std::uint64_t& next = is_message ? next_message_ : next_collective_;
   what.sequence = is_captured ? next : next++;
@@ -216,9 +218,10 @@ Ref<Work> Core::launch(Descriptor what, int peer, const CallOptions& call, const
     start(work, hash(what, 0), place);
   }
   try {
-    // An operation has begun when its caller's stream has come to it and those before it are over,
-    // so one event orders the streams and marks the beginning. A capture has no such event; a
-    // stream waits for the latest recording of an event, so there one serves both directions.
+    // An operation has begun when its caller's stream has come to it and earlier operations are
+    // over. So one event orders the streams and marks the beginning. A capture has no such event,
+    // and a stream waits for the latest recording of an event, so there one event serves both
+    // directions.
     void* const called = is_captured ? work->end_event() : work->begin_event();
     cuda.record_event(called, call.stream.handle);
     cuda.wait_event(stream(), called);
@@ -234,8 +237,8 @@ Ref<Work> Core::launch(Descriptor what, int peer, const CallOptions& call, const
     settle(is_captured ? Deadline::after(timeout) : Deadline::never(), what);
     cuda.record_event(work->end_event(), stream());
   } catch (const std::exception&) {
-    // The stream may contain the operation, or a part of it: the whole group is unusable. A capture
-    // has run nothing.
+    // The stream may contain the operation or a part of it, so the whole group is unusable. A
+    // capture has run nothing.
     if (!is_captured) fail_in(*work);
     throw;
   }
@@ -250,8 +253,8 @@ Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& strea
   if (failure().is_in_child()) throw_if_broken();
   const Lock launching(comm_.starting);
   throw_if_broken();
-  // Numbers them as if they were called now, so that the ranks' numbers agree even if a rank calls
-  // them without a graph.
+  // Number them as if they were called now. So the ranks' numbers agree even if one rank calls
+  // without a graph what another rank has captured.
   next_collective_ += calls.collectives();
   next_message_ += calls.messages();
   const bool is_counted = calls.collectives() > 0;

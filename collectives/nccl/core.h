@@ -1,14 +1,14 @@
-// Core: an NcclGroup without the checks of its calls: it connects, starts operations on a stream of
+// Core: an NcclGroup without the checks of its calls. It connects, starts operations on a stream of
 // its own, and hands them to its watcher (watcher.h). Its parts, each of which knows only those
 // before it:
 //
 //   Shared        the stream, its events, and the first cause of a failure; Works keep it alive
-//   Calls         what callers tell the watcher
-//   Communicator  NCCL's
+//   Calls         hands the callers' operations to the watcher
+//   Communicator  NCCL's communicator
 //   Watcher       finds operations that are over or late, and failures; belongs to its thread
 //
-// Callers start operations under Communicator::starting. close() ends watcher and communicator.
-// Thread-safety: any thread.
+// Callers start operations while they hold Communicator::starting. close() ends watcher and
+// communicator. Thread-safety: any thread.
 #pragma once
 
 #include <functional>
@@ -40,8 +40,8 @@ class Core final : public RefCounted {
   // Ends operations under way, the watcher and the communicator; takes some seconds at most.
   void close() noexcept;
 
-  // Runs `enqueue(stream)` between NCCL's group calls, on the core's stream, after the caller's.
-  // `peer`: of a message; -1: it is none, or several.
+  // Runs `enqueue(stream)` between NCCL's group calls, on the core's stream, after the work in the
+  // caller's stream. `peer`: of a message; -1: it is no message, or several.
   using Enqueue = std::function<void(void* stream)>;
   Ref<Work> launch(Descriptor what, int peer, const CallOptions& call, const Enqueue& enqueue);
   // To be called around the launch of a graph. begin_graph() throws the group's error.
@@ -56,12 +56,12 @@ class Core final : public RefCounted {
 
  private:
   void throw_if_broken();
-  // Polls until NCCL has finished a call, or the group is broken; throws as check(). A passed
-  // deadline breaks the group.
+  // Polls until NCCL has finished starting `what`, or the group is broken; throws as check(). A
+  // passed deadline breaks the group.
   void settle(Deadline deadline, const Descriptor& what);
   void start(const Ref<Operation>& operation, std::uint32_t hash,
              std::optional<Notices::Place> place);
-  // The exception that is being handled broke the operation, and with it the group.
+  // Breaks the group with the exception that is being handled, which `operation` has caused.
   void fail_in(const Operation& operation) noexcept;
 
   const NcclGroupOptions options_;

@@ -14,7 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The host group waits for a lost rank's last words, so NCCL may notice the loss before it does.
+// The host group first reads what a lost rank has still sent, so NCCL may notice the loss before
+// the host group names the rank.
 constexpr std::chrono::nanoseconds kNamingTime = 3s;
 
 }  // namespace
@@ -76,7 +77,7 @@ Cause Failure::tell() noexcept {
   if (cause.blame == Blame::kNone) {
     host_->abort(cause.text);
   } else {
-    // The host group numbers its own operations.
+    // The host group has sequence numbers of its own.
     Cause told = cause;
     told.sequence = 0;
     host_->fail(std::make_exception_ptr(GroupError(told)), std::nullopt);

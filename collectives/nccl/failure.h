@@ -21,7 +21,8 @@ class Failure {
  public:
   Failure(Ref<ProcessGroup> host, Identity self, std::string group);
 
-  // True in a forked child of the rank: it is not a member of the group, and every call throws.
+  // True in a forked child of the rank. The child is not a member of the group, so every call
+  // throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   bool is_set() const noexcept { return error() != nullptr; }
   std::exception_ptr error() const noexcept;
@@ -29,17 +30,18 @@ class Failure {
   void check();
   const Ref<FirstError>& first() const noexcept { return first_; }
 
-  // The other ranks do not know of `cause` yet. Changes nothing if there is one already, or in a
-  // forked child, which does not speak for the rank.
+  // Breaks the group with a cause that the other ranks do not know yet. Does nothing if there is a
+  // cause already, or in a forked child, which must not speak for the rank.
   void set(const Cause& cause) noexcept { set(cause, true); }
-  // Another rank has failed, and NCCL does not say which one: waits some seconds for the host group
-  // to name it. `text` is NCCL's.
+  // For an error of another rank, which NCCL does not name: waits at most 3 s for the host group to
+  // name the rank. `text` is NCCL's.
   void set_remote(std::string_view text) noexcept;
-  // Adopts the host group's failure.
+  // Takes over the host group's failure, if there is one.
   void hear_host() noexcept;
   // The rank whose process has ended, as far as the host group knows.
   std::optional<Cause> gone_rank() const noexcept;
-  // Breaks the host group and so tells the other ranks, if they do not know yet. Returns the cause.
+  // Breaks the host group, and so tells the other ranks, unless they know already. Returns the
+  // cause.
   Cause tell() noexcept;
 
  private:
@@ -49,8 +51,8 @@ class Failure {
   const Ref<ProcessGroup> host_;
   const Identity self_;
   const std::string group_;
-  // Set before NCCL is told to abort, even if no operation is under way: an aborting rank may feed
-  // wrong data into the others' operations, which then end without an error.
+  // Set before NCCL is told to abort, even if no operation is under way. An aborting rank may feed
+  // wrong data into the other ranks' operations, which then end without an error.
   const Ref<FirstError> first_ = make_ref<FirstError>();
   Mutex mutex_;
   std::optional<Cause> cause_ DL_GUARDED_BY(mutex_);

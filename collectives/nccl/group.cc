@@ -30,7 +30,7 @@ class Group final : public ProcessGroup {
     static constexpr std::byte kZeros[kTokenBytes] = {};
     cuda_.copy_async(token_, kZeros, sizeof kZeros, core_->stream());
   }
-  // The watcher ends here; Works that are left keep only their events.
+  // The watcher ends here. Works that still exist keep only their events.
   ~Group() override {
     core_->close();
     if (core_->failure().is_in_child()) return;
@@ -54,9 +54,10 @@ class Group final : public ProcessGroup {
     const auto owners = make_ref<Owners>();
     for (const Call& call : calls) {
       check_call(call);
-      DL_CHECK(call.options->stream.handle == options.stream.handle, kInvalidArgument,
-               "batch: over NCCL its messages are one operation of one stream, and these are on "
-               "several");
+      DL_CHECK(
+          call.options->stream.handle == options.stream.handle, kInvalidArgument,
+          "batch: over NCCL it is one operation on one stream, but its messages are on several; "
+          "make a batch for each stream");
       earliest = std::min(earliest, call.options->timeout.value_or(core_->options().timeout));
       owners->held.push_back(call.options->keep_alive);
       what.count += call.what.count;
@@ -91,20 +92,21 @@ class Group final : public ProcessGroup {
     const std::string_view name = call.row().name;
     const Device own{DeviceType::kCUDA, static_cast<std::int16_t>(core_->options().device)};
     DL_CHECK(options.stream.device == own, kInvalidArgument,
-             "{}: the stream is one of {}, and this group's memory is that of {}", name,
+             "{}: the stream is on {}, but this group works on memory of {}", name,
              options.stream.device.str(), own.str());
     DL_CHECK(options.order == Order::kPlan, kNotImplemented,
-             "{}: NCCL has an order of additions of its own; Order::kTree is for memory of the CPU",
+             "{}: NCCL chooses the order of additions; Order::kTree works on CPU memory only",
              name);
     DL_CHECK(!call.row().reduces || can_reduce(call.what.dtype, call.what.reduce), kNotImplemented,
              "{}: NCCL has no {} of {}; reduce a copy on the CPU", name, name_of(call.what.reduce),
              dl::name_of(call.what.dtype));
     if (call.row().is_message) {
       DL_CHECK(call.peer != kAnySource, kNotImplemented,
-               "{}: NCCL receives from a rank that is named, not from any source", name);
-      DL_CHECK(call.what.root == 0, kNotImplemented,
-               "{}: tag is {}, and NCCL has none: the messages of two ranks are taken in order",
-               name, static_cast<std::uint32_t>(call.what.root));
+               "{}: NCCL cannot receive from any source; name the peer", name);
+      DL_CHECK(
+          call.what.root == 0, kNotImplemented,
+          "{}: tag is {}, but NCCL has no tags; use 0: messages between two ranks keep their order",
+          name, static_cast<std::uint32_t>(call.what.root));
       return;
     }
     DL_CHECK(
@@ -191,7 +193,7 @@ class Group final : public ProcessGroup {
   Ref<Core> core_;
   const Module& nccl_;
   cuda::Runtime& cuda_;
-  void* const token_;  // device memory for barriers
+  void* const token_;  // one element of device memory, for barriers
 };
 
 }  // namespace

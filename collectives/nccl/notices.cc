@@ -67,7 +67,8 @@ void Notices::answer(const std::string& group, int rank, const Place& place,
   try {
     answer_now(group, rank, place, asked);
   } catch (const std::exception& error) {
-    log::debug("group '{}': the others cannot be told where this rank is: {}", group, error.what());
+    log::debug("group '{}': cannot tell the other ranks this rank's last call: {}", group,
+               error.what());
   }
 }
 
@@ -109,7 +110,8 @@ std::optional<std::vector<std::optional<Notices::Place>>> Notices::ask(
       }
     }
   } catch (const std::exception& error) {
-    log::debug("group '{}': the others cannot be asked where they are: {}", group, error.what());
+    log::debug("group '{}': cannot ask the other ranks for their last calls: {}", group,
+               error.what());
     return std::nullopt;
   }
   return places;

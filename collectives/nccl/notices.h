@@ -1,9 +1,9 @@
-// Notices: the ranks of an NCCL group report their last calls through the job's store, because NCCL
-// does not report missing ranks.
+// Notices: through the job's store, the ranks of an NCCL group tell each other their last calls.
+// NCCL itself does not name missing ranks.
 //
-// A rank that waits long asks, and every rank's watcher answers with its last call; a rank that
+// A rank that waits long asks, and every rank's watcher answers with its last call. A rank that
 // does not answer is stopped or gone. Only the watchers' threads use the store, with short
-// deadlines. close() must be called before the store is destroyed. Any thread.
+// deadlines. Call close() before the store is destroyed. Any thread.
 #pragma once
 
 #include <chrono>
@@ -32,12 +32,12 @@ class Notices : public RefCounted {
     std::uint64_t last_called = 0;
     std::optional<Descriptor> call{};  // nullopt for a graph's launch
   };
-  // Answers questions since the last call; `asked` is the last question that this rank has
-  // answered.
+  // Answers, if a rank has asked since the last call. `asked`: the number of the last question that
+  // this rank has answered; updated.
   void answer(const std::string& group, int rank, const Place& place, std::int64_t& asked) noexcept;
-  // The places of the other ranks, by rank; this rank goes on answering meanwhile. An element is
-  // nullopt for this rank, and for a rank that has not answered by the deadline or before `stops`
-  // returned true. Returns nullopt if there is no store.
+  // Asks all ranks, and returns their places by rank. Meanwhile this rank goes on answering. An
+  // element is nullopt for this rank, and for a rank that has not answered before the patience
+  // ended or `stops` returned true. Returns nullopt if there is no store or it does not answer.
   std::optional<std::vector<std::optional<Place>>> ask(const std::string& group, int rank, int size,
                                                        const Place& own, std::int64_t& asked,
                                                        std::chrono::milliseconds patience,

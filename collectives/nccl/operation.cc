@@ -70,7 +70,7 @@ Operation::~Operation() {
   if (shared_->failure.is_in_child()) return;  // the pool's lock may be held for ever there
   for (void* const event : {begin_, end_}) {
     if (event == nullptr) continue;
-    // The pool must not record an event again that a graph has recorded.
+    // An event that a graph has recorded must not be recorded again, so it does not go to the pool.
     options_.is_captured ? shared_->cuda.destroy_event(event) : shared_->events.give(event);
   }
 }

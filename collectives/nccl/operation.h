@@ -1,4 +1,5 @@
-// Operation: one operation of an NcclGroup, or one launch of a graph with some, as its Work.
+// Operation: the Work of one operation of an NcclGroup, or of one launch of a graph that contains
+// some.
 //
 // The caller makes it and records its events; the watcher ends it. It keeps Shared alive, not the
 // group. Any thread.
@@ -18,9 +19,9 @@
 
 namespace dl::collectives::nccl {
 
-// Wakes the watcher. Waking a thread costs a caller more than all else that the group adds to a
-// call of NCCL (10 us and more in a virtual machine), and a watcher that is not idle looks soon by
-// itself.
+// Wakes the watcher, if it sleeps long. Waking a thread costs the caller more than everything else
+// that the group adds to a call of NCCL (10 us and more in a virtual machine). A watcher that is
+// not idle looks soon by itself.
 class Bell {
  public:
   void ring() noexcept;
@@ -31,7 +32,7 @@ class Bell {
   void stop() noexcept;
   bool is_stopped() const noexcept { return is_stopped_.load(); }
 
-  // For the watcher. It says that it is idle before it looks for operations a last time.
+  // For the watcher: it calls set_idle(true), looks once more for new operations, and then sleeps.
   void set_idle(bool idle) noexcept { is_idle_.store(idle); }
   void sleep(std::chrono::nanoseconds most) noexcept;
 
@@ -43,7 +44,7 @@ class Bell {
   bool is_rung_ DL_GUARDED_BY(mutex_) = false;
 };
 
-// Events to use again.
+// A pool of CUDA events.
 class Events {
  public:
   Events(cuda::Runtime& cuda, int device) : cuda_(cuda), device_(device) {}
@@ -80,7 +81,7 @@ class Operation final : public Work {
   struct Options {
     Ref<RefCounted> owner{};  // of the buffers
     std::chrono::nanoseconds timeout{};
-    bool is_captured = false;    // into a graph: it is never ended, and counts as over
+    bool is_captured = false;    // into a graph: end() is never called, and it counts as over
     std::uint64_t in_graph = 0;  // number of operations in a graph's launch
     int peer = -1;               // of a message; -1: it is none, or several
   };
@@ -102,13 +103,13 @@ class Operation final : public Work {
   std::string text() const;
   // Call it once, before the events are used.
   void make_events();
-  // Events of its stream: the GPU has reached the operation, and has finished it.
+  // Events in its stream. The GPU has reached the operation (begin), and has finished it (end).
   void* begin_event() const noexcept { return begin_; }
   void* end_event() const noexcept { return end_; }
   // Both events are recorded in the stream.
   bool is_launched() const noexcept { return launched_.load(std::memory_order_acquire); }
   void set_launched() noexcept { launched_.store(true, std::memory_order_release); }
-  // A stream waits for it.
+  // True if a stream waits for it.
   bool is_awaited() const noexcept { return awaited_.load(std::memory_order_relaxed); }
   void end(std::exception_ptr failed) noexcept;
 

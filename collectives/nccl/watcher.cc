@@ -13,8 +13,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kIdleNap = 100ms;
-// For this long after an operation the watcher polls often: another rank's error may have spoilt
-// the result, and the program should learn of it soon. It also spares the next call from waking it.
+// For this long after an operation the watcher polls often. Another rank's error may have spoilt
+// the result, and the program should learn of it soon. A new call in this time need not wake the
+// watcher.
 constexpr auto kAlertTime = 200ms;
 constexpr std::chrono::nanoseconds kAlertNap = 1ms;
 constexpr std::chrono::nanoseconds kGoneGrace = 1s;
@@ -165,8 +166,9 @@ bool Watcher::advance(Queue& queue) {
   return false;
 }
 
-// NCCL waits for a rank whose process has ended. The host group knows this, but another rank may
-// report the cause, and operations that the rank had begun may still complete.
+// NCCL waits for ever for a rank whose process has ended. The host group knows of the end. It gets
+// a second: another rank may report the cause, and operations that the rank had begun may still
+// complete.
 void Watcher::look_at_gone(const Running& front) {
   const std::optional<Cause> gone = failure_.gone_rank();
   if (!gone) return;
@@ -232,7 +234,7 @@ Missing Watcher::missing(const Operation& late, std::optional<Cause>& mismatch) 
 }
 
 // Waits for operations that the program may consider done: launches of graphs, which have no Work
-// to wait for, and operations that a stream was ordered after.
+// to wait for, and operations for which a stream waits.
 bool Watcher::wait_for_streams() noexcept {
   const auto is_awaited = [](const Running& each) { return each.operation->is_awaited(); };
   while (true) {

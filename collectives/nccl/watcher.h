@@ -1,9 +1,10 @@
-// Watcher: the thread of an NcclGroup that finds operations that are over or late, finds failures,
+// Watcher: the thread of an NcclGroup. It finds operations that are over or late, finds failures,
 // and ends the group.
 //
-// The thread's function owns it: no other thread can name its fields. Calls hands it the operations
-// that callers make. The launch of a graph that contains operations counts as one more operation,
-// between two events of the launching stream, because events inside a graph cannot be queried.
+// The thread's function owns the Watcher: no other thread can name its fields. Calls hands it the
+// operations that callers make. The launch of a graph that contains operations counts as one more
+// operation, between two events of the launching stream, because events inside a graph cannot be
+// queried.
 #pragma once
 
 #include <deque>
@@ -19,13 +20,13 @@
 
 namespace dl::collectives::nccl {
 
-// What the callers tell the watcher. Any thread.
+// The operations that callers have started and the watcher has not taken yet. Any thread.
 class Calls {
  public:
   struct Call {
     Ref<Operation> operation;
     record::Slot* slot = nullptr;
-    Waiting::Time since{};  // it was called then
+    Waiting::Time since{};  // when it was called
   };
 
   void add(Call call, std::optional<Notices::Place> place);
@@ -48,7 +49,7 @@ class Watcher {
           const std::vector<Identity>& ranks, record::GroupRecorder& log, Shared& shared,
           Calls& calls, Communicator& comm);
 
-  // Until the bell says stop; then it ends the operations and the communicator, which takes some
+  // Runs until Bell::stop(). Then it ends the operations and the communicator, which takes some
   // seconds at most.
   void run() noexcept;
 
@@ -58,7 +59,7 @@ class Watcher {
     explicit Running(Call call) : Call(std::move(call)), waiting(operation->timeout()) {
       waiting.begin(since);
     }
-    // The GPU has reached it, and its time counts from now on.
+    // Call it when the GPU has reached the operation: its time counts from now on.
     void start(Time now) {
       has_started = true;
       since = now;
@@ -99,7 +100,7 @@ class Watcher {
   Time next_answer_{};
   std::int64_t asked_ = 0;
   Time last_change_{};
-  Time gone_since_{};  // the host group knew then that a rank had ended
+  Time gone_since_{};  // when the host group first said that a rank had ended
   bool is_over_ = false;
 };
 

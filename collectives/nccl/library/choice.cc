@@ -97,8 +97,8 @@ void prepare_sharing(int version) {
   if (version >= kMultiRankGpu) {
     env::set_unless_set(Var::kNcclMultiRankGpu, "1");
   } else {
-    // NCCL identifies a host by this name: ranks on seemingly different hosts may share a GPU. The
-    // name must be the same in all of a process's groups, so it does not contain the rank.
+    // NCCL identifies a host by this name: ranks that seem to be on different hosts may share a
+    // GPU. The name must be the same in all groups of a process, so it does not contain the rank.
     const Identity own = this_process(0, "");
     env::set_unless_set(Var::kNcclHostId, fmt::format("dlrun-{}-{}", own.host, own.pid));
   }

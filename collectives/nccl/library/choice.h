@@ -1,5 +1,5 @@
-// Choice: whether GPU memory travels over NCCL or through the host. Every rank publishes an Offer,
-// all ranks read all offers, and decide alike.
+// Choice: whether GPU memory goes over NCCL or through the host. Every rank publishes an Offer; all
+// ranks read all offers and reach the same decision.
 #pragma once
 
 #include <span>
@@ -11,9 +11,9 @@ namespace dl::collectives::nccl {
 
 // What one rank offers.
 struct Offer {
-  std::string gpu{};    // UUID of the device whose memory it passes to the group
+  std::string gpu{};    // UUID of the GPU whose memory it gives to the group
   int version = 0;      // of NCCL, 22809 for 2.28.9; 0: none
-  bool shares = false;  // DLRUN_NCCL_SHARED_GPU
+  bool shares = false;  // DLRUN_NCCL_SHARED_GPU: may share a GPU with other ranks over NCCL
   std::string lacks{};  // why there is no NCCL
 
   std::string text() const;  // one line

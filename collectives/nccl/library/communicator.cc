@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Time for NCCL to destroy a communicator: at the end of a program all ranks leave at about the
-// same time.
+// Time for NCCL to destroy a communicator. At the end of a program all ranks leave at about the
+// same time, so more is not needed.
 constexpr auto kLeaveTime = 500ms;
 
 void end_this_process(const std::string& text) {
@@ -44,8 +44,8 @@ std::string Communicator::said(int code) const {
   return fmt::format("NCCL says: {}", text_of(options_.nccl, code));
 }
 
-// NCCL restores the thread's current device: in a thread without one this would be GPU 0, which may
-// belong to another rank.
+// A call of NCCL restores the thread's current device afterwards. In a thread without one this
+// would be GPU 0, which may belong to another rank.
 bool Communicator::are_through(std::vector<std::function<void()>> ends,
                                std::chrono::nanoseconds time) {
   struct Tasks {
@@ -53,7 +53,7 @@ bool Communicator::are_through(std::vector<std::function<void()>> ends,
     std::condition_variable changed;
     std::size_t left DL_GUARDED_BY(mutex) = 0;
   };
-  // The last of the caller and the threads drops it.
+  // The last of the caller and the threads frees it.
   const auto tasks = std::make_shared<Tasks>();
   {
     const Lock lock(tasks->mutex);
@@ -89,9 +89,9 @@ void Communicator::end_process(const std::string& why) noexcept {
 }
 
 void Communicator::abort(const std::string& why, std::function<void()> beside) noexcept {
-  // A launch under way sees that the group is broken and leaves NCCL alone; later ones do not reach
-  // NCCL. Release the lock soon: the end of a graph waits for the thread that launches it, and this
-  // thread waits for the lock.
+  // A launch under way sees that the group is broken and does not call NCCL; later launches do not
+  // reach NCCL. Do not keep the lock: a thread that launches a graph may wait for it, and
+  // destroying that graph waits for that thread.
   const Deadline until = Deadline::after(options_.abort_time);
   while (!starting.try_lock()) {
     if (until.has_passed()) end_process(why);

@@ -2,14 +2,14 @@
 //
 // module.cc is compiled into libdlrun_nccl.so, the only object that is linked with NCCL. Loading it
 // takes 20 ms, so it is opened at the first collective on a GPU. It contains nothing else of dlrun
-// and exports one function, which returns this table; tests substitute tables of their own.
+// and exports one function, which returns this table. Tests substitute tables of their own.
 // Communicators are non-blocking: a call may return kInProgress, and async_error() tells when it is
 // over.
 //
 // Thread-safety is NCCL's: one thread at a time a communicator, except for abort(). This includes
 // async_error(), which completes what a non-blocking call has begun. Every group_start() needs its
-// group_end(), even after an error between them. Unless said otherwise a function returns kSuccess,
-// kInProgress or an error for error_text().
+// group_end(), even after an error between them. Unless its comment says otherwise, a function
+// returns kSuccess, kInProgress or an error; error_text() gives the error's text.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct Module {
   const char* (*error_text)(int code);
   const char* (*last_error)();  // NCCL's text for the last error; never null
   int (*unique_id)(UniqueId* id);
-  // NCCL uses `device`, then restores the thread's current device: so the thread must have set one
+  // NCCL uses `device`, then restores the thread's current device, so the thread must have set one
   // (Runtime::make_stream() does).
   int (*init)(Comm* comm, int size, const UniqueId* id, int rank, int device);
   // Makes a communicator with blocking calls, for benchmarks to compare with.

@@ -222,13 +222,13 @@ TEST_F(Nccl, ABatchIsCheckedBeforeItIsStarted) {
       return thrown_by([&] { rank.group->batch(both); }).text;
     };
     RecvOptions message = rank.recv(&value, kAnySource);
-    EXPECT_THAT(refused(message), HasSubstr("not from any source"));
+    EXPECT_THAT(refused(message), HasSubstr("cannot receive from any source"));
     message.peer = peer;
     message.tag = 4;
-    EXPECT_THAT(refused(message), HasSubstr("tag is 4, and NCCL has none"));
+    EXPECT_THAT(refused(message), HasSubstr("tag is 4, but NCCL has no tags"));
     message.tag = 0;
     message.call.stream.handle = rank.runtime.make_stream(rank.rank(), false);
-    EXPECT_THAT(refused(message), HasSubstr("one operation of one stream"));
+    EXPECT_THAT(refused(message), HasSubstr("one operation on one stream"));
     EXPECT_THAT(refused(rank.send(&value, rank.rank())), HasSubstr("wanted another rank"));
     EXPECT_EQ(rank.group->error(), nullptr);
   });
@@ -759,14 +759,14 @@ TEST_F(Nccl, UnsupportedOperationsAreRefusedByName) {
     EXPECT_THAT(reduce(ReduceOp::kAvg, rank.call()), HasSubstr("NCCL has no avg of int32"));
     EXPECT_THAT(reduce(ReduceOp::kSum, rank.call(), DType::kI16),
                 HasSubstr("NCCL has no sum of int16"));
-    EXPECT_THAT(reduce(ReduceOp::kSum, {}), HasSubstr("the stream is one of cpu"));
+    EXPECT_THAT(reduce(ReduceOp::kSum, {}), HasSubstr("the stream is on cpu"));
     EXPECT_THAT(reduce(ReduceOp::kSum, {.stream = rank.stream, .order = Order::kTree}),
                 HasSubstr("Order::kTree"));
     EXPECT_THAT(
         thrown_by([&] {
           rank.group->recv({.buffer = &value, .count = 1, .peer = kAnySource, .call = rank.call()});
         }).text,
-        HasSubstr("not from any source"));
+        HasSubstr("cannot receive from any source"));
     EXPECT_EQ(rank.group->error(), nullptr);
   });
 }
