@@ -15,7 +15,8 @@ struct Way {
   double seconds;
 };
 
-// Shared memory has its own paths; their cost is that of copies and flags.
+// Over shared memory no plan is used: the path follows from the operation, its size and the ranks.
+// Its cost is that of copies and flags.
 Way way_over_shm(const Descriptor& d, int ranks, const Link& link) {
   const bool is_oversubscribed = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
   const shm::Plan plan = shm::make_plan(d, d.count, ranks, is_oversubscribed);
@@ -48,7 +49,8 @@ void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to
   DL_CHECK(o.reductions.size() == 1, kInvalidArgument, "--explain takes one reduction at a time");
   const std::string asked =
       o.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : o.backend;
-  DL_CHECK(asked != "mpi", kInvalidArgument, "--explain: MPI chooses for itself, and does not say");
+  DL_CHECK(asked != "mpi", kInvalidArgument,
+           "--explain: MPI chooses its algorithms itself and does not report them");
   const bool over_shm =
       asked == "shm" || (asked == "auto" && shape.nodes == 1 && o.algorithm.empty());
   const LinkKind kind = over_shm          ? LinkKind::kShm

@@ -1,4 +1,5 @@
-// dlbench: nccl-tests for dlrun's groups. It also answers to the names of nccl-tests' programs.
+// dlbench: times dlrun's collectives as nccl-tests does. It also runs under nccl-tests' program
+// names.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ int nodes_of(const Options& options) {
   return static_cast<int>(env::get_int(env::Var::kGroupWorldSize).value_or(1));
 }
 
-// Makes no group, so that a job can be explained from anywhere; rank 0 prints.
+// Makes no group, so that it can explain a job of any size on any machine. Rank 0 prints.
 int explain_job(const Options& options, const Launch& launch, int ranks) {
   if (launch.rank != 0) return 0;
   explain(options, find_plan(options.plan, options.algorithm),

@@ -1,4 +1,5 @@
-// dlbench and plans (algorithms/plan.h): explains a plan, and makes one for this machine.
+// dlbench's --explain and --tune: explain a plan (algorithms/plan.h), and make one for this
+// machine. One thread.
 #pragma once
 
 #include <cstdio>
@@ -9,13 +10,14 @@
 
 namespace dl::collectives::bench {
 
-// Prints a row a size (or with --json an object): the algorithm, and the time that the costs
-// predict. Makes no calls. Throws kInvalidArgument for `floor`, which has no plan.
+// Prints for each size the algorithm, and the time that the plan's costs predict: a row, or with
+// --json an object. Makes no calls of a group. Throws kInvalidArgument for an operation without a
+// plan (`floor`).
 void explain(const Options& options, const Plan& plan, GroupShape shape, std::FILE* to);
 
-// Measures the cost terms of the group's link, in some seconds, and writes them on rank 0 into the
-// plan of --tune; other links and rules of an existing plan are kept. Collective. Returns the exit
-// code.
+// Collective: measures the cost terms of the group's link, which takes under 10 s. Rank 0 writes
+// them into the plan file of --tune; the file's other links and its rules are kept. Returns the
+// exit code.
 int tune(ProcessGroup& group, const Options& options, int nodes);
 
 }  // namespace dl::collectives::bench

@@ -29,7 +29,7 @@ void ask_to_stop() {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-// True on every rank at the same place if any rank was asked to stop.
+// Collective: true on every rank if any rank was asked to stop.
 bool must_stop(ProcessGroup& group) {
   std::uint8_t flag = stop_requested != 0 ? 1 : 0;
   group
@@ -57,8 +57,8 @@ bool has_meaning(DType dtype, ReduceOp op) {
   }
 }
 
-// The cases that -d, -o and -r ask for. "all" omits undefined pairs and those that the operation
-// or NCCL refuses.
+// The cases that -d, -o and -r ask for. "all" leaves out undefined pairs of dtype and reduction,
+// and those that the operation or NCCL does not support.
 std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks,
                            bool over_nccl) {
   std::vector<int> roots;
@@ -93,7 +93,7 @@ Operation bare_all_reduce(const Operation& all_reduce) {
   return bare;
 }
 
-// Makes the ranks meet on the GPUs. Returns how GPU memory moves, "nccl" or "staged".
+// Runs the first operation on the GPUs, which connects them. Returns the way, "nccl" or "staged".
 std::string meet_on_gpus(ProcessGroup& group, const Gpu& gpu) {
   const Ref<Work> met = group.barrier({.call = {.stream = gpu.stream()}});
   met->synchronize();
@@ -250,7 +250,7 @@ int run(ProcessGroup& group, const Options& options, const std::vector<std::stri
   }
   const Summary summary = all.summary();
   for (const auto& report : reports) report->end(summary);
-  // With -a 0 only rank 0 has the agreed times, so its verdict counts for all ranks.
+  // With -a 0 the ranks have different times, so rank 0 decides for all of them.
   std::uint8_t failed = summary.wrong > 0 || !summary.is_fast_enough() ? 1 : 0;
   group.broadcast({.buffer = &failed, .count = 1, .dtype = DType::kU8})->wait();
   return failed;

@@ -1,4 +1,4 @@
-// A whole run: every case, every size, in and out of place, as often as asked for.
+// Runs every case and every size, in place and out of place, as often as -N says.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ struct OnGpu {
   const nccl::Module* nccl = nullptr;
 };
 
-// Collective: every rank calls it, rank 0 with reports, the others with none. Returns the exit
-// code, the same on all ranks: 1 if an element was wrong or NCCL_TESTS_MIN_BW was missed. SIGINT or
-// SIGTERM ends it after the current size.
+// Collective: every rank calls it, rank 0 with reports, the other ranks with an empty list. Returns
+// the same exit code on all ranks: 1 if an element was wrong or NCCL_TESTS_MIN_BW was missed, else
+// 0. SIGINT or SIGTERM ends it after the current size.
 int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
         const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on = {});
 

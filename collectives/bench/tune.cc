@@ -40,8 +40,8 @@ class Tuner {
     link.a = time(20, [&] { group_.barrier()->wait(); }) / std::bit_width(p - 1);
     const double one = time(20, [&] { shift(1); });
     const double many = time(4, [&] { shift(1 + kMessages); });
-    // A burst may hide the cost of a message, but a message in it does not cost more than one
-    // alone.
+    // A burst may hide the cost of a message, which is then measured as 0. It is at most the
+    // latency of a single message.
     link.o = std::clamp((many - one) / kMessages, 0.0, link.a);
     std::vector<std::byte> part(kPartBytes), all(kPartBytes * p);
     const double gathered = time(1, [&] {

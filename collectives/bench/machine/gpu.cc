@@ -42,7 +42,8 @@ Gpu::Memory Gpu::allocate(std::size_t bytes) const {
 
 Gpu::Memory Gpu::allocate_pinned(std::size_t bytes) const {
   void* const block = runtime_.allocate_pinned(device(), bytes);
-  DL_CHECK(block != nullptr, kInvalidArgument, "there are no {} bytes of pinned memory", bytes);
+  DL_CHECK(block != nullptr, kInvalidArgument,
+           "cannot allocate {} bytes of pinned memory; take a smaller -e or -m, or -c 0", bytes);
   return Memory(static_cast<std::byte*>(block), {&runtime_, Free::kHost});
 }
 

@@ -1,6 +1,7 @@
 // Gpu: the GPU on which a rank measures, with a stream of its own, and memory.
 //
-// Ownership: the Gpu owns the stream; the runtime and the Gpu must outlive the memory. One thread.
+// Ownership: the Gpu owns the stream; the runtime and the Gpu must outlive the memory that
+// allocate() returns. One thread.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ class Gpu {
   int device() const noexcept { return stream_.device.index; }
   const Stream& stream() const noexcept { return stream_; }
 
-  // In stream order.
+  // Queues a copy in the stream.
   void copy(void* to, const void* from, std::size_t bytes) const;
   void synchronize() const;
 
@@ -36,7 +37,8 @@ class Gpu {
     void operator()(std::byte* block) const noexcept;
   };
   using Memory = std::unique_ptr<std::byte, Free>;
-  // Throw kInvalidArgument if there is too little memory; the text tells how much is free.
+  // Throw kInvalidArgument if there is too little memory. allocate() says in the text how much is
+  // free.
   Memory allocate(std::size_t bytes) const;
   Memory allocate_pinned(std::size_t bytes) const;
 

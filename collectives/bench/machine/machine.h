@@ -1,5 +1,5 @@
 // The environment of a benchmark: the ranks, the CPUs they may use, and the versions of libraries.
-// A figure means nothing without it. Values.
+// It is printed with every result. Values.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ std::vector<RankInfo> gather_ranks(ProcessGroup& group, const Gpu* gpu = nullptr
 std::string cpu_list(const RankInfo& rank);
 std::size_t cpu_count(const RankInfo& rank) noexcept;
 
-// One clause a host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on node2".
-// A host's CPUs are those that any of its ranks may use.
+// One clause for each host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on
+// node2". A host's CPUs are all those that any of its ranks may use.
 std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
 
 // True if two ranks use one GPU.

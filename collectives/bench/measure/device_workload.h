@@ -1,6 +1,6 @@
-// CollectiveWorkload on a GPU. Inputs, and the wrong values that outputs are filled with, are
-// copied on the device from memory that was filled once; results are compared on the host and get
-// there through pinned memory.
+// CollectiveWorkload on a GPU. Two buffers on the device are filled once: the input, and wrong
+// values. rewrite() copies them over the inputs and outputs. Results are compared on the host, to
+// which they are copied through pinned memory.
 //
 // All sizes of a run share a DeviceRoom. One thread.
 #pragma once

@@ -36,8 +36,8 @@ std::size_t sum_of_all(ProcessGroup& group, std::size_t value) {
   return value;
 }
 
-// Starts all slots at once. With `times_calls` it returns when the last call had returned; reading
-// the clock takes a tenth of a small operation's time.
+// Starts all slots at once. With `times_calls` it returns the time when the last call had returned.
+// Reading the clock takes a tenth of a small operation's time.
 Clock::time_point run_slots(Workload& workload, std::vector<Ref<Work>>& works,
                             bool times_calls = false) {
   for (std::size_t i = 0; i < works.size(); ++i) works[i] = workload.start(i);

@@ -1,7 +1,7 @@
-// Times one workload: rewrite the input, barrier, start, operation, stop. An iteration's time is
-// its slowest rank's (-a changes this); on a GPU it is the time between two events of the stream.
-// Collective: every rank calls it. Back to back it measures like nccl-tests: operation after
-// operation, and the mean.
+// Times one workload. An iteration has these steps: rewrite the input, barrier, start, operation,
+// stop. On a GPU its time is that between two events of the stream. The iteration's time is that of
+// its slowest rank, unless -a asks for another. With --back-to-back it measures like nccl-tests:
+// operation after operation, and the mean. Collective: every rank calls it.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ struct Times {
   double mean = 0;
   double variation = 0;  // standard deviation / mean
 };
-// p50 is the element at n / 2 and p99 the one at 0.99 n, as in nccl-tests and other programs
-// compared with.
+// p50 is the element n / 2 of the sorted times, and p99 the element 0.99 n.
 Times summarize(std::vector<double> us);
 
 struct Result {
   Times times;
   double call_us = 0;     // -C: p50 of the time until the call had returned
   double rewrite_us = 0;  // p50 of rewriting the input, on rank 0
-  // If `times` are by the device's events: p50 by the host's clock, until the host noticed the end.
+  // If `times` are by the device's events: p50 by the host's clock, until the host has noticed that
+  // the operation is over.
   std::optional<double> host_us{};
   std::optional<Times> bare{};  // --bare: ncclAllReduce's
   std::size_t iterations = 0;

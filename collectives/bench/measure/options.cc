@@ -65,8 +65,8 @@ std::vector<T> look_up(const std::map<std::string, T>& names, const std::string&
               all);
 }
 
-// nccl-tests' flags for GPU details: accepted so that a command line works unchanged. If one has
-// another value than the neutral one, dlbench says that it has no effect.
+// nccl-tests' flags without a meaning here. They are accepted so that a command line works
+// unchanged. If one has another value than `value`, dlbench says that it has no effect.
 struct Idle {
   const char* flag;
   const char* long_flag;
@@ -147,7 +147,7 @@ struct Words {
   bool loop = false;
 };
 
-// nccl-tests' defaults that its users would notice: one size, and additive steps.
+// The defaults of nccl-tests' programs: one size, and steps that are added.
 void take_defaults_of_nccl_tests(Options& o) {
   o.min_bytes = o.max_bytes = std::size_t{32} << 20;
   o.step_factor = 1;
@@ -241,7 +241,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
                "nccl-tests' average: no rewriting and no barrier between operations");
   app.add_flag("--cold", o.cold, "empty the caches before each iteration");
   app.add_flag("--symmetric", o.symmetric,
-               "buffers in symmetric memory: another contract than any pointer's");
+               "buffers in symmetric memory, which all ranks of a node map");
   app.add_flag("--loop", words.loop, "until stopped: -N 0");
   auto* json = app.add_flag("--json", words.json, "an object a size instead of the table");
   app.add_flag("--csv", words.csv, "comma-separated values instead of the table")->excludes(json);
@@ -268,7 +268,7 @@ void take_algorithm(Options& o, const std::string& name) {
       names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
     }
     throw_error(ErrorKind::kInvalidArgument,
-                "{} of {} {} cannot take '{}', as its partial sums must not travel; it has {}",
+                "{} of {} {} cannot take '{}', because partial sums would be rounded; it has {}",
                 o.operation->name, short_name(d.dtype), name_of(d.reduce), name, names);
   }
 }

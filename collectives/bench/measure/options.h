@@ -13,7 +13,7 @@ namespace dl::collectives::bench {
 
 enum class Format : std::uint8_t { kTable, kJson, kCsv };
 
-// How an iteration's time is made of all ranks' times. The numbers are nccl-tests' -a.
+// How an iteration's time is computed from the times of all ranks. The numbers are those of -a.
 enum class Average : std::uint8_t { kRank0, kMean, kMin, kMax };
 
 struct Options {
@@ -48,7 +48,7 @@ struct Options {
   bool explain = false;     // print what would run, and run nothing
   int ranks = 0;            // for explain; 0: as launched
   int nodes = 0;
-  bool tune = false;  // measure, and write a plan into this file:
+  bool tune = false;  // measure, and write a plan into tune_file
   std::string tune_file{};
   std::chrono::seconds timeout{600};
   Format format = Format::kTable;
@@ -57,7 +57,8 @@ struct Options {
   std::vector<std::string> remarks{};  // about flags without effect here
 };
 
-// Prints help or an error, and returns the exit code, if the program is to end at once.
+// Parses the command line into `options`. If the program is to end at once (help, an error), prints
+// the text and returns the exit code; otherwise nullopt.
 std::optional<int> parse(int argc, char** argv, Options& options);
 
 // Throws kInvalidArgument if the command line is impossible with this many ranks and nodes.

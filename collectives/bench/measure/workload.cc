@@ -92,7 +92,7 @@ CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& optio
   }
 }
 
-// Overwrites at most some thousand places, so that it costs little beside writing the input.
+// Overwrites at most 4096 places, so that it costs little compared with writing the input.
 void CollectiveWorkload::spoil(std::byte* output) const {
   constexpr std::size_t kPlaces = 4096;
   const std::size_t element = size_of(dtype_);

@@ -1,7 +1,7 @@
 // Workload: buffers of one size, and the operation on them that is timed.
 //
-// A workload owns only its expected result; the run owns the memory, so that no size pays for new
-// pages. One thread.
+// A workload owns only its expected result. The run owns the memory, and uses it for all sizes, so
+// that no size pays for new pages. One thread.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace dl::collectives::bench {
 class Workload {
  public:
   virtual ~Workload() = default;
-  // Rewrites all inputs, so that shared memory does not profit from cache lines that no rank has
-  // written since the last iteration. If results are checked it also overwrites the outputs, so
+  // Rewrites all inputs. Otherwise shared memory would profit from cache lines that no rank has
+  // written since the last iteration. If results are checked, it also overwrites the outputs, so
   // that an old result does not pass for a new one.
   virtual void rewrite() = 0;
   // Starts the device's clock, if there is one.
@@ -30,11 +30,10 @@ class Workload {
   virtual void finish(std::span<const Ref<Work>> works) {
     for (const Ref<Work>& work : works) work->wait();
   }
-  // Microseconds by the device's own clock, from begin() to the end of the operations that finish()
-  // has waited for; nullopt if there is only the host's clock. Throws the error of a failed
-  // operation.
+  // Microseconds by the device's own clock, from begin() to the end of the operations of finish().
+  // Nullopt: only the host's clock is there. Throws the error of a failed operation.
   virtual std::optional<double> device_us(std::span<const Ref<Work>>) { return std::nullopt; }
-  // True if operations follow one another in a stream, so that the host need not wait for each.
+  // True if operations are queued in a stream, so that the host need not wait for each.
   virtual bool queues() const noexcept { return false; }
   // Number of wrong elements in this rank's results.
   virtual std::size_t wrong() = 0;
@@ -74,7 +73,7 @@ struct Case {
   bool in_place = false;
 };
 
-// The call of each of the options' slots. The arenas hold as many slots of the largest size.
+// One call for each slot (-m). The arenas must hold as many slots of the largest size.
 std::vector<TimedCall> calls_of(const ProcessGroup& group, const Options& options,
                                 const Operation& operation, const Case& what, const Shape& shape,
                                 Arena& inputs, Arena& outputs);

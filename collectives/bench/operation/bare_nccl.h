@@ -1,5 +1,5 @@
-// BareNccl: NCCL's cost without dlrun. Calls ncclAllReduce on a blocking communicator of its own,
-// in the caller's stream, as nccl-tests does: no events, no watcher, no deadline, no recorder.
+// BareNccl: measures NCCL without dlrun. It calls ncclAllReduce on a blocking communicator of its
+// own, in the caller's stream, as nccl-tests does: no events, watcher, deadline or recorder.
 //
 // One thread.
 #pragma once
@@ -13,10 +13,10 @@ namespace dl::collectives::bench {
 
 class BareNccl {
  public:
-  // Collective: every rank of the group calls it; the group's CPU part carries NCCL's id. Throws
+  // Collective: every rank of the group calls it. The group's CPU part exchanges NCCL's id. Throws
   // kConnection.
   BareNccl(ProcessGroup& group, const Gpu& gpu, const nccl::Module& module);
-  // To be destroyed when no rank is still in an operation.
+  // Destroy it when no rank is in an operation any more.
   ~BareNccl();
   BareNccl(const BareNccl&) = delete;
   BareNccl& operator=(const BareNccl&) = delete;

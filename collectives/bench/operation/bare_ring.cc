@@ -20,11 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Bytes a call: as much as fits a core's cache.
+// Bytes of one send() or recv(): as much as fits into a core's cache.
 constexpr std::size_t kSlice = std::size_t{256} << 10;
 
-// A rank's port, and the password that its neighbour must send. They travel over the group, whose
-// members are authenticated.
+// A rank's port, and the password that its neighbour must send. The ranks exchange them over the
+// group, whose members are authenticated.
 struct Door {
   std::array<std::uint8_t, 16> password{};
   std::uint16_t port = 0;

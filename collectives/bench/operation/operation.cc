@@ -32,7 +32,7 @@ std::size_t own_part(const ProcessGroup& g, const TimedCall& c) {
   return static_cast<std::size_t>(g.rank()) * c.count;
 }
 
-// Fills one part for every rank with its values, beginning with place `from`. Returns the total
+// Fills one part for every rank with that rank's values from place `from` on. Returns the total
 // number of elements.
 std::size_t fill_parts(const ProcessGroup& g, const TimedCall& c, std::byte* to, std::size_t from) {
   for (int rank = 0; rank < g.size(); ++rank) {

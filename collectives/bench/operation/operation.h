@@ -16,7 +16,7 @@
 
 namespace dl::collectives::bench {
 
-// Number of elements in input and output. For operations with shares the whole is `size * count`.
+// How large input and output are. "A share" is `count` elements, "the whole" is `size * count`.
 enum class Share : std::uint8_t {
   kWhole,     // both whole
   kGathers,   // a share in, the whole out
@@ -46,16 +46,16 @@ struct TimedCall {
 struct Operation {
   std::string_view name;       // "all_reduce"
   std::string_view perf_name;  // nccl-tests' program, "all_reduce_perf"; empty: it has none
-  // The group's operation, whose row says what its buffers hold; that of a sendrecv is kSend.
-  // nullopt: it runs on a BareRing instead of the group.
+  // The group's operation, whose row says how the buffers are used; kSend for sendrecv. Nullopt: it
+  // runs on a BareRing instead of the group.
   std::optional<OpKind> kind;
   Place place;
-  // busbw / algbw for p ranks (nccl-tests, doc/PERFORMANCE.md): bytes on the busiest link.
+  // busbw / algbw for p ranks, as nccl-tests defines it (doc/PERFORMANCE.md).
   double (*bus_factor)(double p);
   // Writes this rank's expected output, `count` as in TimedCall; null if there is no result.
   // Returns the number of elements: 0 on a rank that gets none.
   std::size_t (*expect)(const ProcessGroup& group, const TimedCall& call, std::byte* wanted);
-  // Null: as the kind says.
+  // Starts the operation. Null: the call that `kind` names.
   Ref<Work> (*start_own)(ProcessGroup& group, const TimedCall& call) = nullptr;
 
   Ref<Work> start(ProcessGroup& group, const TimedCall& call) const;

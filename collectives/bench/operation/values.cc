@@ -48,7 +48,7 @@ void put_whole(DType dtype, std::byte* at, std::uint64_t x) {
   std::memcpy(at, &x, size_of(dtype));  // little-endian; modulo 2^n, as reductions are
 }
 
-// Writes `x` as the reduction's accumulator has it: f32 for the small types, then rounded once.
+// Writes `x` as a reduction does: f16 and bf16 are accumulated in f32, then rounded once.
 void put_floating(DType dtype, std::byte* at, double x) {
   if (dtype == DType::kF64) return put(at, x);
   const auto single = static_cast<float>(x);

@@ -1,7 +1,7 @@
-// dlbench's input values: whole numbers that every dtype represents, by rank and place. So a result
-// is known exactly without communication, and a slice in the wrong place is noticed. The expected
-// result of a reduction is computed from its definition, not with the library's arithmetic. Pure
-// functions.
+// dlbench's input values: whole numbers that every dtype represents, computed from rank and place.
+// So a rank knows the exact result without communication, and finds a slice in the wrong place. The
+// expected result of a reduction is computed from its definition, not with the library's
+// arithmetic. Pure functions.
 #pragma once
 
 #include <cstddef>

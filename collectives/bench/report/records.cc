@@ -1,5 +1,5 @@
-// JSON objects, one a size, and comma-separated values. The keys are those of the benchmarks we
-// compare with, so that one script reads all.
+// JSON objects, one a size, and comma-separated values. The other benchmarks that compare.py runs
+// use the same keys, so one script reads all of them.
 #include <fmt/core.h>
 
 #include <cmath>

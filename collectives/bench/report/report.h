@@ -1,8 +1,8 @@
-// Output of results: nccl-tests' table, JSON objects, comma-separated values, or nccl-tests' JSON
+// Prints results as nccl-tests' table, JSON objects, comma-separated values, or nccl-tests' JSON
 // file. Only rank 0 has reports.
 //
-// A Report writes line by line into a stream that it does not own, so that a stopped run leaves
-// what it measured. One thread.
+// Except for nccl-tests' JSON file, a Report writes line by line, so that a stopped run leaves what
+// it has measured. It does not own its stream. One thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// nccl-tests' table, column by column as src/util.cu writes it. dlbench's own columns come after,
-// so that scripts for the former read the latter.
+// nccl-tests' table, column by column as src/util.cu writes it. dlbench's own columns come after
+// these, so that scripts for nccl-tests can read the table.
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -74,8 +74,8 @@ class Table final : public Report {
     }
     if (options_.symmetric) {
       line(
-          "# Buffers in symmetric memory: another contract than any pointer's; do not compare the "
-          "two");
+          "# Buffers are in symmetric memory: do not compare these times with those of ordinary "
+          "memory");
     }
     if (!info.plan.empty()) line("# Plan: {}", info.plan);
     line("# {}", method());
@@ -173,7 +173,8 @@ class Table final : public Report {
     line("{}", units);
   }
 
-  // One half of a row; "N/A" keeps the columns if the operation has only the other half.
+  // One half of a row (in place or out of place). If the operation has only the other half, "N/A"
+  // keeps the columns.
   std::string half(const Row& row, const std::optional<Result>& r) const {
     const bool iterations = options_.per_iteration;
     if (!r) {
