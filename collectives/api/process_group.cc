@@ -71,7 +71,7 @@ void ProcessGroup::fail(const std::exception_ptr& cause,
 }
 
 Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
-  throw_error(ErrorKind::kNotImplemented, "split: group '{}' is a {} group, which is not divided",
+  throw_error(ErrorKind::kNotImplemented, "split: group '{}' is a {} group, which cannot be split",
               name_, backend_);
 }
 
@@ -83,9 +83,8 @@ Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
 
 Ref<SymmetricMemory> ProcessGroup::register_symmetric(void* data, std::size_t bytes,
                                                       Ref<RefCounted> owner) {
-  return make_unshared_memory(
-      data, bytes, std::move(owner),
-      shares_none(*this, "only the ranks of a shm group share memory that exists"));
+  return make_unshared_memory(data, bytes, std::move(owner),
+                              shares_none(*this, "only a shm group can share existing memory"));
 }
 
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {

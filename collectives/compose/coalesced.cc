@@ -69,10 +69,11 @@ Ref<Work> coalesced(ProcessGroup& group, std::span<const Options> parts,
   packed->owner = options.keep_alive;
   for (const Options& part : parts) {
     Call call = checked(part, group.rank(), group.size());
-    DL_CHECK(call.what.dtype == first.dtype && call.what.reduce == first.reduce, kInvalidArgument,
-             "{}_coalesced: one part is {} {}, another {} {}; coalesce those that are alike",
-             none.row().name, short_name(first.dtype), name_of(first.reduce),
-             short_name(call.what.dtype), name_of(call.what.reduce));
+    DL_CHECK(
+        call.what.dtype == first.dtype && call.what.reduce == first.reduce, kInvalidArgument,
+        "{}_coalesced: one part is {} {}, another {} {}; coalesce parts of one dtype and reduction",
+        none.row().name, short_name(first.dtype), name_of(first.reduce),
+        short_name(call.what.dtype), name_of(call.what.reduce));
     call.options = &options;
     call.what.order = options.order;
     packed->count += call.what.count;

@@ -55,7 +55,7 @@ void check_premul(std::string_view operation, DType dtype, ReduceOp op) {
   DL_CHECK(is_floating(dtype), kDType, "{}: a factor needs a floating dtype, got {}", operation,
            short_name(dtype));
   DL_CHECK(op == ReduceOp::kSum || op == ReduceOp::kAvg, kInvalidArgument,
-           "{}: a factor goes with sum and avg, got {}", operation, name_of(op));
+           "{}: a factor works with sum and avg only, got {}", operation, name_of(op));
 }
 
 // The factor is applied before the group sees the call, so the group's own checks must come first.

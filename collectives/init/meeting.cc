@@ -119,10 +119,11 @@ struct Hosted {
       client.try_get("answer", Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
       answers = true;
     } catch (const Error& error) {
-      throw_error(ErrorKind::kIo,
-                  "store: this rank serves it, and it does not answer ({}); has it the threads and "
-                  "the memory that it needs? {}",
-                  error.what(), spawn_error_text(EAGAIN));
+      throw_error(
+          ErrorKind::kIo,
+          "store: this rank serves the store, but the store does not answer ({}); does it get "
+          "the threads and the memory that it needs? {}",
+          error.what(), spawn_error_text(EAGAIN));
     }
   }
   bool serves(const MeetingOptions& options, const Endpoint& where, const JobKey& with) const {

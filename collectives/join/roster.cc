@@ -199,7 +199,8 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       const auto seconds =
           std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
       const std::optional<Identity>& who = present.of(rank);
-      DL_CHECK(!who, kTimeout, "group '{}': {} has come, and did not go on within {} s (stopped?)",
+      DL_CHECK(!who, kTimeout,
+               "group '{}': {} has come, but did not continue within {} s; is it stopped?",
                options.group, who->text(), seconds);
       throw_error(
           ErrorKind::kTimeout,

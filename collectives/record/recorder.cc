@@ -88,7 +88,7 @@ std::shared_ptr<Recorder> Recorder::open(int fd, const Names& names, std::string
   }
   auto* const memory = static_cast<Memory*>(at);
   const bool known = is_ours(memory->header);
-  if (!known) why = "its format is another one; are dlrun and the program of one version?";
+  if (!known) why = "its format differs; are dlrun and the program of the same version?";
   if (!known || !take_over(*memory, why)) {
     ::munmap(at, kBytes);
     return nullptr;

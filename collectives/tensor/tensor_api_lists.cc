@@ -11,7 +11,7 @@ namespace {
 
 void check_device(std::string_view operation, const Tensor& tensor, const Tensor& first) {
   DL_CHECK(tensor.device() == first.device(), kInvalidArgument,
-           "{}: a tensor is on {}, another on {}; coalesce those of one device", operation,
+           "{}: a tensor is on {}, another on {}; coalesce tensors of one device", operation,
            first.device().str(), tensor.device().str());
 }
 

@@ -197,9 +197,10 @@ TEST_P(Conformance, CoalescedReduceScattersEqualSingleOnes) {
       }
     }
     parts[0].op = ReduceOp::kMax;
-    EXPECT_EQ(thrown_by([&] { reduce_scatter_coalesced(group, parts); }).text,
-              "reduce_scatter_coalesced: one part is f32 max, another f32 sum; coalesce those that "
-              "are alike");
+    EXPECT_EQ(
+        thrown_by([&] { reduce_scatter_coalesced(group, parts); }).text,
+        "reduce_scatter_coalesced: one part is f32 max, another f32 sum; coalesce parts of one "
+        "dtype and reduction");
   });
 }
 

@@ -126,12 +126,13 @@ TEST(InitInADirectory, NamesARankThatIsStoppedThere) {
   int status = 0;
   ::waitpid(victim, &status, WUNTRACED);
   EXPECT_TRUE(WIFSTOPPED(status));
-  EXPECT_EQ(run_processes(1,
-                          [&](int) {
-                            return holds("has come, and did not go on within 1 s (stopped?)")(
-                                said_to(0, directory.path(), 1s));
-                          }),
-            std::vector<int>{0});
+  EXPECT_EQ(
+      run_processes(1,
+                    [&](int) {
+                      return holds("has come, but did not continue within 1 s; is it stopped?")(
+                          said_to(0, directory.path(), 1s));
+                    }),
+      std::vector<int>{0});
   ::kill(victim, SIGKILL);
   ::waitpid(victim, nullptr, 0);
 }
