@@ -1,5 +1,5 @@
-// Which rank of a job runs on which node. The rendezvous numbers the ranks, and dlrun shows the
-// same numbers before a job starts.
+// Computes which rank of a job runs on which node. The rendezvous numbers the ranks this way, and
+// dlrun shows the same numbers before a job starts. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace dl::rendezvous {
 
-// The order in which the ranks of several nodes are numbered, by mpirun's words.
+// The order in which the ranks of several nodes are numbered. The names are mpirun's.
 enum class RankBy : std::uint8_t {
   kSlot,  // all ranks of a node, then those of the next one
-  kNode,  // a rank of each node in turn; a node whose ranks all have a number is left out
+  kNode,  // one rank of each node in turn, until all ranks of the node have a number
 };
 
 // The ranks of each node, by local rank; ascending. `slots`: how many each node has.

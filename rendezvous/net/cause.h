@@ -1,5 +1,5 @@
-// Cause: why a process group broke, as a value: what happened, the rank to blame, and the rank that
-// found it. Ranks send it to each other and to their dlrun; only its text is for people.
+// Cause: why a process group broke, as a value. It says what happened, which rank is to blame, and
+// which rank found it. Ranks send it to each other and to their dlrun; only its text is for people.
 //
 // Ranks are numbers in the job (RANK), even if the group numbers them differently. A value; any
 // thread.
@@ -24,7 +24,7 @@ enum class Blame : std::uint8_t {
   kMissing,      // it did not do its part before the deadline
   kBroke,        // it broke the group: abort(), an early destruction, or an error of its own
   kMismatch,     // it called another operation
-  kLink,         // nothing: a connection to it was ended, but it still runs
+  kLink,         // nothing: a connection to it has ended, but it still runs
 };
 // "gone", "left", ...: names in the control protocol.
 std::string_view name_of(Blame blame) noexcept;
@@ -34,7 +34,7 @@ struct Cause {
   ErrorKind kind = ErrorKind::kInternal;
   Blame blame = Blame::kNone;
   int rank = -1;               // the blamed rank; -1: not known, or none
-  int found_by = -1;           // the rank that found it; -1: the rank that has this value
+  int found_by = -1;           // the rank that found it; -1: the rank that holds this value
   bool is_whole = false;       // the text names the operation that the program called
   std::uint64_t sequence = 0;  // of the operation in which it was found; 0: none
   std::string operation{};     // its title: "all_reduce #1042"; empty: none

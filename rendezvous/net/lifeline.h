@@ -1,9 +1,9 @@
 // Lifeline: the socket between a rank and its agent, which dlrun passes to each rank in
 // DLRUN_LIFELINE_FD. docs/protocol.md, "Lifeline", has the bytes.
 //
-// A rank whose group breaks because of another rank reports it here before its program gets the
-// error. dlrun then looks for the first cause at the other rank, and never shows a follower as the
-// cause while the rank that it blames may still end.
+// A rank whose group breaks because of another rank reports that rank here, before its program gets
+// the error. So dlrun looks for the first cause at the blamed rank. While the blamed rank may still
+// end, dlrun does not show the reporting rank (a follower) as the cause.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -29,12 +29,12 @@ struct Waiting {
   std::string operation;  // "init of group 'world'"
 };
 
-// Never blocks and never throws. Does nothing without a lifeline (no dlrun above this process, or a
-// program in between has closed it).
+// Never blocks and never throws. Does nothing without a lifeline: dlrun did not start this process,
+// or a program in between has closed the descriptor.
 void report_peer_failure(const PeerFailure& failure) noexcept;
 void report_waiting(const Waiting& waiting) noexcept;
 
-// One packet; both ends use these. Decoding returns nullopt for any other packet.
+// Encode and decode one packet; both ends use these. Decoding returns nullopt for any other packet.
 std::string encode_peer_failure(const PeerFailure& failure);
 std::optional<PeerFailure> decode_peer_failure(std::string_view packet);
 std::string encode_waiting(const Waiting& waiting);

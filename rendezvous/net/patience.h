@@ -1,6 +1,6 @@
-// Patience: when a wait should log whom it waits for: after 5 s, then after 10, 20, 40 s, then
-// every minute. Time in which this process was stopped does not count (stopped.h). Tests use less
-// than 5 s.
+// Patience: says when a wait should log whom it waits for: after 5 s, then after 10, 20 and 40 s,
+// then every minute. Time in which this process was stopped does not count (stopped.h). Tests use
+// less than 5 s.
 #pragma once
 
 #include <algorithm>

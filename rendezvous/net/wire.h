@@ -34,8 +34,8 @@ class WireWriter {
   std::vector<std::uint8_t> bytes_;
 };
 
-// Takes fields from a byte string. After a missing field every further field is empty, and ok() is
-// false.
+// Takes fields from a byte string. If a field is missing, it and all further fields are 0 or empty,
+// and ok_and_done() is false.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::uint8_t> bytes) noexcept : rest_(bytes) {}

@@ -38,7 +38,7 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
   const std::string prefix = fmt::format("barrier/{}/", options.name);
   const std::string all_here = prefix + "all";
   store.set(prefix + std::to_string(options.rank), options.who, deadline);
-  // The last rank to come tells the others, so that each waits for one key only.
+  // The last rank to come sets one key, so that each rank waits for this key only.
   if (store.add(prefix + "count", 1, deadline) == options.size) store.set(all_here, "", deadline);
 
   Patience patience(options.warn_after);

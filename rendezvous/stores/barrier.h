@@ -1,4 +1,4 @@
-// A barrier of ranks over a Store that names missing ranks.
+// A barrier of ranks over a Store. It names the missing ranks.
 //
 // Any thread; each rank calls it once for each name.
 #pragma once
@@ -13,7 +13,7 @@
 namespace dl::rendezvous {
 
 struct BarrierOfRanks {
-  std::string name;  // used once in a store (or in a PrefixStore's generation)
+  std::string name;  // used once in a store (or in a generation's PrefixStore)
   int rank = 0;
   int size = 1;
   std::string who{};  // this rank in the texts of others, e.g. "node1, pid 4711"

@@ -38,8 +38,8 @@ constexpr std::string_view kMadeName = "made";  // the directory was made by a s
 constexpr auto kFirstPause = 1ms;
 constexpr auto kLongestPause = 50ms;
 
-// A key may be longer than a file name and contain any character, so its file is named by its hash
-// and contains the key itself.
+// A file is named by the hash of its key, because a key may be longer than a file name and contain
+// any character. The file contains the key itself.
 std::string file_name(std::string_view key) {
   std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
@@ -130,8 +130,8 @@ void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_ov
 }
 
 // flock() locks an open file description, and each call opens its own, so threads and forked
-// processes exclude each other. A lock on a file that remove_if() has removed excludes no one: then
-// the call starts again in a new directory.
+// processes exclude each other. If remove_if() has removed the locked file, the lock excludes no
+// other process: then the call starts again in a new directory.
 UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
   const std::string path = fmt::format("{}/{}", directory_, kLockName);
   UniqueFd fd;
@@ -169,7 +169,7 @@ UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
                        read_file(path).value_or("an unknown process"));
   });
   if (kind == LOCK_EX) {
-    // For the timeout's text only.
+    // This content is only for the text of another process's timeout.
     const std::string who = host_and_pid();
     if (::ftruncate(fd.get(), 0) != 0 ||
         ::pwrite(fd.get(), who.data(), who.size(), 0) != static_cast<ssize_t>(who.size())) {
@@ -216,7 +216,8 @@ std::uint64_t FileStore::read_version() const {
 }
 
 void FileStore::write_file(const std::string& name, std::string_view content) const {
-  // The lock allows one writer, and the rest of a killed writer's file is overwritten.
+  // All writers use one name: the lock allows one writer, which overwrites the rest of a killed
+  // one.
   const std::string temporary = fmt::format("{}/{}", directory_, kNewName);
   {
     UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
@@ -238,8 +239,8 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
 }
 
 void FileStore::write_change(const std::string& key, const std::optional<std::string>& value) {
-  // Write the version first: a writer that is killed in between leaves a gap. It must never leave
-  // one version for two changes, because a watch would miss the second.
+  // Write the version first. A writer that is killed in between then leaves a gap in the versions.
+  // It must never leave one version for two changes, because a watch would miss the second change.
   const std::uint64_t version = read_version() + 1;
   WireWriter number;
   number.put(version);
@@ -288,7 +289,7 @@ void FileStore::wait(std::span<const std::string> keys, Deadline deadline) {
     const auto is_there = [&](const std::string& key) { return value_of(key).has_value(); };
     std::erase_if(missing, is_there);
     if (!missing.empty()) return false;
-    // The keys came one after the other; check that all of them exist at the same time.
+    // The keys have appeared one after the other. Check that all of them exist at the same time.
     std::copy_if(keys.begin(), keys.end(), std::back_inserter(missing),
                  [&](const std::string& key) { return !is_there(key); });
     return missing.empty();
@@ -382,7 +383,7 @@ bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline
   }
   // Remove the lock file last: after that, others may begin a new store under these names.
   own.emplace_back(kLockName);
-  // Remove a directory into which others may still write in one step, by renaming it first.
+  // Others may still write into the directory. So rename it first, which takes it away in one step.
   std::string place = directory_;
   const bool removes_directory = made && !has_others;
   if (removes_directory) {

@@ -1,16 +1,16 @@
 // FileStore: a Store in a directory that all processes of a job can reach, for `file://` and for
 // machines on which no process may listen.
 //
-// One file a key, replaced by rename, so that readers need no lock and a killed writer leaves the
-// old value or the new one. Writers hold flock() on `lock`, which the kernel releases when its
-// holder dies. Waiting is polling (1 ms growing to 50 ms), because a shared file system sends no
-// notifications. Works on local file systems, and on NFS mounted so that flock() reaches the server
-// (Linux' default).
+// Each key has a file that is replaced by rename. So readers need no lock, and a killed writer
+// leaves either the old value or the new one. Writers hold flock() on the file `lock`, which the
+// kernel releases when its holder dies. Waiting is polling (1 ms growing to 50 ms), because a
+// shared file system sends no notifications. It works on local file systems, and on NFS if flock()
+// reaches the server (Linux' default).
 //
 // The directory must belong to this user and be writable by this user only: a process that can
 // write there belongs to the job. It is created if it does not exist. Use a new one for each run,
-// or a PrefixStore with the job's name. A FileStore does not know whether it is the last one: its
-// users count themselves under a key, and call remove_if().
+// or a PrefixStore with the job's name. A FileStore does not know whether it is the last one. So
+// its users count themselves under a key, and call remove_if().
 //
 // Thread-safety: any thread, any process. close() ends the calls of this object only.
 #pragma once
@@ -33,7 +33,7 @@ namespace dl::rendezvous {
 
 class FileStore final : public Store {
  public:
-  // Throws kInvalidArgument if others could write to the directory, kIo if it cannot be made.
+  // Throws kInvalidArgument if other users can write to the directory, kIo if it cannot be created.
   explicit FileStore(std::string directory, std::chrono::nanoseconds warn_after = kWarnAfter);
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
@@ -48,9 +48,9 @@ class FileStore final : public Store {
                             Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
 
-  // Removes the store's files if the key has this value, and also the directory if a FileStore made
-  // it and it contains nothing else. A call of another process that waits for the lock meanwhile
-  // goes on in a new, empty store. Returns true if it removed them.
+  // If the key has this value, removes the store's files; if a FileStore created the directory and
+  // it contains nothing else, removes it too. Returns true if it removed them. A call of another
+  // process that waits for the lock meanwhile continues in a new, empty store.
   bool remove_if(std::string_view key, std::string_view value, Deadline deadline);
 
  private:
@@ -69,8 +69,8 @@ class FileStore final : public Store {
   // Under the exclusive lock.
   void write_change(const std::string& key, const std::optional<std::string>& value);
   void write_file(const std::string& name, std::string_view content) const;
-  // Calls `is_over` until it returns true, the deadline passes (kTimeout with the text of
-  // `describe`) or the store is closed.
+  // Calls `is_over` until it returns true. Throws kTimeout with the text of `describe` at the
+  // deadline, and kAborted if the store is closed.
   void poll_until(Deadline deadline, const std::function<bool()>& is_over,
                   const std::function<std::string()>& describe);
 

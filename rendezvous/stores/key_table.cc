@@ -217,7 +217,8 @@ KeyTable::Ticket KeyTable::wait(Waiter waiter) {
         if (watches) {
           watchers_.push_back(ticket);
         } else {
-          // `blocking` points into the keys, which moved together with their vector's storage.
+          // `blocking` is still valid: it points into the storage of the keys' vector, which was
+          // moved.
           by_key_.emplace(*blocking, ticket);
         }
         return ticket;

@@ -1,8 +1,9 @@
-// KeyTable: the map behind a MemoryStore and the rendezvous service: keys, values, versions and
-// waits. No call blocks; a wait is a callback.
+// KeyTable: the keys, values, versions and waiting calls of a MemoryStore or of the rendezvous
+// service. No call blocks; a wait is a callback.
 //
-// Each change gets the next version. An erased key leaves a mark, so that a watch hears of it. Only
-// the last 65,536 marks are kept, and a watch that is further behind is told to begin again.
+// Each change gets the next version. An erased key leaves a mark, so that a watch hears of the
+// erasure. Only the last 65,536 marks are kept. A watch that asks for changes before these throws
+// and must begin again.
 //
 // Thread-safety: any thread. Callbacks run without a lock, on the thread that made the change,
 // closed the table, or asked.
@@ -31,7 +32,7 @@ class KeyTable {
   Store::Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                               std::string_view desired);
   bool erase(std::string_view key);
-  // Forgets keys without leaving marks: those for which `is_old` returns true. For keys that no
+  // Removes the keys for which `is_old` returns true, without leaving marks. For keys that no
   // running process asks for.
   void forget(const std::function<bool(std::string_view)>& is_old);
   std::vector<std::string> missing(const std::vector<std::string>& keys) const;
@@ -45,15 +46,15 @@ class KeyTable {
   using Done = std::function<void(Result)>;
   using Ticket = std::uint64_t;
 
-  // Each calls `done` once, maybe before it returns, unless it is cancelled.
+  // Each calls `done` once, maybe before it returns. A cancelled wait never calls it.
   Ticket when_value(std::string key, Done done);
   Ticket when_present(std::vector<std::string> keys, Done done);
   // Throws kInvalidArgument if changes after `since` have been forgotten.
   Ticket when_changed(std::string prefix, std::uint64_t since, Done done);
-  // Returns true if `done` will not be called; false if it was, or is being called.
+  // Returns true if `done` will not be called; false if it was called or is being called now.
   bool cancel(Ticket ticket);
 
-  // Ends all waits. Every later call throws kAborted, every later wait ends at once.
+  // Ends all waits. Later calls throw kAborted, and later waits end at once.
   void close(std::string_view reason);
   bool is_closed() const;
 
@@ -78,8 +79,8 @@ class KeyTable {
       DL_REQUIRES(mutex_);
   void forget_old_marks() DL_REQUIRES(mutex_);
   Ticket wait(Waiter waiter);
-  // True, with the result, if the wait is over. Otherwise `blocking` is the key it waits for, if
-  // any.
+  // Returns true, with the result, if the wait is over. Otherwise sets `blocking` to the key for
+  // which it waits, if there is one.
   bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const
       DL_REQUIRES(mutex_);
   static void tell(Ended& ended);

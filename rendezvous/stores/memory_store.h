@@ -1,6 +1,6 @@
 // MemoryStore: a Store inside one process, for tests and for ranks that are threads.
 //
-// Owns its values. Any thread.
+// Owns its keys and values. Any thread.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
-// PrefixStore: another Store with a prefix before every key, so that generations and groups do not
-// see each other's keys.
+// PrefixStore: puts a prefix before every key of another Store, so that generations and groups do
+// not see each other's keys.
 //
-// Does not own the store below, which must outlive it. Any thread.
+// Does not own the other Store, which must outlive it. Any thread.
 #pragma once
 
 #include "rendezvous/store.h"
@@ -27,7 +27,7 @@ class PrefixStore final : public Store {
   bool erase(std::string_view key, Deadline deadline) override;
   std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
                             Deadline deadline) override;
-  // Closes the store below, for all its users in this process.
+  // Closes the other Store, for all its users in this process.
   void close(std::string_view reason) noexcept override;
 
  private:

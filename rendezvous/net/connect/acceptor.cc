@@ -31,7 +31,7 @@ constexpr std::uint64_t kTimerId = 1;
 constexpr std::uint64_t kWakeId = 2;
 constexpr std::uint64_t kFirstConnection = 3;
 
-// If the process has no descriptor left, accepting again at once would only spin.
+// Without this pause, a process that has no descriptor left would try to accept in a busy loop.
 constexpr auto kPauseAfterExhaustion = 100ms;
 constexpr auto kLogWindow = 10s;
 constexpr int kLinesPerWindow = 5;
@@ -128,7 +128,7 @@ void Acceptor::process() {
       accept_all();
     } else if (id == kTimerId || id == kWakeId) {
       std::uint64_t count = 0;
-      // Only its being readable matters; EAGAIN is fine.
+      // Reading resets the descriptor; the value does not matter, and EAGAIN is harmless.
       [[maybe_unused]] const ssize_t size =
           ::read(id == kTimerId ? timer_.get() : wake_.get(), &count, sizeof count);
     } else {
@@ -140,7 +140,7 @@ void Acceptor::process() {
 }
 
 void Acceptor::accept_all() {
-  // Bounded, so that a flood of connections does not delay the present ones.
+  // Limit the number, so that a flood of new connections does not delay the accepted ones.
   for (std::size_t i = 0; i < kMostPendingHandshakes; ++i) {
     std::optional<Listener::Accepted> accepted;
     try {
@@ -226,7 +226,7 @@ void Acceptor::finish(std::uint64_t id) {
   Pending& pending = *found->second;
   HandshakeServer& handshake = pending.handshake;
   if (handshake.state() != Handshake::State::kProved) {
-    // Best effort for a refusal that was made just now: the connection ends in any case.
+    // Try once to send a refusal that was made just now. The connection ends in any case.
     const std::span<const std::uint8_t> rest = handshake.output();
     if (!rest.empty()) ::send(pending.fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     const bool told =

@@ -1,13 +1,14 @@
 // Acceptor: accepts all connections of a process, authenticates each with the job key, and hands it
 // to the handler of its purpose.
 //
-// An Acceptor owns its Listener and every unauthenticated connection: at most 64 plus one for each
-// expected peer, each for 5 s, the oldest dropped first. A client whose connection was dropped to
-// make room tries again (connect.h). Garbage, half-open connections and strangers are dropped and
-// logged (a few lines every 10 s, then a count), and delay no other client.
+// An Acceptor owns its Listener and every unauthenticated connection. It keeps at most 64 of these
+// plus one for each expected peer, each for 5 s. If there are more, the oldest is refused, and its
+// client tries again (connect.h). Garbage, half-open connections and strangers are dropped and
+// logged (a few lines every 10 s, then a count). They delay no other client.
 //
-// It runs on a thread of its own after start(), or inside the owner's event loop: watch poll_fd()
-// for reading and call process() whenever it is readable, always from the same thread.
+// After start() it runs on a thread of its own. Alternatively it runs inside the owner's event
+// loop: watch poll_fd() for reading, and call process() whenever it is readable, always from the
+// same thread.
 //
 // Thread-safety: serve(), forget(), address() and counts() from any thread; start(), stop() or
 // process() from the owner's.
@@ -38,27 +39,27 @@ class Acceptor {
   // logged, and the connection is closed.
   using Handler = std::function<void(Connection)>;
 
-  // `self`: what clients are told about this side: job, generation, from and rank.
-  // `expected_peers`: how many may connect at the same time.
+  // `self`: this side's job, generation, from and rank, which clients are told. `expected_peers`:
+  // how many peers may connect at the same time.
   Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t expected_peers = 0);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  // Gives `handler` the connections whose purpose is `purpose` or begins with `purpose` and a '/';
-  // the longest match wins. A client of another generation is refused, unless `generation` is
-  // kAnyGeneration. Throws kInvalidArgument if the purpose is already served.
+  // Gives `handler` the connections whose purpose is `purpose` or begins with `purpose` and a '/'.
+  // If several purposes match, the longest wins. A client of another generation is refused, unless
+  // `generation` is kAnyGeneration. Throws kInvalidArgument if the purpose is already served.
   void serve(const std::string& purpose, std::uint64_t generation, Handler handler);
   // After this returns, the handler does not run any more. Do not hold a lock that the handler
   // takes. Does nothing if the purpose is not served.
   void forget(const std::string& purpose) noexcept;
 
-  // Makes the thread, which serves nothing before start(): a failure to make it comes before others
-  // depend on this acceptor. Throws kIo.
+  // Creates the thread, which serves nothing before start(). So if the system refuses a thread, the
+  // error comes before others depend on this acceptor. Throws kIo.
   void prepare();
   void start();
-  // Ends the thread and every handshake that is under way, as ~Acceptor() does. The clients'
-  // connections end without a refusal, so clients try again (connect.h).
+  // Ends the thread and every handshake that is under way; ~Acceptor() does it too. The clients'
+  // connections end without a refusal, so the clients try again (connect.h).
   void stop() noexcept;
 
   int poll_fd() const noexcept { return epoll_.get(); }
@@ -108,8 +109,8 @@ class Acceptor {
   bool listening_ = true;
   Deadline resume_ = Deadline::never();
 
-  // Recursive, so that a handler may call serve() or forget(); held while a handler runs, so that
-  // forget() waits for it.
+  // Recursive, because a handler may call serve() or forget(). It is held while a handler runs, so
+  // that forget() waits for the handler.
   std::recursive_mutex routes_mutex_;
   std::vector<Route> routes_;
 

@@ -20,10 +20,10 @@ struct ProveOptions {
   // See ConnectOptions.
   int hangup_fd = -1;
   bool is_turn = false;
-  // If is_turn: how long to wait for the answer to a proof. The server may have accepted the proof
-  // and count this client as connected, so another attempt would be refused.
+  // If is_turn: the deadline for the answer to a proof. The server may have accepted the proof and
+  // count this client as connected; it would then refuse another attempt.
   std::optional<Deadline> acceptance{};
-  // Names the connection in texts: "the rendezvous"; empty: the purpose is named.
+  // What texts call the other side, for example "the rendezvous"; empty: they name the purpose.
   std::string_view goal{};
 };
 
@@ -42,8 +42,8 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
 Connection connect_local_and_prove(std::string_view name, const Hello& hello, const JobKey& key,
                                    Deadline deadline);
 
-// Makes OpenSSL load now what it needs for the first handshake, which takes about 1 ms. For a
-// process that has time to spare at its start.
+// Loads now what OpenSSL needs for the first handshake, which takes about 1 ms. For a process that
+// has time to spare at its start.
 void prepare_to_prove();
 
 }  // namespace dl::rendezvous

@@ -38,7 +38,7 @@ class Runner {
   ErrorKind kind() const noexcept { return kind_; }
   std::string text() const { return fmt::format("{} ({})", way_.text(), reason_); }
 
-  // When it wants to run next without an event.
+  // When it must run next if no event comes.
   Deadline next() const noexcept { return is_idle() ? start_ : Deadline::never(); }
   pollfd entry() const noexcept {
     return {.fd = proving_ ? proving_->fd() : connecting_.get(), .events = events_, .revents = 0};

@@ -1,6 +1,6 @@
-// Chooses one of a rank's addresses: they are tried with a short delay between them (RFC 8305), and
+// Chooses one of a rank's addresses. They are tried with a short delay between them (RFC 8305), and
 // the first at which this rank authenticates itself wins. An address at which no process answers,
-// or another host or process does, costs at most a quarter of a second.
+// or another process does, costs at most a quarter of a second.
 //
 // Any thread.
 #pragma once
@@ -16,14 +16,15 @@
 namespace dl::rendezvous {
 
 // `ways`: numeric addresses, the preferred one first; at least one. `rank`: the rank that must
-// answer; `who` names it in texts. All connections are closed again: several may have been
-// authenticated, and the other side may have seen any of them first. So `hello`'s purpose should be
-// one whose connections the other side drops. Throws, with what happened at each address in the
-// text, the first address's kind if all refuse for good, and kTimeout at the deadline.
+// answer; `who` names it in texts. All connections are closed again, because several may have been
+// authenticated, and the other side may have seen any of them first. So the purpose in `hello`
+// should be one whose connections the other side drops. If all addresses refuse for good, throws
+// with the first address's kind, and with what happened at each address in the text. Throws
+// kTimeout at the deadline.
 Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
                   const Hello& hello, const JobKey& key, Deadline deadline);
 
-// find_way() that also returns the authenticated connection, and closes the others. For a service
+// Like find_way(), but keeps the authenticated connection and closes only the others. For a service
 // that does not count its connections.
 struct Way {
   Endpoint endpoint;

@@ -17,8 +17,8 @@
 namespace dl::rendezvous {
 namespace {
 
-// The first byte is not ASCII and the last two are a line end, so that text protocols, and
-// translations of line ends, are recognised at once (as in PNG).
+// The first byte is not ASCII and the last two are a line end, as in PNG. So text protocols and
+// translated line ends are recognised at once.
 constexpr std::array<std::uint8_t, 8> kMagic{0x89, 'D', 'L', 'R', 'U', 'N', '\r', '\n'};
 constexpr std::size_t kPreambleBytes = kMagic.size() + sizeof(std::uint32_t);
 constexpr std::size_t kHeaderBytes = 4;
@@ -49,7 +49,7 @@ std::string_view name_of(const Hello& hello) {
 
 Nonce fresh_nonce() {
   Nonce nonce;
-  // Reads of up to 256 bytes are never short once the random source is ready.
+  // getrandom() returns all bytes of a request of up to 256, once the random source is ready.
   while (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
     if (errno != EINTR) throw_errno(errno, "getrandom");
   }
@@ -114,7 +114,7 @@ void Handshake::on_header() {
   const bool in_place = type == static_cast<std::uint8_t>(expected_) ||
                         type == static_cast<std::uint8_t>(Frame::kRefuse);
   if (!in_place || zero != 0 || size > kLongestBody) {
-    fail_malformed("it sent a frame that has no place there");
+    fail_malformed("it sent a frame of a wrong type or size");
     return;
   }
   step_ = Step::kBody;
@@ -190,7 +190,7 @@ void Handshake::on_refusal(std::span<const std::uint8_t> body) {
   const std::string text = reader.take_text();
   if (!reader.ok_and_done() || code < static_cast<std::uint8_t>(Refusal::kProtocolVersion) ||
       code > static_cast<std::uint8_t>(Refusal::kDenied) || !is_printable_utf8(text)) {
-    fail_malformed("it sent a refusal that this protocol does not have");
+    fail_malformed("it sent an unknown refusal code");
     return;
   }
   const auto refusal = static_cast<Refusal>(code);
@@ -252,7 +252,7 @@ void HandshakeClient::on_expected(std::span<const std::uint8_t> body) {
   } else if (body.empty()) {
     state_ = State::kProved;
   } else {
-    fail_malformed("it sent an acceptance with something in it");
+    fail_malformed("its acceptance has a body");
   }
 }
 
@@ -265,7 +265,7 @@ void HandshakeClient::on_challenge(std::span<const std::uint8_t> body) {
   peer_.job = self_.job;
   peer_.purpose = self_.purpose;
   if (!reader.ok_and_done() || !is_printable_utf8(peer_.from)) {
-    fail_malformed("its challenge is not one");
+    fail_malformed("its challenge is malformed");
     return;
   }
   expected_ = Frame::kProof;
@@ -332,7 +332,7 @@ void HandshakeServer::on_hello(std::span<const std::uint8_t> body) {
   if (!reader.ok_and_done() || !is_printable_utf8(peer_.job) || !is_printable_utf8(peer_.purpose) ||
       !is_printable_utf8(peer_.from)) {
     peer_ = {};
-    fail_malformed("its hello is not one");
+    fail_malformed("its hello is malformed");
     return;
   }
   if (peer_.job != self_.job) {

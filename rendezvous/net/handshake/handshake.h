@@ -2,11 +2,12 @@
 // its bytes).
 //
 // Both sides prove that they know the job key by an HMAC-SHA256 over both nonces and all other
-// fields. So a handshake cannot be replayed, reflected or moved to another job, generation or
-// purpose. The key is never sent.
+// fields. So an attacker cannot replay or reflect a handshake, or use it for another job,
+// generation or purpose. The key is never sent.
 //
-// HandshakeServer and HandshakeClient do no I/O: the caller feeds bytes in and takes bytes out, so
-// they work with blocking sockets, event loops and fuzzers. One object, one connection, one thread.
+// HandshakeServer and HandshakeClient do no I/O: the caller feeds bytes in and takes bytes out. So
+// they work with blocking sockets, event loops and fuzzers. One object serves one connection, and
+// belongs to one thread.
 #pragma once
 
 #include <array>
@@ -25,8 +26,8 @@
 
 namespace dl::rendezvous {
 
-// The purpose of a connection, and who asks. A client sends it; a server refuses what it does not
-// serve.
+// The purpose of a connection, and who asks for it. A client sends it, and a server refuses a
+// purpose that it does not serve.
 struct Hello {
   std::string job{};  // name of the job; at most 255 bytes
   // kAnyGeneration for control connections made before a generation exists
@@ -60,7 +61,7 @@ enum class Refusal : std::uint8_t {
   kDenied = 8,           // the service's own reason, as text
 };
 
-// The answer of the server's owner to an authenticated client.
+// What the server's owner decides about an authenticated client.
 struct Verdict {
   Refusal refusal = Refusal::kNone;  // kNone, kWrongGeneration, kUnknownPurpose, kBusy or kDenied
   std::uint64_t generation = 0;      // the server's, for kWrongGeneration
@@ -79,17 +80,17 @@ class Handshake {
   Handshake& operator=(const Handshake&) = delete;
 
   State state() const noexcept { return state_; }
-  // How many bytes to read next; 0 once the handshake is over. Read no more than this, so that the
-  // next reader of the descriptor gets what follows the handshake.
+  // How many bytes to read next; 0 once the handshake is over. Read no more than this: the bytes
+  // after the handshake are for the next reader of the descriptor.
   std::size_t wanted() const noexcept;
   // Takes at most wanted() bytes.
   void feed(std::span<const std::uint8_t> bytes);
-  // Bytes to send, also after the end (an acceptance or a refusal). Call sent() with the number of
-  // bytes that were sent.
+  // Bytes to send. There may be some after the end of the handshake (an acceptance or a refusal).
+  // Call sent() with the number of bytes that were sent.
   std::span<const std::uint8_t> output() const noexcept;
   void sent(std::size_t size) noexcept { output_begin_ += size; }
 
-  // Valid in kProved; in a server also earlier, as far as it was received.
+  // Valid in kProved. In a server it also holds, before that, what was received so far.
   const Hello& peer() const noexcept { return peer_; }
   // Valid in kFailed.
   Refusal refusal() const noexcept { return refusal_; }
@@ -105,7 +106,7 @@ class Handshake {
 
   // Handles a frame of type expected_. Sets the next expected type, or the state.
   virtual void on_expected(std::span<const std::uint8_t> body) = 0;
-  // The other side's refusal, or ours of its protocol version, as a clause.
+  // A clause about the other side's refusal, or about ours because of its protocol version.
   virtual std::string refusal_text(Refusal refusal, std::uint64_t number,
                                    std::string_view text) const = 0;
 

@@ -21,7 +21,7 @@ namespace dl::rendezvous {
 namespace {
 
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-// The hexadecimal text with generous white space around it; a longer text is not a key.
+// A key file has at most this many bytes: the hexadecimal text, and white space around it.
 constexpr std::size_t kLongestKey = 256;
 
 int digit(char c) noexcept {
@@ -65,18 +65,18 @@ void write_all(int fd, std::string_view text, std::string_view what) {
   }
 }
 
-// A program between dlrun and this one may have closed the descriptor and opened another file under
-// its number, so only a memfd with our seals counts as the key. A kernel under vm.memfd_noexec adds
-// a seal.
+// Only a memfd with our seals counts as the key. A program between dlrun and this one may have
+// closed the descriptor, and then opened another file under its number. A kernel with
+// vm.memfd_noexec adds a seal, so more seals are accepted.
 bool is_key_memfd(int fd) noexcept {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   return seals >= 0 && (seals & kSeals) == kSeals;
 }
 
-// Kubernetes mounts a Secret read-only, on a memory file system of the pod's own, as root's file of
-// mode 0644 or, for a group, 0440. Only the pod's processes see it. On a host other users may read
-// such a file, so it counts only if this process is not in the host's namespace of processes, whose
-// inode number is fixed in the kernel.
+// Kubernetes mounts a Secret read-only, on a memory file system of the pod's own. The file belongs
+// to root and has mode 0644 or, for a group, 0440. Only the pod's processes see it. On a host,
+// other users may read such a file. So it counts only if this process is not in the host's PID
+// namespace, whose inode number is fixed in the kernel.
 bool is_secret_of_container(int fd, const struct stat& status) {
   constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return false;
@@ -190,7 +190,7 @@ UniqueFd JobKey::to_memfd() const {
   if (!fd) throw_errno(errno, "memfd_create for the job key");
   const Text text{hex()};
   write_all(fd.get(), text.text, "write the job key's memfd");
-  // So that it is accepted as a key file under /proc/<pid>/fd as well.
+  // With this mode it is also accepted as a key file, under /proc/<pid>/fd.
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) throw_errno(errno, "chmod the job key's memfd");
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, "seal the job key's memfd");
   return fd;

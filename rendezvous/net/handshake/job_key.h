@@ -1,5 +1,5 @@
-// JobKey: the 256-bit secret of a job. A process that has it belongs to the job; it never appears
-// on a wire, in a command line or in a log.
+// JobKey: the 256-bit secret of a job. A process that has it belongs to the job. It never appears
+// on a wire, in a command line or in a log. A value; any thread.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ class JobKey {
 
   // From the kernel's random source.
   static JobKey generate();
-  // 64 hexadecimal digits, surrounding white space allowed. Throws kParse; the text never quotes
+  // 64 hexadecimal digits; white space around them is allowed. Throws kParse; the text never quotes
   // the key.
   static JobKey from_hex(const std::string& text);
-  // Reads DLRUN_KEY_FD (with pread, so that other readers can read it again), else DLRUN_KEY_FILE
-  // (must be a regular file that only its owner can read, or a secret that a container has on a
-  // read-only tmpfs); nullopt if neither is set. Throws kIo,
-  // kParse and kInvalidArgument with a sentence.
+  // Reads DLRUN_KEY_FD, else DLRUN_KEY_FILE; nullopt if neither is set. The descriptor is read with
+  // pread, so that other processes can read it again. The file must be a regular file that only its
+  // owner can read, or a container's secret on a read-only tmpfs. Throws kIo, kParse and
+  // kInvalidArgument.
   static std::optional<JobKey> from_environment();
   // from_environment(), but throws kInvalidArgument if there is no key; the text tells what to do.
   static JobKey require_from_environment();

@@ -69,7 +69,8 @@ short Proving::go_on() {
     int error = 0;
     Progress progress = send_some(fd_.get(), handshake_, error);
     short events = POLLOUT;
-    // A refusal that arrived before the connection broke tells more than the break.
+    // Read a refusal that may have arrived before the connection broke: it says more than the
+    // break.
     if (progress != Progress::kAgain && handshake_.state() == Handshake::State::kRunning) {
       progress = receive_some(fd_.get(), handshake_, error);
       events = POLLIN;

@@ -51,8 +51,9 @@ Resolution look_up(const std::string& host, std::uint16_t port, int flags) {
   return result;
 }
 
-// getaddrinfo() has no deadline and cannot be cancelled: it runs on a thread of its own, which is
-// left behind when the deadline passes. Shared, because either thread may be the last to use it.
+// getaddrinfo() has no deadline and cannot be cancelled. So it runs on a thread of its own, which
+// is left behind when the deadline passes. Both threads share this object, because either may be
+// the last to use it.
 struct Question {
   Mutex mutex;
   std::condition_variable answered;
@@ -262,14 +263,15 @@ struct Network {
   }
 };
 
-// True if a process can listen there, also if an interface has a whole network (127.0.0.2).
+// True if a process can listen at the address. On an interface with a whole network, every address
+// counts (127.0.0.2).
 bool can_be_bound(const Address& address) {
   const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return fd && ::bind(fd.get(), address.data(), address.size()) == 0;
 }
 
-// True if the kernel lets processes bind addresses that this host does not have, as a load
-// balancer's host may be set up.
+// True if the kernel lets processes bind addresses that this host does not have (as on load
+// balancers).
 bool may_bind_any_address(int family) {
   std::ifstream file(family == AF_INET6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind"
                                         : "/proc/sys/net/ipv4/ip_nonlocal_bind");

@@ -1,7 +1,6 @@
-// Addresses at which a process listens: as a user writes them (Endpoint) and as the kernel uses
-// them (Address).
+// Addresses, in two forms: as a user writes them (Endpoint), and as the kernel uses them (Address).
 //
-// Both are plain values.
+// Both are values; any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -40,9 +39,9 @@ class Address {
   int family() const noexcept { return storage_.ss_family; }
   std::uint16_t port() const noexcept;
   bool is_loopback() const noexcept;
-  // fe80::..., which every interface has; it is ambiguous without the interface's name.
+  // fe80::... Every interface has one, so it is ambiguous without the interface's name.
   bool is_link_local() const noexcept;
-  // 0.0.0.0 or ::, to listen on and not to connect to.
+  // 0.0.0.0 or ::, at which a process listens but to which none connects.
   bool is_any() const noexcept;
   // "10.0.0.2", "fe80::1%eth0"; an IPv4 address mapped into IPv6 prints as IPv4.
   std::string host() const;
@@ -62,8 +61,8 @@ class Address {
 std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 
 // This host's addresses on a network interface ("eth0") or in a network ("10.0.0.0/8"), or the
-// address itself if `interface` is one; port 0. Throws kNotFound and lists what there is. Omits
-// link-local addresses (fe80::...) if there are others.
+// address itself if `interface` is one; the port is 0. Omits link-local addresses (fe80::...) if
+// there are others. Throws kNotFound with a list of this host's addresses.
 std::vector<Address> interface_addresses(const std::string& interface);
 // The addresses of all interfaces that are up, except loopback and the like: those at which another
 // host may reach this one; port 0.

@@ -1,5 +1,5 @@
-// Listening, and options of every connection. A file of its own, because dlrun links this part of
-// socket.h and not the one that connects, which depends on the log.
+// Listening, and the options of every connection. This is a file of its own, because dlrun links it
+// without socket.cc, which depends on the log.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A dead host is noticed after 10 s: by keepalive on an idle connection (4 + 3 x 2 s), by
+// A dead host is noticed after 10 s: on an idle connection by keepalive (4 + 3 x 2 s), and by
 // TCP_USER_TIMEOUT while data is unacknowledged.
 constexpr int kKeepIdleSeconds = 4;
 constexpr int kKeepIntervalSeconds = 2;
@@ -41,7 +41,7 @@ Address query_address(int fd, Query query) {
 }  // namespace
 
 void tune_connection(int fd) {
-  // A local socket has no network below it, and ends when its peer does.
+  // A local socket needs no keepalive: it ends when its peer does.
   if (local_address(fd).family() == AF_UNIX) return;
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "set TCP_NODELAY");
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "set SO_KEEPALIVE");
@@ -74,7 +74,7 @@ Listener Listener::bind(const ListenOptions& options) {
       error = errno;
       continue;
     }
-    // Connections of an earlier run in TIME_WAIT must not block the port.
+    // Otherwise connections of an earlier run in TIME_WAIT would block the port.
     set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "set SO_REUSEADDR");
     if (candidate.family() == AF_INET6) {
       set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1, "set IPV6_V6ONLY");
@@ -129,8 +129,8 @@ std::optional<Listener::Accepted> Listener::accept() {
       case ENOTSOCK:
         throw_errno(errno, fmt::format("accept on {}", address_.text()));
       default:
-        // EINTR, or an error of a connection that ended before it was accepted (accept(2) lists a
-        // dozen): the next one may be fine.
+        // EINTR, or the connection ended before it was accepted (accept(2) lists the errors): try
+        // the next one.
         continue;
     }
   }

@@ -29,8 +29,8 @@ UniqueFd connect_local(std::string_view name, Deadline deadline);
 // Throws kAuthentication if the process at the other end runs as another user.
 void check_same_user(int fd);
 
-// Sends all bytes, and `passed` (>= 0) with the first of them. Returns false if the peer is gone or
-// does not take them now: they must fit into an empty socket's buffer.
+// Sends all bytes, and the descriptor `passed` (-1: none) with the first of them. Returns false if
+// the peer is gone or does not take them now, so they must fit into an empty socket's buffer.
 bool send_passing(int fd, std::span<const std::byte> bytes, int passed = -1) noexcept;
 
 struct Received {

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFirstPause = 5ms;
 constexpr auto kLongestPause = 200ms;
-// While other addresses are left, one that does not answer must not use up the whole deadline.
+// If several addresses are left, one that does not answer may use only this much of the deadline.
 constexpr auto kShareOfOneAddress = 2s;
 
 // Waits until a non-blocking connect() has ended. Returns 0, or an errno value.
@@ -71,7 +71,7 @@ std::string text_of(int error, const Address& address) {
                      is_down ? "; the loopback interface is down, `ip link set lo up`" : "");
 }
 
-// If the deadline cuts an attempt short, `obstacle` keeps the earlier reason.
+// If the deadline ends an attempt early, `obstacle` keeps the reason of an earlier attempt.
 UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obstacle& obstacle) {
   std::vector<Address> addresses;
   try {

@@ -21,14 +21,15 @@ struct ConnectOptions {
   bool retry = false;
   // What the connection is for, in texts: "connect to node1:29500 for the store: ...".
   std::string what_for{};
-  // The reading end of a pipe: when its other end is closed, the call ends with kAborted. -1: none.
+  // The reading end of a pipe, or -1. If the other end of the pipe is closed, the call throws
+  // kAborted.
   int hangup_fd = -1;
-  // The caller goes on after the deadline, and reports failures itself.
+  // True if the caller tries again after the deadline, and reports failures itself.
   bool is_turn = false;
 };
 
-// poll() for one descriptor (-1: none) until the deadline or a signal; true if it has one of the
-// events. Throws kAborted if `hangup_fd` (-1: none) has hung up.
+// poll() for one descriptor (-1: none), until the deadline or a signal. Returns true if it has one
+// of the events. Throws kAborted if `hangup_fd` (-1: none) has hung up.
 bool poll_one(int fd, short events, Deadline deadline, int hangup_fd);
 
 // Returns a connected socket. Tries the endpoint's addresses in order. Throws kConnection "connect
@@ -37,7 +38,7 @@ bool poll_one(int fd, short events, Deadline deadline, int hangup_fd);
 UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline,
                     const ConnectOptions& options = {});
 
-// Sets the options of every connection of a job; see above. Throws kIo.
+// Sets the options that every connection of a job has (see above). Throws kIo.
 void tune_connection(int fd);
 
 // The addresses of both ends of a connected socket.
