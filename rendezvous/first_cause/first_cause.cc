@@ -19,14 +19,14 @@ std::chrono::milliseconds patience_for(Blame blame) {
     case Blame::kLink:
       return 500ms;  // there is no sign that it ends
     case Blame::kUnreachable:
-      // The connection between the nodes tells within this time whether its host is gone.
+      // Within this time the connection between the nodes shows whether the host is gone.
       return 3s;
     default:
-      return 5s;  // its connections have closed: its process usually ends, but may take some time
+      return 5s;  // its connections have closed, so its process usually ends within this time
   }
 }
-// For a program that does not use dlrun's lifeline. Its peer's interpreter may take a while to end
-// after its connections have closed.
+// For a program that does not use dlrun's lifeline. An interpreter may take this long to end after
+// its connections have closed.
 constexpr std::chrono::milliseconds kLostPeerWait = 2s;
 // Time for the other ranks to report their calls.
 constexpr std::chrono::milliseconds kGatherTime = 500ms;
@@ -67,8 +67,8 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
-// The path from a follower to the rank that it blames, and so on, up to the first rank that is not
-// a follower.
+// The path from a follower to the rank that it blames, from there to the rank that this one blames,
+// and so on. It ends at the first rank that is not a follower.
 struct FirstCause::Trail {
   enum class Where : std::uint8_t { kRuns, kEndedWell, kMismatch, kCircle, kUnknown } where;
   const RankEnd* last = nullptr;  // the last follower
@@ -113,7 +113,8 @@ FirstCause::Trail FirstCause::follow(const RankEnd& from) const {
     if (!at->follows) return {Where::kUnknown, at};
     const Cause& cause = at->follows->cause;
     if (cause.blame == Blame::kMismatch) return {Where::kMismatch, at, cause.rank};
-    // If a rank learned from others that it is blamed itself, go on with the rank that found it.
+    // If the blamed rank is this rank itself, it learned that from another rank: go on with that
+    // rank.
     const int next = cause.rank != at->rank ? cause.rank : cause.found_by;
     if (next < 0 || next == at->rank) return {Where::kUnknown, at};
     seen.insert(at->rank);
@@ -125,7 +126,7 @@ FirstCause::Trail FirstCause::follow(const RankEnd& from) const {
   }
 }
 
-// Sets question(); returns false if it was answered already.
+// Sets question(). Returns false if the question was answered already.
 bool FirstCause::asks(int rank, std::chrono::milliseconds patience) {
   if (going_on_.contains(rank)) return false;
   question_ = Question{rank, patience};
@@ -218,8 +219,8 @@ void FirstCause::find_mismatch(const RankEnd& follower) {
     found.rank = odd->second.front();
     const std::string both = fmt::format("{} called {}, {} called {}", rank_list(odd->second),
                                          odd->first, rank_list(most->second), most->first);
-    // A rank that hears of the mismatch before it reaches this call does not report what it would
-    // have called, so there may be no majority.
+    // There may be no majority: a rank that hears of the mismatch before it reaches this call does
+    // not report what it would have called.
     if (odd->second.size() < most->second.size()) {
       found.notes.push_back("  " + both);
     } else {

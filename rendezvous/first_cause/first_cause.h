@@ -2,19 +2,19 @@
 // clocks. dlrun uses it for a job of one node, the rendezvous service for a job of several.
 //
 // A rank that fails by itself is the cause, at once. A rank whose group broke because of another
-// rank (a follower) reports it on its lifeline. Then the rule looks at the rank that it blames, at
-// the rank that this one blames, and so on, on any node and in whatever order their ends become
-// known:
+// rank (a follower) reports the blamed rank on its lifeline. The rule then looks at the blamed
+// rank, at the rank that this one blames, and so on. The ranks may be on any node, and their ends
+// may become known in any order. What it does depends on the blamed rank:
 // clang-format off
-//   it runs             ask its dlrun whether it is about to end; if not, the follower is the cause
-//                       (after a timeout the headline names the late rank first)
+//   it runs             ask its dlrun whether it is about to end. If not, the follower is the cause
+//                       (after a timeout, the headline names the late rank first)
 //   it ended with 0     it left the others waiting: the cause is that end
-//   it is a follower    go on with the rank that it blames; a circle between two hosts is a lost
-//                       link, which is named rather than either rank
+//   it is a follower    go on with the rank that it blames. If two hosts blame each other, the lost
+//                       link between them is named, and no rank
 //   it called something else
-//                       the odd one out by majority; in a tie, or if all have called the same
-//                       and only counts of one pair differ, both sides are named, and the exit code
-//                       is that of the higher rank
+//                       the rank outside the majority is the cause. In a tie, or if only the counts
+//                       of one pair differ, both sides are named, and the exit code is that of the
+//                       higher rank
 // clang-format on
 //
 // One thread at a time.
@@ -33,7 +33,7 @@
 
 namespace dl::rendezvous {
 
-// Instead of a rank: any rank of the job.
+// In place of a rank: any rank of the job.
 inline constexpr int kAnyRank = -1;
 
 // The end of one rank.
@@ -43,9 +43,10 @@ struct RankEnd {
   int status = 0;        // as waitpid() returns it
   bool stopped = false;  // dlrun had begun to end the job, so the end is no sign of a cause
   std::optional<PeerFailure> follows = std::nullopt;
-  // Nothing on the lifeline, but its last output suggests it (says_peer_was_lost()).
+  // It reported nothing on the lifeline, but its last output says that a peer was lost
+  // (says_peer_was_lost()).
   bool lost_peer = false;
-  // For a judge that does not have the rank's page: its first line, and the others.
+  // For a search that does not have the rank's page: the page's first line, and the other lines.
   std::string text{};
   std::string detail{};
 
@@ -55,7 +56,8 @@ struct RankEnd {
   int exit_code() const;  // 128+n for signal n
 };
 
-// Asks whether a rank is about to end; its dlrun answers "no" when this time has passed.
+// A question to the dlrun of a rank: is it about to end? The answer is "no" when `patience` has
+// passed.
 struct Question {
   int rank = kAnyRank;
   std::chrono::milliseconds patience{0};
@@ -76,14 +78,15 @@ class FirstCause {
   explicit FirstCause(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
 
   void ended(RankEnd end);
-  // A rank waits for another rank to come to the making of a group; Waiting::rank -1: no longer.
+  // Rank `rank` waits for another rank to come to the making of a group; Waiting::rank -1: no
+  // longer.
   void waits(int rank, Waiting waiting);
-  // The answer to question(): the rank is not about to end; kAnyRank: no rank is.
+  // The answer to question(): `rank` is not about to end; kAnyRank: no rank is.
   void goes_on(int rank);
 
   // The first cause, once it is known. It never changes.
   const std::optional<Finding>& finding() const { return finding_; }
-  // The next question to be answered; nullopt if the cause is known, or no rank has failed.
+  // The question to answer next; nullopt if the cause is known or no rank has failed.
   const std::optional<Question>& question() const { return question_; }
   // All ends, in the order in which they became known.
   const std::vector<RankEnd>& ends() const { return ends_; }

@@ -1,5 +1,5 @@
 // Decides whether a failed job restarts: the rule alone, without processes or clocks. dlrun uses it
-// for a job of one node, the rendezvous service for a job of several, so that all nodes do the
+// for a job of one node, and the rendezvous service for a job of several, so that all nodes do the
 // same.
 //
 // One thread at a time.
@@ -13,7 +13,7 @@ namespace dl::rendezvous {
 struct Failure {
   int exit_code = 1;      // as a shell returns it: 128+n for signal n
   bool is_final = false;  // a node ends the job: Ctrl-C, a program that cannot be started, ...
-  std::chrono::milliseconds ran{0};  // since the start of all ranks was requested
+  std::chrono::milliseconds ran{0};  // time from the request to start all ranks to the failure
 };
 
 struct Restart {
@@ -28,9 +28,10 @@ class RestartPolicy {
   // `most`: --max-restarts, for the whole job.
   explicit RestartPolicy(int most = 0) : most_(most) {}
 
-  // Does not restart after a usage error: exit code 2 usually means bad usage, and shells return
-  // 126 and 127 for a program that they cannot run. Before the restart after a third failure in a
-  // row within kQuick of a start, and after each further one, there is a delay of 1, 2, then 4 s.
+  // Does not restart after exit code 2, which usually means bad usage, nor after 126 and 127, which
+  // shells return for a program that they cannot run. If three failures in a row each came within
+  // kQuick of their start, the next restart is delayed by 1 s, the one after it by 2 s, and further
+  // ones by 4 s.
   Restart decide(const Failure& failure);
   int most() const { return most_; }
 

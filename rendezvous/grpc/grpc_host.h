@@ -18,17 +18,16 @@ namespace dl::rendezvous {
 
 class GrpcHost {
  public:
-  // Serves each purpose through `acceptor` with all of the services. Throws kInternal if gRPC
-  // cannot start.
+  // Serves all services on connections of each purpose. Throws kInternal if gRPC cannot start.
   GrpcHost(Acceptor& acceptor, std::vector<std::string> purposes,
            const std::vector<grpc::Service*>& services);
   ~GrpcHost();
   GrpcHost(const GrpcHost&) = delete;
   GrpcHost& operator=(const GrpcHost&) = delete;
 
-  // Serves the purposes through another acceptor, too, which may end before this object.
+  // Also serves connections of another acceptor, which may end before this object.
   void serve_through(Acceptor& acceptor);
-  // Accepts no further connections, gives calls under way until the deadline, then ends them.
+  // Accepts no further connections, lets calls under way run until the deadline, then ends them.
   void shutdown(Deadline deadline);
 
  private:

@@ -30,7 +30,7 @@ namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 using Stub = pb::Store::Stub;
 
-// Shorter than a wait's patience, so that warnings are logged here.
+// Shorter than the first warning (kWarnAfter), so that warnings are logged here.
 constexpr auto kConnectTurn = 4s;
 // Time to ask for the missing keys, after the deadline has passed.
 constexpr auto kTimeToAsk = 5s;
@@ -44,7 +44,7 @@ std::uint64_t fresh_client_number() {
 
 void set_deadline(grpc::ClientContext& context, Deadline deadline) {
   if (deadline.is_never()) return;
-  // gRPC takes wall-clock time; compute it last, so that the span is right.
+  // gRPC takes a wall-clock time. Compute it last, so that the remaining time is right.
   context.set_deadline(
       std::chrono::system_clock::now() +
       std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline.left()));
@@ -63,7 +63,7 @@ class GrpcStore::Client {
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
 
   // Makes the call, on a new connection if the current one is lost. `what` is for texts. The
-  // service has to answer by `turn`; everything together has to end by `deadline`.
+  // service must answer by `turn`, and all attempts end by `deadline`.
   template <typename Request, typename Reply>
   Reply call(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline turn, Deadline deadline);
@@ -78,8 +78,8 @@ class GrpcStore::Client {
   Reply change(const std::string& what, Method<Request, Reply> method, Request request,
                Deadline deadline);
 
-  // call() for a request that waits. After `warn_after` and at the deadline `describe` returns
-  // what is missing; its argument is its own deadline.
+  // call() for a request that waits in the service. After `warn_after`, and at the deadline,
+  // `describe` returns what is missing; its argument is the deadline for finding that out.
   template <typename Request, typename Reply, typename Describe>
   Reply wait(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline deadline, const Describe& describe);
@@ -88,8 +88,8 @@ class GrpcStore::Client {
   void close(std::string_view reason) noexcept;
 
  private:
-  // A connection and gRPC's stub for it. Calls under way share it: one may still return from a link
-  // that another call has replaced.
+  // A connection and gRPC's stub for it. Calls under way share it. A call may still return from a
+  // Link that another call has already replaced.
   struct Link {
     std::unique_ptr<Stub> stub;
   };
@@ -112,7 +112,7 @@ class GrpcStore::Client {
   std::uint64_t incarnation_ = 0;  // of the call that makes the connection
   std::optional<std::string> closed_ DL_GUARDED_BY(mutex_);
   std::set<grpc::ClientContext*> contexts_ DL_GUARDED_BY(mutex_);
-  // close() closes other_end_, which ends a call that is making a connection.
+  // A pipe. close() closes other_end_, which ends a call that is making a connection.
   UniqueFd pipe_end_;
   UniqueFd other_end_;
   std::uint64_t next_sequence_ = 1;
@@ -251,7 +251,7 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
     check_open();
     const ErrorKind kind = kind_of(status);
     if (kind == ErrorKind::kTimeout) {
-      // gRPC's clock runs on while this process is stopped.
+      // gRPC's clock runs on while this process is stopped, so its deadline may come before ours.
       if (!turn.has_passed()) continue;
       const std::chrono::duration<double> waited = Deadline::Clock::now() - start;
       throw_error(kind, "store: {}: no answer from {} within {:.1f} s", what,

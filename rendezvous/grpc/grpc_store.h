@@ -1,8 +1,8 @@
 // GrpcStore: the client of a store in another process (the rendezvous service, or rank 0).
 //
-// The connection is authenticated with the job key (purpose "store") before gRPC sees it. When it
-// is lost, calls make a new one and continue, for at most `reconnect_for`; a change under way is
-// made exactly once. A restarted service has lost its keys: this is a final kConnection error.
+// The connection is authenticated with the job key (purpose "store") before gRPC sees it. If it is
+// lost, calls make a new one and continue, for at most `reconnect_for`. A change under way is made
+// exactly once. If the service was restarted, it has lost its keys: calls then throw kConnection.
 //
 // Thread-safety: see Store; calls of several threads share one connection. Destroy it only when no
 // call is under way.

@@ -5,7 +5,7 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
 
-// Not one of Abseil's public headers: a version may lack it.
+// Not a public header of Abseil, so a version may lack it.
 #if __has_include(<absl/base/internal/cycleclock.h>)
 #include <absl/base/internal/cycleclock.h>
 #define DL_HAS_CYCLE_CLOCK 1
@@ -51,7 +51,7 @@ Library& library() {
 }
 
 [[noreturn]] void throw_no_thread(int error) {
-  throw_error(ErrorKind::kIo, "store: gRPC has not got the threads that it needs: {}",
+  throw_error(ErrorKind::kIo, "store: gRPC cannot start the threads that it needs: {}",
               spawn_error_text(error));
 }
 
@@ -86,7 +86,7 @@ void require_threads() {
            given, spawn_error_text(error));
 }
 
-// An alarm rings only if gRPC's timer thread exists.
+// Throws unless gRPC's timer thread exists: only then does an alarm ring.
 void require_timers() {
   grpc::CompletionQueue queue;
   grpc::Alarm alarm;
@@ -147,7 +147,7 @@ GrpcUse::GrpcUse() {
     require_threads();
     ::grpc_init();
     measure_frequency();
-    // If it fails gRPC stays up, because its shutdown would wait for the thread.
+    // If it throws, gRPC stays initialised, because its shutdown would wait for the missing thread.
     require_timers();
   }
   ++grpc.users;
@@ -172,8 +172,9 @@ GrpcUse::~GrpcUse() {
   if (grpc.changed.wait_for(lock.native(), kShutdownTime,
                             [&]() DL_REQUIRES(grpc.mutex) { return !grpc.is_ending; }))
     return;
-  log::warning("store: gRPC waits for a thread that it has not got, and is left behind: {}",
-               spawn_error_text(EAGAIN));
+  log::warning(
+      "store: gRPC waits for a thread that could not start, so its shutdown is not finished: {}",
+      spawn_error_text(EAGAIN));
 }
 
 grpc::ChannelArguments channel_arguments() {

@@ -21,7 +21,7 @@ namespace dl::rendezvous {
 inline constexpr std::string_view kStorePurpose = "store";
 inline constexpr std::string_view kMembershipPurpose = "membership";
 
-// A value of maximum length, its key and Protobuf's own bytes.
+// A value of maximum length, its key, and the bytes that Protobuf adds.
 inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 10);
 
 // Keeps gRPC's library initialised; the first member of a class that uses gRPC. gRPC's log lines
@@ -29,15 +29,16 @@ inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 
 //
 // If the system refuses gRPC a thread, gRPC neither reports it nor works without it: calls have no
 // deadlines any more, and destroying its last object waits for that thread for ever. So the first
-// user tests beforehand that threads can be made, gRPC's timers are tested, and the library is shut
-// down by a thread that can be left behind. If one of gRPC's threads runs out of memory, the
-// process ends and names the limit.
+// object of this class tests that threads can be made and that gRPC's timers work. The last one
+// shuts the library down on a thread of its own, which can be left behind. If one of gRPC's threads
+// runs out of memory, the process ends with a text that names the limit.
 class GrpcUse {
  public:
   // Throws kIo and names the limit if the system does not give this process gRPC's threads.
   GrpcUse();
   ~GrpcUse();
-  // Destroys the channel with the library: destroying the last channel may also wait for a thread.
+  // Keeps the channel until the library is shut down: destroying the last channel may also wait for
+  // a thread.
   void keep(std::shared_ptr<void> channel);
   GrpcUse(const GrpcUse&) = delete;
   GrpcUse& operator=(const GrpcUse&) = delete;
@@ -51,8 +52,8 @@ grpc::Status to_status(const std::exception& error);
 ErrorKind kind_of(const grpc::Status& status) noexcept;
 
 // gRPC passes objects between threads in ways that ThreadSanitizer does not see, because the
-// library is not instrumented. The giving side ends with hand_over(); a reaction that gRPC calls
-// begins with take_over(). No-ops in other builds.
+// library is not instrumented. The thread that gives an object to gRPC calls hand_over() last. A
+// reaction that gRPC calls begins with take_over(). No-ops in other builds.
 #if defined(__SANITIZE_THREAD__)
 inline void hand_over(void* object) {
   ::__tsan_release(object);

@@ -10,8 +10,8 @@ namespace {
 
 namespace pb = dlrun::rendezvous;
 
-// Time for a rank's node to answer, beyond the time in the question: a rank that is ending may take
-// this long, and a node may be silent.
+// Time for a node to answer, beyond the time in the question. A rank that is ending may take this
+// long, and a node may be silent.
 constexpr std::chrono::seconds kAnswerTime{20};
 
 RankEnd end_from(const pb::Failed& failed) {

@@ -1,5 +1,5 @@
-// JobCause: finds the first cause among the ranks of all nodes (FirstCause has the rule), and asks
-// the nodes what the rule wants to know.
+// JobCause: finds the first cause among the ranks of all nodes. FirstCause has the rule; JobCause
+// sends its questions to the nodes.
 //
 // One thread at a time. Included by .cc files only, because messages are Protobuf's.
 #pragma once
@@ -22,13 +22,14 @@ class JobCause {
   // `hosts`: by rank.
   explicit JobCause(std::vector<std::string> hosts = {}) : first_cause_(std::move(hosts)) {}
 
-  // The facts that nodes report. After each one, ask found() and then ask().
+  // Facts that nodes report. After each of them, call found() and then ask().
   void failed(const dlrun::rendezvous::Failed& failed);
   void finished(const dlrun::rendezvous::Finished& finished);
   void waits(const dlrun::rendezvous::Waits& waits);
-  // A node answers a question about one of its ranks, or about all.
+  // A node answers: `rank`, or with kAnyRank each of its ranks, is not about to end.
   void goes_on(NodeTable::Id from, int rank, const NodeTable& nodes);
-  // Counts nodes without an answer in time as going on. Returns true if there was a question.
+  // If the answer to a question is overdue, counts the ranks of silent nodes as going on. Returns
+  // true if there was such a question.
   bool end_late_question(Time now);
 
   struct Found {
@@ -36,7 +37,7 @@ class JobCause {
     dlrun::rendezvous::Failed cause;
   };
   std::optional<Found> found(const NodeTable& nodes) const;
-  // Asks the next question that the rule needs answered, once.
+  // Sends the next question of the rule, if there is one that was not sent yet.
   void ask(const NodeTable& nodes, Time now, Outbox& out);
 
  private:

@@ -1,8 +1,8 @@
-// Membership: gathers nodes until a generation is complete, numbers it, and then passes barriers,
-// the first failure and the end to all of its members. docs/protocol.md has the messages.
+// Membership: gathers nodes until a generation is complete, and numbers it. Then it passes
+// barriers, the first failure and the end to all members. docs/protocol.md has the messages.
 //
-// A state machine without input, output, clock or lock. Its inputs are a node's message, a node's
-// loss, and the time; it returns the messages to send. One thread at a time. Included by .cc files
+// A state machine without input, output, clock or lock. It is given a node's message, the loss of a
+// node, or the time, and returns the messages to send. One thread at a time. Included by .cc files
 // only, because its messages are Protobuf's.
 #pragma once
 
@@ -27,14 +27,14 @@
 
 namespace dl::rendezvous {
 
-// How long silence lasts before it counts. Both sides of a job use the same values.
+// How long silence lasts before it has consequences. All nodes of a job use the same values.
 struct Silence {
   std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // the other side is lost
   std::chrono::milliseconds heartbeat_every() const { return dead_after / 5; }
-  // A process that stood still for this long reports it, and does not blame others for what it
-  // missed.
+  // A process that did not run for this long reports it, and does not blame others for messages
+  // that it missed.
   std::chrono::milliseconds standstill() const { return dead_after / 2; }
-  // A dlrun that is stopped or stuck for this long is reported.
+  // A dlrun that is stopped or stuck for this long is reported to the other nodes.
   std::chrono::milliseconds named_after() const { return dead_after / 2; }
 };
 
@@ -44,7 +44,7 @@ class Membership {
   struct Options {
     Silence silence = {};
     std::chrono::nanoseconds (*suspended)() noexcept = &time_suspended;
-    // The port at which the service is reached once a generation is complete; 0: the endpoint's.
+    // The port of the service while a generation runs; 0: the endpoint's port.
     std::uint16_t moves_to = 0;
   };
   using NodeId = NodeTable::Id;
@@ -54,9 +54,9 @@ class Membership {
   explicit Membership(Options options);
 
   Outbox on_message(NodeId node, const dlrun::rendezvous::FromNode& message, Time now);
-  // To be called when the node's connection broke.
+  // Call it when the node's connection has ended.
   Outbox on_lost(NodeId node, Time now);
-  // To be called at least every half second.
+  // Call it at least every half second.
   Outbox on_time(Time now);
 
   // True if nodes may join.
@@ -68,8 +68,8 @@ class Membership {
     Patience patience;
   };
 
-  // Every entry point calls it first. If this service stood still, it tells all nodes and extends
-  // their times by as much.
+  // Every public function calls it first. If this service stood still, it tells all nodes and
+  // extends their deadlines by as much.
   void look_at_clock(Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
   void speak(Time now, Outbox& out);
@@ -87,7 +87,7 @@ class Membership {
 
   // `is_final`: no generation follows, regardless of --max-restarts.
   void fail(NodeId id, dlrun::rendezvous::Failed cause, bool is_final, Time now, Outbox& out);
-  // To be called when a node leaves between two generations.
+  // Call it when a node leaves between two generations.
   void fail_next(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
   // A rank of this node has failed, or the node itself if no rank is named.
   void failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);

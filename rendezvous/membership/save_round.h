@@ -1,5 +1,5 @@
-// SaveRound: a request to save and end, until all nodes agree at which call of
-// dl::should_checkpoint() the ranks save.
+// SaveRound: one request to save and end. It lasts until all nodes agree on the call of
+// dl::should_checkpoint() at which the ranks save.
 #pragma once
 
 #include <algorithm>
@@ -22,9 +22,9 @@ class SaveRound {
   }
   bool has_begun() const { return calls_.has_value(); }
 
-  // A node's answer: the most calls of any of its ranks. Once all `members` have answered, returns
-  // the call at which all ranks save: one after the most calls of any rank. So no rank is further,
-  // and none has returned true before.
+  // A node answers with the largest number of calls that any of its ranks has made. Once all
+  // `members` have answered, returns the call at which all ranks save: one more than the largest
+  // answer. So no rank is beyond it, and no earlier call has returned true.
   std::optional<std::uint64_t> answered(NodeTable::Id id, std::uint64_t calls,
                                         std::size_t members) {
     if (!calls_ || !calls_->emplace(id, calls).second || calls_->size() != members) {

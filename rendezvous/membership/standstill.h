@@ -1,5 +1,5 @@
-// Tells a process that it stood still: stopped by a signal, or on a machine that was paused or
-// suspended. It must not blame others for what it missed meanwhile.
+// Tells a process that it stood still: it was stopped by a signal, or its machine was paused or
+// suspended. The process must not blame others for messages that it missed in that time.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace dl::rendezvous {
 
-// How long this machine has been suspended since boot: Deadline's clock excludes this time.
+// How long this machine has been suspended since boot. Deadline's clock does not count this time.
 std::chrono::nanoseconds time_suspended() noexcept;
 
 // Compares readings of the clock. One thread at a time.
@@ -22,8 +22,9 @@ class Standstill {
   // A running process calls look() at least every `most`, and late by less than `slack`.
   Standstill(Span most, Span slack) noexcept : most_(most), slack_(slack) {}
 
-  // How long this process did not run since the last call; 0 if it did. `suspended`:
-  // time_suspended(). Deadlines for others' messages are extended by this time.
+  // How long this process did not run since the last call, without suspension; 0 if it ran.
+  // `suspended`: time_suspended(). The caller extends the deadlines of others' messages by the
+  // result.
   Span look(Time now, Span suspended) noexcept {
     const bool first = !last_;
     const Span gap = first ? Span(0) : now - *last_;
@@ -38,7 +39,7 @@ class Standstill {
     }
     return stood;
   }
-  // Once for each standstill of at least `least`: its length.
+  // Returns the length of a new standstill of at least `least`, once.
   std::optional<std::chrono::seconds> news(Span least) noexcept {
     if (!std::exchange(is_news_, false) || length_ < least) return std::nullopt;
     return std::chrono::round<std::chrono::seconds>(length_);

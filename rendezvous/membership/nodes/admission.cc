@@ -9,7 +9,7 @@
 namespace dl::rendezvous {
 namespace {
 
-// Missing nodes that a message names: people read it.
+// The most missing nodes that a message names, because people read it.
 constexpr std::size_t kMostNamed = 16;
 
 }  // namespace
@@ -58,7 +58,7 @@ std::optional<std::string> Admission::objection(NodeTable::Id id, const Join& fa
   return std::nullopt;
 }
 
-// The endpoint is node 0's own, so node 0 defines the job, even if another node came first.
+// Node 0 defines the job, because the endpoint is its own, even if another node came first.
 bool Admission::decides_for_the_job(const Join& facts, int number) const {
   return !job_ || (facts.node_rank() == 0 && job_->node_rank() != 0 && number == 0);
 }

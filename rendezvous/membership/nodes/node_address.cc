@@ -16,7 +16,7 @@ bool is_loopback(const std::string& address) {
   try {
     return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
   } catch (const Error&) {
-    // A name, or nothing: up to the node.
+    // A name, or nothing: the node itself must resolve it.
     return false;
   }
 }
@@ -26,9 +26,9 @@ std::string_view without_interface(std::string_view address) {
   return address.substr(0, address.find('%'));
 }
 
-// The address of `node`, which serves, at which `from` has reached the service; as `node` writes
-// it. Empty if that is another address: packets to it are forwarded, and only those to the
-// endpoint's port. A node that does not tell its addresses has every address.
+// `node` serves. Returns the address of `node` at which `from` has reached the service, as `node`
+// writes it. Empty if `node` does not have that address: it then forwards packets, but only those
+// to the endpoint's port. A node that does not tell its addresses counts as having every address.
 std::string met_at(const pb::Join& from, const pb::Join& node) {
   const std::string& seen = from.service_address();
   if (seen.empty() || is_loopback(seen)) return {};
@@ -40,7 +40,7 @@ std::string met_at(const pb::Join& from, const pb::Join& node) {
   return found == own.end() ? std::string() : *found;
 }
 
-// The smaller, the better as an address that programs put into a URL without brackets.
+// Smaller is better: programs put the address into a URL without brackets.
 int awkwardness(std::string_view address) {
   if (address.find(':') == std::string_view::npos) return 0;
   return address.find('%') == std::string_view::npos ? 1 : 2;
@@ -49,8 +49,8 @@ int awkwardness(std::string_view address) {
 }  // namespace
 
 // A node on the service's host may know itself by an address that others cannot reach: a loopback
-// address (Debian's /etc/hosts maps the host's name to 127.0.1.1), or one of another network. Other
-// nodes know a better one: the one at which they have reached the service.
+// address (Debian's /etc/hosts maps the host's name to 127.0.1.1), or an address of another
+// network. A better one is the address at which other nodes have reached the service.
 std::string address_of(const pb::Join& facts, const Joins& all) {
   const bool is_at_service = facts.serves() || is_loopback(facts.address());
   if (facts.is_address_given() || !is_at_service) return facts.address();

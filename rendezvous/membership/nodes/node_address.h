@@ -1,5 +1,5 @@
-// Chooses an address of a node: the one over which the nodes have met. Included by .cc files only,
-// because Join is Protobuf's.
+// Chooses an address of a node: one at which another node has reached it, if possible. Included by
+// .cc files only, because Join is Protobuf's.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ struct Node {
   int group_rank = -1;                // in the running generation
   std::vector<int> ranks = {};        // in the running generation, by local rank; ascending
 
-  // Of one of its ranks.
+  // The local rank of one of its ranks.
   int local_rank_of(int rank) const;
 
   std::string name() const;   // "node rank 1 (host b, pid 4711)"

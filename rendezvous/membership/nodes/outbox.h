@@ -1,5 +1,5 @@
 // Outbox: the messages that Membership sends to nodes, in order. Included by .cc files only,
-// because they are Protobuf's.
+// because the messages are Protobuf's.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ template <typename Ids>
 void send_to_all(const Ids& to, const dlrun::rendezvous::ToNode& message, Outbox& out) {
   for (const NodeTable::Id id : to) out.push_back({.to = id, .message = message});
 }
-// Sends a sentence for its user to one node.
+// Sends one node a sentence that it shows to its user.
 inline void send_notice(NodeTable::Id to, const std::string& text, Outbox& out) {
   Outgoing notice{.to = to, .message = {}};
   notice.message.mutable_notice()->set_text(text);

@@ -10,12 +10,12 @@
 
 namespace dl::rendezvous {
 
-// Why `node` cannot belong to the job of the node `job`: one sentence that quotes both. Nullopt if
-// it can.
+// One sentence, quoting both, that says why `node` cannot belong to the job of the node `job`.
+// Nullopt: it can.
 std::optional<std::string> why_another_job(const dlrun::rendezvous::Join& job,
                                            const dlrun::rendezvous::Join& node);
 
-// True if their lines differ, and the user has not confirmed by a name that they are one job.
+// True if their command lines differ, and the user has not given both the same job name.
 bool may_be_another_job(const dlrun::rendezvous::Join& job, const dlrun::rendezvous::Join& node);
 
 // The node's line, cut to a readable length.
