@@ -137,7 +137,7 @@ void Membership::end_generation() {
 void Membership::forget(NodeId id) {
   nodes_.remove(id);
   admission_.remove(id);
-  // If every node of a job that never began has left, the next node may belong to another job.
+  // If all nodes have left before the first generation, the next node may belong to another job.
   if (nodes_.connected().empty() && number_ == 0) admission_.forget_job();
 }
 
@@ -155,8 +155,8 @@ void Membership::look_at_clock(Time now, Outbox& out) {
   }
 }
 
-// Tells all other nodes; the node itself only hears that it goes on, because it was stopped when
-// the rest was sent.
+// Tells all other nodes. The node itself only hears that it goes on: it was stopped when the
+// earlier news was sent.
 void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) const {
   const Node* const stuck = nodes_.find(id);
   if (stuck == nullptr) return;
@@ -167,7 +167,7 @@ void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) c
       case pb::Agent::STOPPED:
         return fmt::format("has been stopped for {} s", agent.seconds());
       case pb::Agent::STUCK:
-        return fmt::format("has not turned its event loop for {} s", agent.seconds());
+        return fmt::format("has not run its event loop for {} s", agent.seconds());
       default:
         return fmt::format("goes on after {} s", agent.seconds());
     }
@@ -191,7 +191,7 @@ Outbox Membership::on_time(Time now) {
     const std::string how = fmt::format(
         "no heartbeat for {} s", std::chrono::round<std::chrono::seconds>(dead_after).count());
     lose(id, text_of_silence(id, how), 0, now, out);
-    // The node may only have been stopped, and should then hear that it is too late.
+    // If the node was only stopped, it reads this when it runs again.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
@@ -270,7 +270,7 @@ void Membership::begin_generation(Time now, Outbox& out) {
 // A generation fails.
 
 void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outbox& out) {
-  // A message about a generation that has ended, or before there is one, is ignored.
+  // Ignore messages about a generation that has ended or has not begun.
   if (!nodes_.is_member(id)) return;
   const Node& node = nodes_.at(id);
   cause.set_group_rank(node.group_rank);
@@ -291,7 +291,7 @@ void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outb
   is_over_ = !restart.again;
 }
 
-// The other nodes wait for it, or are about to.
+// Called between two generations: the other nodes wait for this node, or will.
 void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
   const Node* const node = nodes_.find(id);
   if (node == nullptr || number_ == 0 || is_over_) return;
@@ -373,7 +373,7 @@ Outbox Membership::on_lost(NodeId id, Time now) {
     text =
         fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(), name);
   } else if (now - node->heard >= silence.named_after()) {
-    // The system has closed the connection before the last heartbeat was too old.
+    // The kernel closed the connection before the last heartbeat was too old.
     text = text_of_silence(id, fmt::format("no heartbeat for {} s", silent_for.count()));
   } else {
     text = fmt::format(

@@ -40,7 +40,7 @@ std::optional<std::string> AgentWatch::too_late(Time now) const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - heard_).count();
   return options_.is_stopped()
              ? fmt::format("its dlrun has been stopped for {} s", seconds)
-             : fmt::format("its dlrun has not turned its event loop for {} s", seconds);
+             : fmt::format("its dlrun has not run its event loop for {} s", seconds);
 }
 
 bool is_process_stopped(pid_t pid) {

@@ -1,7 +1,7 @@
-// AgentWatch: tells dlrun-rendezvous whether its dlrun runs its event loop, and if not, why.
+// AgentWatch: tells dlrun-rendezvous whether the event loop of its dlrun runs, and if not, why.
 //
-// dlrun reports every second that its loop runs, and before Ctrl-Z stops it that it will not.
-// Otherwise the kernel tells (the process state in /proc). One thread.
+// dlrun reports every second that its loop runs. Before Ctrl-Z stops it, it reports that too. If no
+// report comes, the process state in /proc says whether dlrun is stopped. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,10 @@
 namespace dl::rendezvous {
 
 struct AgentWatchOptions {
-  // After this time without a report the other nodes are told.
+  // After this time without a report, the other nodes are told.
   std::chrono::nanoseconds named_after;
-  // After this time it is too late, unless the user suspended it.
+  // After this time without a report, this node leaves the job, unless the user has suspended
+  // dlrun.
   std::chrono::nanoseconds timeout;
   // Whether dlrun's process is stopped.
   std::function<bool()> is_stopped;
@@ -39,7 +40,8 @@ class AgentWatch {
   }
   // Returns what to tell the other nodes now, if anything.
   std::optional<dlrun::rendezvous::Agent> on_time(Time now);
-  // "its dlrun has been stopped for 600 s"; nullopt if it is not too late.
+  // The reason to leave the job: "its dlrun has been stopped for 600 s"; nullopt: there is none
+  // yet.
   std::optional<std::string> too_late(Time now) const;
   bool is_stopped() const { return options_.is_stopped(); }
 
@@ -48,7 +50,7 @@ class AgentWatch {
 
   AgentWatchOptions options_;
   Time heard_;
-  bool suspended_ = false;  // as it reported itself
+  bool suspended_ = false;  // as dlrun itself reported
   bool named_ = false;      // the other nodes were told that its loop does not run
   Patience patience_;
 };

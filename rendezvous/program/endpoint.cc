@@ -21,7 +21,7 @@ std::vector<Address> addresses_of(const std::string& host, Deadline deadline) {
   }
 }
 
-// On any host, such an address means that host itself.
+// Such an address means the own host, on every host.
 bool is_every_hosts(const Address& address) {
   return address.is_loopback() || address.is_any();
 }
@@ -31,8 +31,8 @@ bool is_every_hosts(const Address& address) {
 std::vector<Endpoint> ways_to(const Endpoint& endpoint, Deadline deadline) {
   std::vector<Address> addresses = addresses_of(endpoint.host, deadline);
   put_ipv4_first(addresses);
-  // A family that this host does not have would be tried until the deadline, also if the service
-  // has refused this node at the other address.
+  // Skip a family that this host does not have. It would be tried until the deadline, even if the
+  // service has refused this node at its other address.
   const auto has_no_route = [](const Address& address) {
     try {
       static_cast<void>(local_address_towards(address));
@@ -69,9 +69,8 @@ std::string own_host_text(const Endpoint& endpoint) {
   if (all.empty() || !std::ranges::all_of(all, &is_every_hosts)) return {};
   const std::string address = all.front().host();
   return fmt::format(
-      " (this host is node 0, because {} is {} here; if it is so on another host, that one waits "
-      "as "
-      "another node 0: give all nodes an address at which they reach one host)",
+      " (this host is node 0, because {} is {} here; if another host takes it for its own too, the "
+      "two never meet: give all nodes an address at which they reach one host)",
       endpoint.host, address == endpoint.host ? "the host itself" : address);
 }
 

@@ -49,7 +49,7 @@ struct Arguments {
   bool moves = false;
 };
 
-// gRPC has many, mostly idle threads. With the usual stacks and heaps for each, a service would
+// gRPC has many threads, most of them idle. With the usual stack and heap for each, a service would
 // need 700 MB of address space (ulimit -v).
 void take_little_memory() {
   constexpr std::size_t kStack = std::size_t{1} << 20;
@@ -61,10 +61,10 @@ void take_little_memory() {
   ::pthread_attr_destroy(&attributes);
 }
 
-// Prepared in advance, because there is no memory for it later.
+// Prepared in advance, because it is needed when there is no memory left.
 std::array<char, 200> out_of_memory_sentence{};
 
-// A service without memory cannot answer: it ends, and dlrun then ends the job.
+// A service without memory cannot answer. So it ends, and dlrun then ends the job.
 [[noreturn]] void end_without_memory() {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, out_of_memory_sentence.data(),
                                                    std::strlen(out_of_memory_sentence.data()));
@@ -78,16 +78,16 @@ void end_when_out_of_memory() {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// If the system refuses gRPC a thread, gRPC goes on and never does that thread's work: a request of
-// a rank would wait for ever. So end the process. Only gRPC passes attributes: std::thread passes
-// none, and throws. Sanitizers replace pthread_create themselves.
+// If the system refuses gRPC a thread, gRPC continues and never does that thread's work: a request
+// of a rank would wait for ever. So end the process. Only gRPC passes attributes; std::thread
+// passes none, and throws. Not with sanitizers, which replace pthread_create themselves.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*start)(void*), void* argument) noexcept {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto create = reinterpret_cast<Create>(::dlsym(RTLD_NEXT, "pthread_create"));
   const int error = create(thread, attributes, start, argument);
   if (error != 0 && attributes != nullptr) {
-    std::fprintf(stderr, "dlrun-rendezvous: gRPC has not got a thread that it needs: %s\n",
+    std::fprintf(stderr, "dlrun-rendezvous: gRPC cannot start a thread that it needs: %s\n",
                  spawn_error_text(error).c_str());
     ::_exit(1);
   }
@@ -95,8 +95,8 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 }
 #endif
 
-// Signals of the terminal and of SLURM go to every process of the job at once, and dlrun handles
-// them. This process ends when its input or its lifeline closes.
+// The terminal and SLURM send signals to every process of the job at once, and dlrun handles them.
+// This process ends when its input or its lifeline closes.
 void leave_signals_to_dlrun() {
   for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2}) {
     ::signal(number, SIG_IGN);

@@ -10,7 +10,7 @@
 namespace dl::rendezvous {
 namespace {
 
-// Time for sending the last answers. gRPC waits all of it while a client stays connected.
+// Time for sending the last answers. gRPC waits this long whenever a client stays connected.
 constexpr std::chrono::milliseconds kFarewell{200};
 
 }  // namespace

@@ -19,13 +19,13 @@ constexpr std::chrono::milliseconds kTick{250};
 
 }  // namespace
 
-// Its reactions run on gRPC's threads and only post events; the service's thread calls everything
+// gRPC's threads call its reactions, which only queue events. The service's thread calls everything
 // else.
 class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromNode, pb::ToNode> {
  public:
   Stream(MembershipService& service, Membership::NodeId node) : service_(service), node_(node) {}
 
-  // No operation may begin on a stream that was told to end: gRPC forgets it with its last
+  // Starts no operation on a stream that was told to end: gRPC forgets the stream with its last
   // reaction.
   void read() {
     if (finished_) return;

@@ -1,9 +1,9 @@
-// The Membership service of rendezvous.proto: the nodes' streams, around the state machine.
-// Included by .cc files only.
+// The Membership service of rendezvous.proto. It connects the nodes' streams with the state machine
+// Membership. Included by .cc files only.
 //
-// gRPC's threads only queue events. One thread takes them out, keeps the time and makes every call
-// on the streams, so that no lock is held in a call to gRPC. The service must outlive the server
-// that runs it; its streams end with that server.
+// gRPC's threads only queue events. One thread takes them out, watches deadlines and makes every
+// call on the streams, so that no lock is held during a call of gRPC. The service must outlive the
+// server that runs it; its streams end with that server.
 #pragma once
 
 #include <condition_variable>
@@ -24,9 +24,9 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
  public:
   // Called on the service's thread.
   struct Events {
-    // Before the nodes hear of a new generation.
+    // Called before the nodes hear of a new generation.
     std::function<void(std::uint64_t generation)> on_generation;
-    // Every quarter of a second while nodes may join.
+    // Called every quarter of a second while nodes may join.
     std::function<void()> on_gathering = [] {};
   };
   MembershipService(Membership::Options options, Events events);
@@ -35,7 +35,7 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(
       grpc::CallbackServerContext* context) override;
 
-  // Waits until no node is left, or the deadline.
+  // Waits until no node is left, at most until the deadline.
   void wait_empty(Deadline deadline);
 
  private:

@@ -33,7 +33,7 @@ Hello introduce(const std::string& job) {
           .from = fmt::format("rendezvous ({}, pid {})", host.data(), ::getpid())};
 }
 
-// The port of the endpoint, if the service moves.
+// The listener at the endpoint of a service that moves (RendezvousServiceOptions::moves).
 class Door {
  public:
   Door(Listener listener, const JobKey& key, const std::string& job)
@@ -41,7 +41,7 @@ class Door {
     const Lock lock(mutex_);
     open(std::move(listener));
   }
-  // To be called once; before that the door serves no client.
+  // Call it once. Before that, the door serves no client.
   void serve(GrpcHost& host) {
     const Lock lock(mutex_);
     host_ = &host;
@@ -145,12 +145,12 @@ void RendezvousService::begin_generation(std::uint64_t generation) {
 }
 
 void RendezvousService::shutdown(Deadline deadline) {
-  // A node that comes now looks for the job's next service.
+  // A node that comes now belongs to the job's next service.
   if (impl_->door) impl_->door->close_for_good();
   impl_->acceptor.stop();
   impl_->membership.wait_empty(deadline);
   impl_->table.close("the rendezvous service has ended");
-  // An idle client keeps its connection, and gRPC would wait for it.
+  // Limit the time: gRPC would wait for idle clients, which keep their connections.
   impl_->host->shutdown(Deadline::after(kServiceFarewell));
 }
 

@@ -1,5 +1,4 @@
-// The rendezvous service: store and membership behind one listening socket. `dlrun-rendezvous` runs
-// it.
+// The rendezvous service: store and membership at one listening socket. `dlrun-rendezvous` runs it.
 //
 // Owns the listener, a thread that accepts, a thread for the membership, and gRPC's threads. Any
 // thread.
@@ -17,9 +16,9 @@
 namespace dl::rendezvous {
 
 struct RendezvousServiceOptions {
-  std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // a silent node is lost then
-  // The ranks need the listener's port. While a generation runs, the service leaves it to them and
-  // is reached at another port; connections stay.
+  std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // of silence: a node is lost
+  // True if the ranks need the listener's port. While a generation runs, the service leaves the
+  // port to them and listens at another one. Connections stay.
   bool moves = false;
 };
 
@@ -32,10 +31,11 @@ class RendezvousService {
   RendezvousService& operator=(const RendezvousService&) = delete;
 
   const Address& address() const noexcept;
-  // Refuses the store to earlier generations; for a job whose generations this service's membership
-  // does not count.
+  // Refuses changes of the store by earlier generations. For a job whose generations are not
+  // counted by this service's membership.
   void begin_generation(std::uint64_t generation);
-  // Accepts no more nodes, gives the present ones until the deadline to leave, and ends the rest.
+  // Accepts no more nodes. Waits until the deadline for the present nodes to leave, and ends the
+  // rest.
   void shutdown(Deadline deadline);
 
  private:

@@ -41,14 +41,14 @@ grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerCont
   return reactor;
 }
 
-// A call that waits in the table. The table may end it, or the caller's cancellation or deadline:
-// the side that gets the ticket back ends it. gRPC knows the call from the moment when the service
-// has returned it, and is done with it at OnDone(), so start() always finishes first.
+// A call that waits in the table. It may be ended by the table, or by the caller's cancellation or
+// deadline: the side that gets the ticket back ends it. gRPC knows the call only after the service
+// has returned it, and calls OnDone() later, so start() always finishes first.
 class WaitingCall final : public grpc::ServerUnaryReactor {
  public:
   using Fill = std::function<void(KeyTable::Result)>;
 
-  // `subscribe` makes the table call back; `fill` puts the result into the reply.
+  // `subscribe` registers the call in the table; `fill` puts the result into the reply.
   template <typename Subscribe>
   static WaitingCall* begin(KeyTable& table, Fill fill, const Subscribe& subscribe) {
     return (new WaitingCall(table))->start(std::move(fill), subscribe);
@@ -111,7 +111,8 @@ grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Messa
   }
   Client& client = clients_[id.client()];
   client.fence = id.fence();
-  // The first copy of a request may arrive after its repetition was answered.
+  // A client that had lost its connection repeats a request. The first copy may arrive after the
+  // answer.
   if (id.sequence() < client.oldest) {
     return {grpc::StatusCode::CANCELLED, "this request was answered on another connection"};
   }

@@ -1,7 +1,8 @@
 // The Store service of rendezvous.proto over a KeyTable. Included by .cc files only.
 //
-// Waits occupy no thread: their reactors are listed in the table until a change, the caller's
-// deadline or the caller's end. The table must outlive the server that runs the service.
+// A call that waits occupies no thread. Its reactor is listed in the table until a change comes,
+// the caller's deadline passes or the caller goes away. The table must outlive the server that runs
+// the service.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   explicit StoreService(KeyTable& table);
   ~StoreService() override;
 
-  // From now on changes by clients of an earlier generation are refused; their keys and remembered
+  // From now on, changes by clients of an earlier generation are refused; their keys and remembered
   // answers are removed. Any thread.
   void begin_generation(std::uint64_t generation);
 
@@ -61,7 +62,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   };
   struct Client {
     std::uint64_t fence = 0;                  // its generation + 1; 0: none
-    std::uint64_t oldest = 0;                 // requests below it are over for the client
+    std::uint64_t oldest = 0;                 // the client has the answers below it
     std::map<std::uint64_t, Answer> answers;  // by sequence
   };
   // Runs `change` unless this request was run before; then repeats its answer.

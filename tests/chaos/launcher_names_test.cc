@@ -150,7 +150,7 @@ TEST_F(Names, HostsThatBothTakeTheEndpointForTheirOwnAreToldSo) {
       EXPECT_EQ(each->wait(), 124);
       EXPECT_THAT(each->err(),
                   AllOf(HasSubstr("node rank 1 (this host is node 0, because " + name + " is "),
-                        HasSubstr("if it is so on another host, that one waits as another node 0: "
+                        HasSubstr("if another host takes it for its own too, the two never meet: "
                                   "give all nodes an address at which they reach one host)")));
     }
     EXPECT_THAT(nodes[0]->err(), HasSubstr(address == "127.0.1.1" ? address : " is "));

@@ -53,9 +53,8 @@ TEST_F(AgentWatchTest, ASilentAgentIsNamedAndAtTheDeadlineTooLate) {
     pass(599s);
     EXPECT_FALSE(watch_.too_late(now_));
     pass(1s);
-    EXPECT_EQ(watch_.too_late(now_), is_stopped
-                                         ? "its dlrun has been stopped for 600 s"
-                                         : "its dlrun has not turned its event loop for 600 s");
+    EXPECT_EQ(watch_.too_late(now_), is_stopped ? "its dlrun has been stopped for 600 s"
+                                                : "its dlrun has not run its event loop for 600 s");
     watch_.on_word(Agent::TURNS, now_);
   }
 }

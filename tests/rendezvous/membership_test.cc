@@ -419,7 +419,7 @@ TEST_F(MembershipTest, AStoppedDlrunIsNamedAndStaysAMember) {
   };
   for (const Case& news :
        {Case{pb::Agent::STOPPED, "has been stopped for 5 s"},
-        Case{pb::Agent::STUCK, "has not turned its event loop for 5 s"},
+        Case{pb::Agent::STUCK, "has not run its event loop for 5 s"},
         Case{pb::Agent::SUSPENDED, "was suspended by its user (Ctrl-Z) 5 s ago"}}) {
     const Outbox out = say(2, agent(news.state, 5));
     ASSERT_EQ(out.size(), 1U);

@@ -337,13 +337,12 @@ TEST_F(ProgramTest, ADlrunThatSaysNothingIsNamedAndThenGivenUp) {
   b->say(join("b", 1));
   ASSERT_TRUE(a->hear().contains("generation"));
   const json notice = a->hear_any();
-  EXPECT_THAT(
-      notice["notice"]["text"].get<std::string>(),
-      HasSubstr("node rank 1 (host host-b, pid 4711): its dlrun has not turned its event loop "
-                "for "));
+  EXPECT_THAT(notice["notice"]["text"].get<std::string>(),
+              HasSubstr("node rank 1 (host host-b, pid 4711): its dlrun has not run its event loop "
+                        "for "));
   const json cause = a->hear()["failed"];
   EXPECT_THAT(cause["text"].get<std::string>(),
-              HasSubstr("was lost: its dlrun has not turned its event loop for "));
+              HasSubstr("was lost: its dlrun has not run its event loop for "));
   EXPECT_EQ(cause["exit_code"], 124);
   ASSERT_TRUE(b->hear().contains("generation"));
   EXPECT_EQ(b->hear()["error"]["kind"], "timeout");

@@ -31,8 +31,8 @@ using namespace std::chrono_literals;
 constexpr auto kTimeToAnswer = 5s;
 // dlrun's exit code for a passed deadline.
 constexpr int kExitTimeout = 124;
-// Time for the service to end the stream. Cancelling the stream loses what was sent and not read
-// yet, and the last message of a leaving node is worth a longer wait.
+// Time for the service to end the stream. Cancelling the stream instead loses messages that were
+// sent but not read yet. The last message of a node that leaves is worth a longer wait.
 constexpr auto kFarewell = 500ms;
 constexpr auto kFarewellOfALeaver = 3s;
 
@@ -91,7 +91,7 @@ bool Bridge::handle_line(const std::string& line) {
   const auto status = google::protobuf::util::JsonStringToMessage(line, &message);
   DL_CHECK(status.ok() && message.message_case() != pb::FromNode::MESSAGE_NOT_SET, kParse,
            "dlrun sent a line that is not a message: {}",
-           status.ok() ? std::string("it names none") : status.ToString());
+           status.ok() ? std::string("it has no message in it") : status.ToString());
   if (message.has_join()) {
     join_by_ = Deadline::after(options_.timeout);
     host_ = message.join().host();
@@ -108,7 +108,7 @@ bool Bridge::handle_line(const std::string& line) {
   return !news.has_agent() || send(news);
 }
 
-// Adds what dlrun does not know.
+// Adds the fields of `join` that dlrun does not know.
 void Bridge::introduce(pb::Join& join) const {
   join.set_service_address(way_.service_address());
   join.set_is_address_given(!join.address().empty());
@@ -208,8 +208,8 @@ bool Bridge::watch_agent() {
   return send(message);
 }
 
-// Leaves the job. dlrun hears of it when it runs again, even if it is stopped now: its ranks have
-// to end.
+// Leaves the job, and tells dlrun, even if dlrun is stopped now: when it runs again, it must end
+// its ranks.
 bool Bridge::leave_for(const std::string& why) {
   pb::FromNode message;
   message.mutable_leave()->set_reason(why);
@@ -221,7 +221,7 @@ bool Bridge::leave_for(const std::string& why) {
   return false;
 }
 
-// Why this node's part ends although neither dlrun nor the service has ended it.
+// Why the connection to the service ended although neither dlrun nor the service has ended it.
 std::string Bridge::lost_text() const {
   const std::string endpoint = way_.endpoint().text();
   if (silent_) {

@@ -1,7 +1,7 @@
-// `dlrun-rendezvous join`: takes part in the membership as one node, on behalf of a dlrun that does
-// not link gRPC. JSON lines in, JSON lines out (docs/protocol.md).
+// Bridge: `dlrun-rendezvous join`, which takes part in the membership as one node, for a dlrun that
+// does not link gRPC. It reads and writes JSON lines (docs/protocol.md).
 //
-// The main thread reads dlrun's lines and keeps the time; a second thread reads the service's
+// The main thread reads dlrun's lines and watches deadlines; a second thread reads the service's
 // messages.
 #pragma once
 
@@ -60,7 +60,7 @@ class Bridge {
   std::unique_ptr<grpc::ClientReaderWriter<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>>
       stream_;
   std::thread receiver_;
-  bool has_met_ = false;  // there was a generation; the receiver's
+  bool has_met_ = false;  // there was a generation; used by the receiver thread only
   Deadline next_heartbeat_ = Deadline::never();
   Deadline join_by_ = Deadline::never();
   std::optional<AgentWatch> agent_;  // once it has joined

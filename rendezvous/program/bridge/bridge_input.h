@@ -1,4 +1,4 @@
-// BridgeInput: dlrun's lines to the bridge.
+// BridgeInput: the lines that dlrun writes to the bridge.
 //
 // One thread.
 #pragma once
@@ -15,8 +15,8 @@ class BridgeInput {
   explicit BridgeInput(int fd) : fd_(fd) {}
 
   int fd() const { return fd_; }
-  // Takes the next line. kNothing: none is complete yet, so read() more when there is some.
-  // kTooLong: dlrun sends something else than lines.
+  // Takes the next line. kNothing: no line is complete yet; call read() when the descriptor is
+  // readable. kTooLong: dlrun sends something that is not a line.
   State next(std::string& line);
   void read();
   bool is_closed() const { return closed_; }

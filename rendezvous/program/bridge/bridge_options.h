@@ -1,4 +1,4 @@
-// What `dlrun-rendezvous join` is told by its command line.
+// The command line of `dlrun-rendezvous join`.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace dl::rendezvous {
 
 struct BridgeOptions {
   Endpoint endpoint;
-  // Further addresses of the service; all are raced.
+  // Further addresses of the service. All are tried at once (race.h).
   std::vector<Endpoint> other_endpoints = {};
   std::string job;
   JobKey key;

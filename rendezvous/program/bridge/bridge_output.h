@@ -1,5 +1,5 @@
-// BridgeOutput: the service's messages to dlrun as JSON lines. From them it knows whether a join
-// waits for its generation, and whether dlrun has got its last message.
+// BridgeOutput: writes the service's messages to dlrun as JSON lines. From these messages it knows
+// whether a join waits for its generation, and whether dlrun has got its last message.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -22,20 +22,21 @@ class BridgeOutput {
   void put(const dlrun::rendezvous::ToNode& message);
   void put_error(std::string_view kind, const std::string& text);
 
-  // dlrun's join goes to the service.
+  // Call it when dlrun's join is sent to the service.
   void begin_join();
   bool is_joining() const;
-  // To be called when the time of a join has passed. Returns false the first time: the service is
-  // to be asked which nodes are missing. Then the error is put.
+  // Call it when the deadline of a join has passed. The first call returns false: ask the service
+  // which nodes are missing, and call it again if no answer comes. The second call writes the
+  // error.
   bool end_late_join();
-  // To be called when the service has named the missing nodes: puts the error of a late join.
+  // Call it when the service has named the missing nodes. Writes the error of a late join.
   void on_missing_named();
 
-  // True if the service does not know yet that this node's part is over.
+  // True if this node takes part in the job, as far as the service knows.
   bool is_part_of_job() const;
-  // True if dlrun has got its last message: refused or error.
+  // True if dlrun has got its last message: `refused` or `error`.
   bool has_told() const;
-  // True if nothing more can be said to dlrun.
+  // True if no further message can reach dlrun.
   bool is_over() const;
 
  private:
@@ -45,7 +46,7 @@ class BridgeOutput {
   std::chrono::seconds timeout_;
   mutable Mutex mutex_;
   bool joining_ DL_GUARDED_BY(mutex_) = false;  // a join is waiting for its generation
-  // The join is late, and the service was asked for the missing nodes.
+  // The join is late, and the service was asked which nodes are missing.
   bool asked_ DL_GUARDED_BY(mutex_) = false;
   bool running_ DL_GUARDED_BY(mutex_) = false;  // a generation is running
   bool told_ DL_GUARDED_BY(mutex_) = false;

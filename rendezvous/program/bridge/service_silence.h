@@ -1,5 +1,6 @@
-// ServiceSilence: how long the service has sent nothing. Time in which this process stood still
-// does not count: either thread may be the first to run again, so both call look().
+// ServiceSilence: measures how long the service has sent nothing. Time in which this process stood
+// still does not count. Either thread of the bridge may be the first to run again after a
+// standstill, so both call look().
 //
 // Thread-safety: any thread.
 #pragma once
@@ -20,15 +21,15 @@ class ServiceSilence {
   explicit ServiceSilence(Silence silence)
       : silence_(silence), standstill_(silence.heartbeat_every(), silence.dead_after / 10) {}
 
-  // To be called when the connection is made, and for each message.
+  // Call begin() when the connection is made, and on_message() for each message.
   void begin();
   void on_message();
   void look();
-  // True if the service counts as lost.
+  // True if the silence is so long that the service counts as lost.
   bool is_too_long() const;
   // How long this process stood still since the last call.
   Standstill::Span take_missed();
-  // Adds to an error about this node that it stood still, by its own clock.
+  // Adds to an error about this node that this process stood still, if it did.
   std::string with_standstill(std::string text) const;
 
  private:

@@ -15,7 +15,7 @@
 namespace dl::rendezvous {
 namespace {
 
-// Shorter than a wait's patience, so that warnings while connecting are reported in JSON.
+// Shorter than the first warning (kWarnAfter), so that warnings are reported to dlrun in JSON.
 constexpr std::chrono::seconds kConnectTurn{4};
 
 }  // namespace

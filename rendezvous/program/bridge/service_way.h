@@ -1,4 +1,5 @@
-// ServiceWay: finds a way from this node to the membership service, and connects to it.
+// ServiceWay: finds an address at which this node reaches the membership service, and connects to
+// it.
 //
 // One thread. All constructor arguments must outlive it.
 #pragma once
@@ -16,16 +17,17 @@ namespace dl::rendezvous {
 
 class ServiceWay {
  public:
-  // `output` gets a message when the service keeps dlrun waiting.
+  // Writes a `waiting` message to `output` while the connection takes long.
   ServiceWay(const BridgeOptions& options, BridgeOutput& output);
 
-  // Throws kAborted if dlrun, at the other end of the input, dies meanwhile.
+  // Throws kAborted if dlrun dies meanwhile (the input is closed), and what connect_and_prove()
+  // throws.
   Connection connect(const Hello& hello, Deadline deadline);
 
   // If dlrun gave several addresses: the one at which this node has reached the service.
   const Endpoint& endpoint() const { return endpoint_; }
-  // Once connected: the service's address, as this node reaches it, and this node's, from which it
-  // does.
+  // Once connected: the address at which this node reaches the service, and this node's address on
+  // that connection.
   const std::string& service_address() const { return service_address_; }
   const std::string& own_address() const { return own_address_; }
 
