@@ -15,7 +15,7 @@
 namespace dl::cuda {
 namespace {
 
-// While it lives, allocations on a stream come from the graph's private pool.
+// While it lives, allocations on a stream come from the graph's private memory pool.
 class PoolGuard {
  public:
   PoolGuard(int device, const Stream& stream)
@@ -120,8 +120,9 @@ std::string CapturedStep::capture(const std::vector<Tensor>& inputs) {
     }
     // Copy learning rates before the capture: a copy inside it would be repeated by every launch.
     bring_learning_rates();
-    // Not on the current stream, which other threads may share: their work would be captured
-    // instead of run. Nothing runs here, so no stream has to wait for another.
+    // Capture on a stream of its own. Other threads may use the current stream, and their work
+    // would be captured instead of run. Nothing runs during a capture, so no stream has to wait for
+    // another.
     const OwnedStream own(options_.device.index);
     const PoolGuard pool(options_.device.index, own.get());
     pool_ = pool.id();
@@ -151,7 +152,7 @@ void CapturedStep::forget() noexcept {
 
 bool CapturedStep::fits(const std::vector<Tensor>& inputs) {
   DL_CHECK(inputs.size() == inputs_.size(), kInvalidArgument,
-           "capture_step: {} inputs came, and the step was captured with {}", inputs.size(),
+           "capture_step: got {} inputs, but the step was captured with {}", inputs.size(),
            inputs_.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].sizes() == inputs_[i].sizes() && inputs[i].dtype() == inputs_[i].dtype()) {

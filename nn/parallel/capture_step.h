@@ -12,27 +12,28 @@
 //         {.device = device, .group = group, .optimizers = {&optimizer}});
 //     for (const data::Batch& batch : loader) show(step({batch[0], batch[1]})[0]);
 //
-// The first call runs the function normally: optimizers create their state, DDP its buckets,
-// libraries choose their algorithms and NCCL connects. The next call captures it, and all ranks of
-// the group exchange whether they succeeded. Then either all ranks launch graphs, or all run the
-// function as before, and rank 0 logs the reason once. A launch copies the call's inputs into the
-// captured inputs. It runs none of the function's host code: no counters, hooks or prints.
+// The first calls (warmup_steps) run the function normally: optimizers create their state, DDP its
+// buckets, libraries choose their algorithms and NCCL connects. The next call captures the
+// function, and all ranks of the group tell each other whether they succeeded. Then either all
+// ranks launch graphs, or all run the function as before, and rank 0 logs the reason once. A launch
+// copies the call's inputs into the captured inputs. It runs none of the function's host code: no
+// counters, hooks or prints.
 //
 // Put the whole step into the function, zero_grad() included. It cannot capture: waits for the
 // device (item(), cpu(), copies from or to the host), copies between devices, random numbers
-// (dropout), DDP with find_unused_parameters, and collectives that go through the host. A call
-// whose inputs have other shapes or dtypes than the captured ones (a smaller last batch) runs the
-// function; this must happen on all ranks in the same call.
+// (dropout), DDP with find_unused_parameters, and collectives that go through the host. If the
+// inputs of a call have other shapes or dtypes than the captured ones (a smaller last batch), the
+// call runs the function. This must happen on all ranks in the same call.
 //
-// The capture uses its own stream, launches use the current one: other threads may use the device
-// meanwhile.
+// The capture uses its own stream, and launches use the current one, so other threads may use the
+// device meanwhile.
 //
 // The graph owns its memory: every launch writes to the same output tensors. An error of the group
 // destroys its graphs, and the next call throws the error. A launch has the longest deadline of its
 // collectives; see docs/guides/collectives.md.
 //
-// Ownership: holds the function, the group and the graph; the optimizers must outlive it. Destroy
-// it before the group. Thread-safety: none; it belongs on the thread that trains.
+// Ownership: holds the function, the group and the graph. The optimizers must outlive it. Destroy
+// it before the group. Thread-safety: none; use it on the thread that trains.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,7 @@ class CapturedStep {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
 
   bool is_captured() const noexcept { return graph_ != nullptr; }
-  // Why calls run the function; empty if they launch graphs, and before the capture.
+  // Why calls run the function; empty before the capture, and if calls launch graphs.
   const std::string& why_not() const noexcept { return why_not_; }
   std::int64_t launches() const noexcept { return launches_; }
 

@@ -54,8 +54,8 @@ std::vector<std::string> description(const Module& model,
   return entries;
 }
 
-// Checks the model here and against the other ranks, copies rank 0's tensors to all ranks, and
-// returns the trained parameters.
+// Checks the model itself and against those of the other ranks, and copies rank 0's tensors to all
+// ranks. Returns the parameters that require gradients.
 StateDict prepare(const Module& model, const Ref<collectives::ProcessGroup>& group,
                   const DistributedDataParallelOptions& options) {
   DL_CHECK(group, kInvalidArgument, "{}: the process group is null; make one first", kName);
@@ -97,8 +97,8 @@ DistributedDataParallel::DistributedDataParallel(Module& model,
       group_(std::move(group)),
       options_(options),
       buffers_(model.buffers()),
-      // Braces evaluate from left to right: an option that is bad on one rank only is then a
-      // mismatch on all.
+      // Braces evaluate from left to right, so prepare() runs first: an option that is bad on one
+      // rank only is then a mismatch on all ranks.
       reducer_(new Reducer{prepare(model, group_, options), group_, reducer_options(options)}) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;

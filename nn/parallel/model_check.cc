@@ -67,8 +67,8 @@ void check_same(collectives::ProcessGroup& group, std::span<const std::string> e
   const auto all = gather<2>(group, {hash_of(entries), static_cast<std::int64_t>(text.size())});
   if (std::ranges::all_of(all, [&](const auto& other) { return other == all[0]; })) return;
 
-  // Each rank finds its first difference from rank 0; all ranks report the smallest of these
-  // indices.
+  // Each rank finds the index of its first difference from rank 0. All ranks report the smallest of
+  // these indices.
   if (group.rank() != 0) text.resize(static_cast<std::size_t>(all[0][1]));
   broadcast_text(group, text, 0);
   const std::vector<std::string> first = split(text);

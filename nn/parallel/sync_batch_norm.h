@@ -4,12 +4,12 @@
 //
 // In training, each forward pass gathers counts, means and variances, and each backward pass sums
 // two numbers per channel, also within no_sync(). After eval() there is no communication. Ranks may
-// have batches of different sizes. Results, gradients and running statistics are the same as for
-// one process with the whole batch, and running statistics have the same bits on all ranks. Every
-// rank must run its forward and backward passes in the same order.
+// have batches of different sizes. Results, gradients and running statistics are those of one
+// process with the whole batch, to rounding; running statistics have the same bits on all ranks.
+// Every rank must run its forward and backward passes in the same order.
 //
-// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm. It
-// supports only the CPU; forward() throws kInvalidArgument for other inputs.
+// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm. Inputs
+// must be on the CPU; forward() throws kInvalidArgument for others.
 #pragma once
 
 #include "collectives/api/process_group.h"
@@ -28,9 +28,9 @@ class SyncBatchNorm : public BatchNorm {
   void check_input(const Tensor& input) const override;
 };
 
-// Makes every BatchNorm in the module use the batch of the whole group; it then prints as
-// SyncBatchNorm. Unlike PyTorch's function, it changes the layers in place, so that references to
-// them stay valid. Throws kInvalidArgument for a null group.
+// Turns every BatchNorm in the module into a SyncBatchNorm, as which it then prints. Unlike
+// PyTorch's function, it changes the layers in place, so that references to them stay valid. Throws
+// kInvalidArgument for a null group.
 void convert_sync_batchnorm(Module& module, const Ref<collectives::ProcessGroup>& group);
 
 }  // namespace dl::nn::parallel

@@ -10,20 +10,22 @@
 namespace dl::nn::parallel {
 namespace {
 
-// From this size on, a separate message is cheaper than copying twice.
+// From this size on, sending a tensor by itself is cheaper than copying it into a packed message
+// and out.
 constexpr std::size_t kAloneBytes = std::size_t{256} * 1024;
 
 bool travels_alone(const Tensor& tensor) noexcept {
   return tensor.is_contiguous() && tensor.nbytes() >= kAloneBytes;
 }
 
-// Bytes of a tensor in a packed message: each begins aligned for any dtype.
+// How many bytes a tensor takes in a packed message, in which each tensor is aligned for any dtype.
 std::size_t room_of(const Tensor& tensor) noexcept {
   constexpr std::size_t kUnit = 16;
   return (tensor.nbytes() + kUnit - 1) / kUnit * kUnit;
 }
 
-// A row-major tensor with the form of `like` in the bytes of `packed`, beginning at `at`.
+// A contiguous tensor with the shape and dtype of `like`, in the memory of `packed` from byte `at`
+// on.
 Tensor place_in(const Tensor& packed, std::size_t at, const Tensor& like) {
   return Tensor(
       make_ref<TensorImpl>(packed.storage(), like.sizes(), contiguous_strides(like.sizes()),
@@ -36,7 +38,7 @@ void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor>
                        int root) {
   if (group.size() == 1 || tensors.empty()) return;
   std::vector<std::pair<Ref<collectives::Work>, Stream>> works;
-  // Sends bytes for every dtype, because nothing is computed with them.
+  // Sends all dtypes as bytes, because nothing is computed with them.
   const auto start = [&](const Tensor& tensor) {
     const Stream stream = stream_of(tensor);
     works.emplace_back(

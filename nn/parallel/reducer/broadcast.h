@@ -1,4 +1,4 @@
-// Copies tensors from one rank to all, in the streams in which they are computed.
+// Copies tensors from one rank to all, on the streams on which they are computed. One thread.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ inline Stream stream_of(const Tensor& tensor) {
 }
 
 // Collective: every rank calls it with tensors of the same shapes and dtypes in the same order.
-// Large tensors are sent from their own memory, small ones packed together. Waits; throws the
-// group's error.
+// Large tensors are sent from their own memory, small ones packed together. Blocks until all are
+// copied. Throws the group's error.
 void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor> tensors,
                        int root = 0);
 

@@ -1,4 +1,4 @@
-// Plans which gradients share a bucket, and their offsets in it. Pure arithmetic.
+// Plans which gradients share a bucket, and their offsets in it. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ struct BucketItem {
   Device device{};
 };
 
-// Bytes after which a bucket is full. The first bucket of a dtype and device is smaller, so that
-// the first all-reduce starts early in backward.
+// The size in bytes at which a bucket is full. The first bucket of a dtype and device is smaller,
+// so that its all-reduce starts early in backward.
 struct BucketCaps {
   std::size_t first = 1 << 20;
   std::size_t others = 25 << 20;
@@ -38,10 +38,10 @@ struct BucketPlan {
 // Vector loads and oneDNN are fastest at the beginning of a cache line.
 inline constexpr std::size_t kBucketAlignment = 64;
 
-// Fills buckets with the items in `order`, the order in which gradients are expected to be ready.
-// A bucket holds one dtype on one device and is closed before it would exceed its cap. A gradient
-// that reaches the cap by itself gets its own bucket, so that no small gradient waits for it, and
-// it waits for none. Buckets are listed in the order in which their last gradient is expected.
+// Fills buckets with the items in `order`, the order in which gradients are expected to be ready. A
+// bucket holds one dtype on one device, and is closed before it would exceed its cap. A gradient
+// that is as large as the cap gets a bucket of its own, so neither it nor a small gradient waits
+// for the other. Buckets are listed in the order in which their last gradient is expected.
 std::vector<BucketPlan> plan_buckets(std::span<const BucketItem> items,
                                      std::span<const std::size_t> order, BucketCaps caps);
 

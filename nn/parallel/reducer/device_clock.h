@@ -1,7 +1,7 @@
-// DeviceClock: times all-reduces on a CUDA device with CUDA events, because the host only knows
-// when it submitted them.
+// DeviceClock: times all-reduces on a CUDA device with CUDA events. The host cannot time them: it
+// only knows when it submitted them.
 //
-// start(), computed(), end() and reduced() record events while a step is submitted; take() returns
+// start(), computed(), end() and reduced() record events while a step is submitted. take() returns
 // a step's times after the device has executed it. Events are recorded on the clock's own stream,
 // which waits for the timed work. Not for use in a capture. Thread-safety: none.
 #pragma once
@@ -21,9 +21,9 @@ class DeviceClock {
  public:
   explicit DeviceClock(int device);
 
-  // Record an event in the step that is being submitted to the thread's current stream. start(): an
-  // all-reduce may start. computed(): all of backward is submitted. end(): the next of the started
-  // all-reduces is complete. reduced(): all of them are complete.
+  // Each records an event in the current step, after the work that the thread's current stream has
+  // so far. start(): an all-reduce may start. computed(): all of backward is submitted. end(): the
+  // next of the started all-reduces is complete. reduced(): all of them are complete.
   void start();
   void computed();
   void end(collectives::Work& work);
@@ -35,8 +35,9 @@ class DeviceClock {
     std::chrono::nanoseconds communication{0};  // at least one all-reduce was in flight
     std::chrono::nanoseconds exposed{0};        // and backward had finished
   };
-  // The times of the oldest step that take() has not returned yet. Nullopt if there is none, or if
-  // the device has not executed it; with `wait`, waits for the device.
+  // The times of the oldest step that take() has not returned yet. Nullopt if there is no such
+  // step, or if the device has not executed it yet. With `wait`, blocks until the device has
+  // executed the step.
   std::optional<Times> take(bool wait);
   void forget() { given_.clear(); }
 

@@ -1,9 +1,9 @@
 // OverlapStats: how much communication overlapped with backward.
 //
-// Communication is the time in which at least one all-reduce of gradients was in flight, from its
-// start on this rank to its completion, including waits for slower ranks. Exposed is the time that
-// backward() waited for it with nothing left to compute. For gradients on a CUDA device, CUDA
-// events measure both (device_clock.h).
+// `communication` is the time in which at least one all-reduce of gradients was in flight, from its
+// start on this rank to its completion. It includes waits for slower ranks. `exposed` is the time
+// that backward() waited for all-reduces with nothing left to compute. For gradients on a CUDA
+// device, CUDA events measure both (device_clock.h). Values; any thread.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct Interval {
   std::chrono::steady_clock::time_point end;
 };
 
-// The length of the union; the intervals are sorted by their begin.
+// The length of the union of the intervals, which must be sorted by `begin`.
 std::chrono::nanoseconds union_length(std::span<const Interval> intervals) noexcept;
 
 }  // namespace dl::nn::parallel

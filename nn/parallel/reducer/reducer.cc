@@ -40,14 +40,14 @@ void give_zeros(const Tensor& parameter) {
                          .expand(parameter.sizes()));
 }
 
-// The error source of gradients. On a device, an error of the group arrives after streams have used
-// the gradients, so it affects all data on the device.
+// The source of the gradients' error. On a device, an error of the group arrives after streams
+// have used the gradients, so it affects all data on the device.
 Ref<FirstError> error_for(const StateDict& parameters, const collectives::ProcessGroup& group) {
   if (parameters.empty() || !parameters.front().tensor.is_cuda()) return make_ref<FirstError>();
   const int device = parameters.front().tensor.device().index;
   const auto behind = make_ref<cuda::WatchedError>(device, group.background_error());
-  // Includes the error of another Reducer, because these may be its parameters, unless they were
-  // loaded since.
+  // Include an earlier error of the device, of another Reducer for example. These parameters may be
+  // that Reducer's, unless they were loaded since.
   if (const std::exception_ptr before = cuda::error_on(device)) behind->set(before);
   return make_ref<FirstError>(behind);
 }
@@ -101,7 +101,7 @@ std::vector<BucketPlan> Reducer::plan() const {
   return plan;
 }
 
-// Zeros, because the gaps between gradients are reduced, too.
+// Fill it with zeros, because the gaps between gradients are reduced, too.
 Tensor Reducer::make_memory(const BucketPlan& plan) const {
   const Shape shape{static_cast<std::int64_t>(plan.elements)};
   if (group_->size() == 1 || plan.device.type == DeviceType::kCUDA)
@@ -157,13 +157,13 @@ void Reducer::tell_others(std::string_view text) noexcept {
 }
 
 void Reducer::on_failed(const std::exception_ptr& error) {
-  // The captured work has not run. All ranks discard it together.
+  // The captured work has not run, so all ranks can discard it. No rank needs to be told.
   if (cuda::capturing()) return;
   drop_broken_capture();
   if (told_) return;
   const std::string text = fmt::format(
       "DistributedDataParallel: the last backward pass did not end: {}", text_of(error));
-  // The other ranks know an error of the group already.
+  // If the group has an error, the other ranks know it already.
   if (!group_->error()) tell_others(text);
   wait_for_started_buckets();
   failed_->set(std::make_exception_ptr(
@@ -215,7 +215,7 @@ void Reducer::on_ready(std::size_t i) {
   slot.used = slot.used || has_grad;
   if (is_paused()) return;
   if (!in_pass_) begin_pass();
-  // Backward reached it, but no gradient flowed back: treat it as unused.
+  // Backward reached the parameter, but no gradient came: treat it as unused.
   if (!has_grad && options_.find_unused_parameters) return;
   guarded([&] {
     if (!has_grad) give_zeros(slot.parameter);
@@ -229,13 +229,14 @@ void Reducer::begin_pass() {
   captured_ = cuda::capturing();
   if (captured_) {
     DL_CHECK(rebuilt_, kInvalidArgument,
-             "DistributedDataParallel: its first pass cannot be captured; take one before");
+             "DistributedDataParallel: its first pass cannot be captured; run one pass before the "
+             "capture");
     DL_CHECK(!options_.find_unused_parameters, kInvalidArgument,
              "DistributedDataParallel: with find_unused_parameters a pass asks the other ranks, "
              "and cannot be captured");
   }
   on_backward_end([this, failed = failed_] {
-    failed->check();  // also of a reducer that was destroyed
+    failed->check();  // the reducer may have been destroyed
     guarded([this] { end_pass(); });
   });
   in_pass_ = true;
@@ -303,7 +304,7 @@ std::vector<Reducer::Unused> Reducer::contribute_unused() {
   if (!missing.empty() && !options_.find_unused_parameters) refuse_unused(missing);
   std::vector<Unused> unused;
   for (const std::size_t i : missing) {
-    // The gradient of an earlier pass is this rank's contribution, as if this pass had added zeros.
+    // This rank contributes the gradient of an earlier pass, as if this pass had added zeros to it.
     const Tensor& parameter = slots_[i].parameter;
     const Tensor grad = parameter.grad();
     unused.push_back({i, grad.defined() ? grad.clone() : Tensor()});
@@ -375,8 +376,8 @@ void Reducer::reset_total() {
   total_ = {};
 }
 
-// A parameter that some rank used now has the average on all ranks; one that no rank used gets its
-// earlier gradient back.
+// After the all-reduce: if some rank used a parameter, it keeps the average on all ranks. If no
+// rank used it, it gets its earlier gradient back.
 void Reducer::restore_unused(const std::vector<Unused>& unused) {
   if (!options_.find_unused_parameters) return;
   std::vector<std::uint8_t> used(slots_.size());

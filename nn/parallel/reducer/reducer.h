@@ -1,26 +1,28 @@
 // Reducer: averages gradients over the ranks of a group while backward computes the next ones.
 //
 // Gradients are always stored in buckets (set_grad_destination). When the last gradient of a bucket
-// is final, the bucket's all-reduce starts, strictly in the order of the buckets, which is the same
-// on all ranks. The end of backward waits for all-reduces that are still in flight. The buckets are
-// made in reverse registration order and rebuilt once, after the first synchronised pass, in the
-// order in which rank 0's gradients were ready.
+// is final, the bucket's all-reduce may start. All-reduces start strictly in the order of the
+// buckets, which is the same on all ranks. The end of backward waits for those that are still in
+// flight. The first buckets follow the reverse order of registration. After the first synchronised
+// pass they are rebuilt once, in the order in which rank 0's gradients were ready.
 //
 // Buckets are in symmetric memory if the group has it (symmetric_memory.h); the averages have the
 // same bits either way.
 //
-// Ownership: holds handles to the parameters and the group, and owns the buckets; an all-reduce in
+// Ownership: holds handles to the parameters and the group, and owns the buckets. An all-reduce in
 // flight holds its bucket. Destroying a Reducer keeps the gradients, except those that it could not
 // average.
 //
-// Errors: backward() throws the error of its pass; every later use and optimizers throw it again.
-// On a device the error of an all-reduce may arrive after backward() has returned: from then on
-// item(), cpu() and synchronize() throw while these parameters exist
-// (core/device/cuda/watched_error.h). A backward pass that uses a parameter and ends with an
-// exception, also while paused, aborts the group before backward() throws: the other ranks wait for
-// buckets that will not come, and must not receive those of a later pass. So does a pass that ends
-// without all gradients. A hook may start a backward pass inside another one; it is an error if
-// both use parameters.
+// Errors: backward() throws the error of its pass, and every later use of the Reducer or of an
+// optimizer throws it again. On a device, the error of an all-reduce may arrive after backward()
+// has returned. From then on item(), cpu() and synchronize() throw while these parameters exist
+// (core/device/cuda/watched_error.h).
+//
+// If a backward pass that uses a parameter ends with an exception, the Reducer aborts the group
+// before backward() throws, also while paused. Otherwise the other ranks would wait for buckets
+// that never come, or receive those of a later pass. A pass that ends without all gradients also
+// aborts the group. A hook may start a backward pass inside another one; it is an error if both use
+// parameters.
 //
 // Thread-safety: none; callbacks run on the thread that called backward().
 #pragma once
@@ -50,9 +52,9 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  // Leaves that require gradients, the same on all ranks (check_same). If another Reducer's error
-  // has made data on their device garbage, this Reducer throws that error, too: load the parameters
-  // first.
+  // `parameters`: leaves that require gradients, the same on all ranks (check_same). If another
+  // Reducer's error has made the data on their device garbage, this Reducer throws that error too,
+  // unless the parameters were loaded again before.
   Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -66,8 +68,8 @@ class Reducer {
   void resume() noexcept { --paused_; }
   bool is_paused() const noexcept { return paused_ > 0; }
 
-  // On CUDA, these block until the device has finished the steps. Launches of captured steps are
-  // not counted.
+  // Times of the last step, and of all steps. On CUDA these functions wait until the device has
+  // executed the steps. Launches of captured steps are not counted.
   const OverlapStats& last_step();
   const OverlapStats& total();
   void reset_total();
@@ -108,7 +110,7 @@ class Reducer {
   void begin_pass();
   // Throws if the gradient comes from another backward pass than the current one.
   void check_not_nested(std::size_t slot) const;
-  // Discards a captured pass that an exception ended: no rank waits for it.
+  // Discards a captured pass that has ended with an exception; no rank waits for it.
   void drop_broken_capture() noexcept;
   void mark_ready(std::size_t slot);
   void start_complete_buckets();
@@ -123,7 +125,7 @@ class Reducer {
   void tell_others(std::string_view text) noexcept;
   // Adds the times of finished steps.
   void read_clock(bool wait);
-  // Runs a part of a pass; its error becomes the reducer's.
+  // Runs a part of a pass. If it throws, the reducer has failed with that error.
   template <typename Step>
   void guarded(const Step& step);
 
@@ -136,9 +138,9 @@ class Reducer {
   std::vector<std::size_t> ready_order_;
   int paused_ = 0;
   bool in_pass_ = false;
-  std::uint64_t pass_ = 0;  // the backward pass that it began in
+  std::uint64_t pass_ = 0;  // number of the backward pass (backward_pass())
   bool told_ = false;       // this reducer has aborted the group
-  bool captured_ = false;   // this pass, into a CUDA graph
+  bool captured_ = false;   // this pass is captured into a CUDA graph
   bool rebuilt_ = false;
   const Ref<FirstError> failed_;  // also attached to the parameters
   OverlapStats last_step_;

@@ -139,7 +139,7 @@ TEST_F(CaptureStep, OtherShapesRunAsTheyAreAndOtherCountsAreRefused) {
   EXPECT_EQ(trainer_.runs, 4);
   step({batch(1)});
   EXPECT_EQ(trainer_.runs, 4);
-  EXPECT_THAT(thrown_by([&] { step({batch(1), batch(1)}); }).text, HasSubstr("2 inputs came"));
+  EXPECT_THAT(thrown_by([&] { step({batch(1), batch(1)}); }).text, HasSubstr("got 2 inputs"));
 }
 
 TEST_F(CaptureStep, AGraphsMemoryIsItsOwnWhileItLives) {
