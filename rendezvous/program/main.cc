@@ -165,8 +165,9 @@ int join(const Arguments& arguments) {
 
 int run(int count, char** values) {
   CLI::App app{
-      "The rendezvous of a dlrun job: how its nodes find each other, agree on who is in, and share "
-      "small facts.\ndlrun starts it where it needs it. The job key comes from DLRUN_KEY_FD or "
+      "The rendezvous of a dlrun job: its nodes find each other here, agree on the members, and "
+      "share small facts.\ndlrun starts it when it needs it. The job key comes from DLRUN_KEY_FD "
+      "or "
       "DLRUN_KEY_FILE.",
       "dlrun-rendezvous"};
   app.set_version_flag("--version", std::string(kVersion));
