@@ -81,7 +81,7 @@ std::vector<Idle> idle_flags() {
   constexpr const char* kGpus = "a rank is a process with one GPU; start more with dlrun";
   constexpr const char* kJoin = "all ranks join at once, always";
   constexpr const char* kWait = "every iteration is waited for, always";
-  constexpr const char* kBackToBack = "--back-to-back waits at the end, all else each time";
+  constexpr const char* kBackToBack = "only --back-to-back waits once, at the end";
   constexpr const char* kKernels = "there are no device kernels";
   constexpr const char* kPolicy = "NCCL_CTA_POLICY and NCCL_MAX_CTAS say that to NCCL";
   return {{"-g", "--ngpus", 1, kRanks, kGpus, 1},
@@ -162,7 +162,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M; 32M as *_perf)")
       ->transform(size_from(0));
   auto* factor = app.add_option("-f,--stepfactor", o.step_factor,
-                                "sizes are multiplied by this (4; as *_perf they are added to)")
+                                "sizes are multiplied by this (4; as *_perf steps are added)")
                      ->transform(whole(2, 1 << 20));
   app.add_option("-i,--stepbytes", o.step_bytes, "this is added to sizes")
       ->transform(size_from(1))
@@ -171,9 +171,9 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
       ->transform(whole(0, kMostIterations));
   app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)")
       ->transform(whole(0, kMostIterations));
-  app.add_option("-m,--agg_iters", o.aggregate, "operations under way at once in an iteration (1)")
+  app.add_option("-m,--agg_iters", o.aggregate, "operations that an iteration starts at once (1)")
       ->transform(whole(1, 1024));
-  app.add_option("-N,--run_cycles", o.cycles, "times that all is run; 0: until stopped (1)")
+  app.add_option("-N,--run_cycles", o.cycles, "how often everything is run; 0: until stopped (1)")
       ->transform(whole(0, kMostCycles));
   app.add_option("-c,--check", o.check, "compare the results; 0: do not (1)")
       ->transform(whole(0, kMostIterations));
@@ -227,10 +227,10 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
       ->check(some_name());
   auto* explain =
       app.add_flag("--explain", o.explain, "say which algorithm each size takes, and run nothing");
-  app.add_option("--ranks", o.ranks, "with --explain: so many ranks (as launched)")
+  app.add_option("--ranks", o.ranks, "with --explain: number of ranks (as launched)")
       ->transform(whole(1, 1 << 20))
       ->needs(explain);
-  app.add_option("--nodes", o.nodes, "with --explain: on so many nodes (as launched)")
+  app.add_option("--nodes", o.nodes, "with --explain: number of nodes (as launched)")
       ->transform(whole(1, 1 << 20))
       ->needs(explain);
   app.add_flag("--tune", o.tune,
