@@ -47,8 +47,8 @@ class Store {
   // Waits until all keys exist.
   virtual void wait(std::span<const std::string> keys, Deadline deadline) = 0;
 
-  // Adds to the key's value, a decimal number (a missing key counts as 0), and returns the sum.
-  // Throws kInvalidArgument if the value is not a number, or the sum does not fit 64 bits.
+  // Adds `delta` to the key's value, a decimal number (a missing key counts as 0), and returns the
+  // sum. Throws kInvalidArgument if the value is not a number, or the sum does not fit 64 bits.
   virtual std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) = 0;
 
   struct Swap {
@@ -68,9 +68,9 @@ class Store {
     std::optional<std::string> value;  // nullopt: erased
     std::uint64_t version = 0;         // of the store; strictly growing over all changes
   };
-  // Waits for changes of keys that begin with `prefix`, and returns those after version `since`.
-  // With `since` 0 it first reports each existing key once. If a key has changed several times, an
-  // implementation may report only the last change.
+  // Waits until keys that begin with `prefix` have changed after version `since`, and returns these
+  // changes. With `since` 0, each existing key counts as one change. If a key has changed several
+  // times, an implementation may report only the last change.
   virtual std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
                                     Deadline deadline) = 0;
 

@@ -1,10 +1,10 @@
 // ProcessGroup: a group of ranks and its collective operations.
 //
 // Every rank of a group makes the same calls in the same order. Each call takes one options struct,
-// starts the operation and returns a Work. It takes pointers, counts and dtypes only, so it works
-// with any tensor library; tensor_api.h takes dlrun's tensors. Zero elements and groups of one rank
-// are allowed. The result of a reduction has the same bits on every rank, and on every run with the
-// same shape and plan.
+// starts the operation and returns a Work. The struct holds pointers, counts and dtypes, so any
+// tensor library can use a group; tensor_api.h takes dlrun's tensors. Zero elements and groups of
+// one rank are allowed. The result of a reduction has the same bits on every rank, and on every run
+// with the same shape and plan.
 //
 // In place: if input and output have the same shape, `input == output`. Otherwise the smaller
 // buffer is this rank's part of the larger one. Any other overlap of an operation's buffers is an
@@ -105,10 +105,10 @@ class ProcessGroup : public RefCounted {
   // throws kMismatch if `bytes` differ, and kIo on every rank if one rank has too little memory.
   // The group stays usable after these two.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
-  // Shares existing memory of `owner` while the result lives; otherwise like allocate_symmetric().
-  // The memory must be whole pages of private anonymous memory, and no thread may write to it
-  // during the call. If one rank's memory is not, no rank's is shared, and why_not() gives the
-  // reason.
+  // Like allocate_symmetric(), but for existing memory, which `owner` keeps alive. It is shared
+  // while the result lives. It must be whole pages of private anonymous memory, and no thread may
+  // write to it during the call. If one rank's memory is not, no rank's is shared, and why_not()
+  // gives the reason.
   virtual Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                                   Ref<RefCounted> owner = {});
 
@@ -118,9 +118,9 @@ class ProcessGroup : public RefCounted {
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause if the group is broken, else null.
   virtual std::exception_ptr error() const noexcept = 0;
-  // The object that stores the group's first error; it outlives the group. Null if Work::wait()
-  // throws the error. Not null for NCCL, whose streams continue after an abort: the error is stored
-  // before they continue.
+  // For a group whose streams continue after an abort (NCCL): an object that stores the group's
+  // first error before they continue, and that outlives the group. Null for other groups: their
+  // Work::wait() throws the error.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
   // For groups that are built on this one (hybrid, NCCL, a GPU's). --------------------------------
   // Starts a call that is already checked (call/checks.h). Uses `call` only until it returns.

@@ -5,7 +5,7 @@
 // takes several buffers in one operation, and a staged group runs the parts one after the other.
 // All parts must have one dtype and one reduction, and all ranks must give the same list. The last
 // bits of a sum may differ from those of single calls, because the order of additions depends on an
-// element's place in the buffer. They are the same on all ranks and runs. Thread-safety:
+// element's place in the buffer. The bits are the same on all ranks and runs. Thread-safety:
 // process_group.h.
 #pragma once
 

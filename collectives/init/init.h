@@ -6,8 +6,8 @@
 //     dl::destroy_process_group();
 //
 // The default group is the only state that belongs to the process. It owns the connection to the
-// store, the progress thread and the group. Everything below it takes its options as arguments, so
-// ranks may also be threads (make_tcp_group).
+// store, the progress thread and the group. The functions that make groups take all options as
+// arguments, so ranks may also be threads (make_tcp_group).
 //
 // The rank and the world size come from the options, else from RANK and WORLD_SIZE, else from the
 // variables of mpirun (OMPI_COMM_WORLD_*, PMI_*) or srun (SLURM_*). Without any of these the

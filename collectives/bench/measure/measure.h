@@ -1,7 +1,7 @@
 // Times one workload. An iteration has these steps: rewrite the input, barrier, start, operation,
-// stop. On a GPU its time is that between two events of the stream. The iteration's time is that of
-// its slowest rank, unless -a asks for another. With --back-to-back it measures like nccl-tests:
-// operation after operation, and the mean. Collective: every rank calls it.
+// stop. Its time is that of the slowest rank, unless -a asks for another. On a GPU, a rank's time
+// is the time between two events of the stream. With --back-to-back, the time is the mean over
+// operations that run one after the other, as in nccl-tests. Collective: every rank calls it.
 #pragma once
 
 #include <cstddef>
