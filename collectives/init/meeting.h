@@ -7,8 +7,8 @@
 // in one job.
 //
 // Owns its connection to the store, and must outlive all users of the store. If rank 0 serves the
-// store, it does so until its process ends, because other ranks may reach their next init before
-// rank 0 has left this one. Any thread.
+// store, it does so until its process ends: other ranks may reach their next init before rank 0 has
+// left this one. Any thread.
 #pragma once
 
 #include <memory>

@@ -267,8 +267,9 @@ void Watcher::end_everything() noexcept {
   if (is_over_) return;
   const Cause cause = failure_.tell();
   log_.broken(dl::name_of(cause.kind), cause.text);
-  // Both at once: NCCL keeps the communicator until the graphs are destroyed, and on an H200 with
-  // NCCL 2.28.3 it did not give it back within 5 s if they were destroyed before the abort.
+  // Do both at once: NCCL keeps the communicator until the graphs are destroyed. If they were
+  // destroyed before the abort, it did not give the communicator back within 5 s (H200, NCCL
+  // 2.28.3).
   comm_.abort(cause.text,
               [owner = static_cast<const void*>(&comm_)] { cuda::destroy_graphs_of(owner); });
   take_calls();

@@ -1,6 +1,6 @@
-// The recorder's clock: the processor's time stamp counter if it runs at a constant rate in all
-// power states (it takes a third of the time of the kernel's clock), else CLOCK_MONOTONIC in
-// nanoseconds.
+// The recorder's clock: the processor's time stamp counter, if it runs at a constant rate in all
+// power states; else CLOCK_MONOTONIC in nanoseconds. Reading the counter takes a third of the time
+// of the kernel's clock.
 //
 // To convert ticks to time, both clocks are read twice: at the start, and when a copy is taken.
 #pragma once

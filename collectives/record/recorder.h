@@ -14,8 +14,8 @@
 // it. A Slot* belongs to the operation from enqueue() until finish() or fail(), and must not be
 // used after that.
 //
-// Thread-safety: any thread. If calls for one slot come from several threads, the threads must be
-// synchronised by the way in which they hand the operation over (an inbox, a flag).
+// Thread-safety: any thread. If several threads make calls for one slot, handing the operation over
+// (by an inbox or a flag) must synchronise them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// capture_step: captures a training step into a CUDA graph once, and from then on launches the
-// whole graph, so that the host submits one launch instead of hundreds of kernels.
+// capture_step: captures a training step into a CUDA graph once, and then launches the whole graph.
+// So the host submits one launch instead of hundreds of kernels.
 //
 //     cuda::CapturedStep step = cuda::capture_step(
 //         [&](std::span<const Tensor> batch) -> std::vector<Tensor> {

@@ -29,9 +29,8 @@ class RestartPolicy {
   explicit RestartPolicy(int most = 0) : most_(most) {}
 
   // Does not restart after exit code 2, which usually means bad usage, nor after 126 and 127, which
-  // shells return for a program that they cannot run. If three failures in a row each came within
-  // kQuick of their start, the next restart is delayed by 1 s, the one after it by 2 s, and further
-  // ones by 4 s.
+  // shells return for a program that they cannot run. The third failure in a row that comes within
+  // kQuick of its start delays the next restart by 1 s, the fourth by 2 s, and further ones by 4 s.
   Restart decide(const Failure& failure);
   int most() const { return most_; }
 
