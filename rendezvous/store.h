@@ -60,20 +60,6 @@ class Store {
   virtual Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                                std::string_view desired, Deadline deadline) = 0;
 
-  // Returns true if the key existed.
-  virtual bool erase(std::string_view key, Deadline deadline) = 0;
-
-  struct Change {
-    std::string key;
-    std::optional<std::string> value;  // nullopt: erased
-    std::uint64_t version = 0;         // of the store; strictly growing over all changes
-  };
-  // Waits until keys that begin with `prefix` have changed after version `since`, and returns these
-  // changes. With `since` 0, each existing key counts as one change. If a key has changed several
-  // times, an implementation may report only the last change.
-  virtual std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
-                                    Deadline deadline) = 0;
-
   // Ends every call under way and every later call with kAborted and this reason. May be called
   // again.
   virtual void close(std::string_view reason) noexcept = 0;

@@ -55,13 +55,6 @@ rendezvous::Store::Swap SplitStore::compare_and_set(std::string_view,
                                                     std::string_view, Deadline) {
   refuse("compare_and_set()");
 }
-bool SplitStore::erase(std::string_view, Deadline) {
-  refuse("erase()");
-}
-std::vector<rendezvous::Store::Change> SplitStore::watch(std::string_view, std::uint64_t,
-                                                         Deadline) {
-  refuse("watch()");
-}
 
 Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::uint64_t number,
                               GroupOptions how, int rounds, const MakePart& make) {

@@ -35,9 +35,6 @@ class SplitStore final : public rendezvous::Store {
   std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
   Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                        std::string_view desired, Deadline deadline) override;
-  bool erase(std::string_view key, Deadline deadline) override;
-  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
-                            Deadline deadline) override;
   void close(std::string_view) noexcept override {}
 
  private:

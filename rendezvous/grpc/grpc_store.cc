@@ -410,35 +410,6 @@ Store::Swap GrpcStore::compare_and_set(std::string_view key,
   return swap;
 }
 
-bool GrpcStore::erase(std::string_view key, Deadline deadline) {
-  check_key("erase", key);
-  pb::EraseRequest request;
-  request.set_key(std::string(key));
-  return client_
-      ->change<pb::EraseRequest, pb::EraseReply>(fmt::format("erase '{}'", key), &Stub::Erase,
-                                                 std::move(request), deadline)
-      .erased();
-}
-
-std::vector<Store::Change> GrpcStore::watch(std::string_view prefix, std::uint64_t since,
-                                            Deadline deadline) {
-  pb::WatchRequest request;
-  request.set_prefix(std::string(prefix));
-  request.set_since(since);
-  const auto start = Deadline::Clock::now();
-  pb::WatchReply reply = client_->wait<pb::WatchRequest, pb::WatchReply>(
-      "watch", &Stub::Watch, request, deadline,
-      [&](Deadline) { return no_change_text(prefix, start); });
-  std::vector<Change> changes;
-  for (pb::WatchReply::Change& change : *reply.mutable_changes()) {
-    changes.push_back(
-        {std::move(*change.mutable_key()),
-         change.has_value() ? std::optional(std::move(*change.mutable_value())) : std::nullopt,
-         change.version()});
-  }
-  return changes;
-}
-
 void GrpcStore::close(std::string_view reason) noexcept {
   client_->close(reason);
 }

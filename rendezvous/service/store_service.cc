@@ -223,32 +223,4 @@ grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContex
   });
 }
 
-grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* context,
-                                              const pb::EraseRequest* request,
-                                              pb::EraseReply* reply) {
-  return answer(this, context, [&] {
-    check_key("erase", request->key());
-    return once(request->id(), reply, [&] { reply->set_erased(table_.erase(request->key())); });
-  });
-}
-
-grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
-                                              const pb::WatchRequest* request,
-                                              pb::WatchReply* reply) {
-  take_over(this);
-  return WaitingCall::begin(
-      table_,
-      [reply](KeyTable::Result result) {
-        for (Store::Change& change : result.changes) {
-          pb::WatchReply::Change* out = reply->add_changes();
-          out->set_key(std::move(change.key));
-          if (change.value) out->set_value(std::move(*change.value));
-          out->set_version(change.version);
-        }
-      },
-      [&](KeyTable::Done done) {
-        return table_.when_changed(request->prefix(), request->since(), std::move(done));
-      });
-}
-
 }  // namespace dl::rendezvous

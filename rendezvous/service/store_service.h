@@ -47,12 +47,6 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   grpc::ServerUnaryReactor* CompareAndSet(grpc::CallbackServerContext* context,
                                           const dlrun::rendezvous::CompareAndSetRequest* request,
                                           dlrun::rendezvous::CompareAndSetReply* reply) override;
-  grpc::ServerUnaryReactor* Erase(grpc::CallbackServerContext* context,
-                                  const dlrun::rendezvous::EraseRequest* request,
-                                  dlrun::rendezvous::EraseReply* reply) override;
-  grpc::ServerUnaryReactor* Watch(grpc::CallbackServerContext* context,
-                                  const dlrun::rendezvous::WatchRequest* request,
-                                  dlrun::rendezvous::WatchReply* reply) override;
 
  private:
   // The answer to a mutating request, for a client that repeats it.

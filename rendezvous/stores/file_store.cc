@@ -29,10 +29,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<std::uint8_t, 8> kMagic{'d', 'l', 'k', 'e', 'y', 0, 0, 1};
+constexpr std::array<std::uint8_t, 8> kMagic{'d', 'l', 'k', 'e', 'y', 0, 0, 2};
 constexpr std::string_view kKeyPrefix = "key-";
 constexpr std::string_view kLockName = "lock";
-constexpr std::string_view kVersionName = "version";
 constexpr std::string_view kNewName = "new";
 constexpr std::string_view kMadeName = "made";  // the directory was made by a store
 constexpr auto kFirstPause = 1ms;
@@ -132,7 +131,7 @@ void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_ov
 // flock() locks an open file description, and each call opens its own, so threads and forked
 // processes exclude each other. If remove_if() has removed the locked file, the lock excludes no
 // other process: then the call starts again in a new directory.
-UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
+UniqueFd FileStore::lock(std::string_view call, Deadline deadline) {
   const std::string path = fmt::format("{}/{}", directory_, kLockName);
   UniqueFd fd;
   const auto is_in_place = [&] {
@@ -154,7 +153,7 @@ UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
           return false;
         }
       }
-      if (::flock(fd.get(), kind | LOCK_NB) == 0) {
+      if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
         if (is_in_place()) return true;
         fd.reset();
       } else if (errno == EWOULDBLOCK) {
@@ -168,54 +167,36 @@ UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
     return fmt::format("store: {}: {} is locked, last by {}", call, path,
                        read_file(path).value_or("an unknown process"));
   });
-  if (kind == LOCK_EX) {
-    // This content is only for the text of another process's timeout.
-    const std::string who = host_and_pid();
-    if (::ftruncate(fd.get(), 0) != 0 ||
-        ::pwrite(fd.get(), who.data(), who.size(), 0) != static_cast<ssize_t>(who.size())) {
-      throw_errno(errno, fmt::format("store: {}: write {}", call, path));
-    }
+  // This content is only for the text of another process's timeout.
+  const std::string who = host_and_pid();
+  if (::ftruncate(fd.get(), 0) != 0 ||
+      ::pwrite(fd.get(), who.data(), who.size(), 0) != static_cast<ssize_t>(who.size())) {
+    throw_errno(errno, fmt::format("store: {}: write {}", call, path));
   }
   return fd;
 }
 
-std::optional<FileStore::Record> FileStore::read_record(const std::string& name) const {
-  const std::string path = fmt::format("{}/{}", directory_, name);
+std::optional<std::string> FileStore::value_of(const std::string& key) const {
+  const std::string path = fmt::format("{}/{}", directory_, file_name(key));
   const std::optional<std::string> content = read_file(path);
   if (!content) return std::nullopt;
   WireReader reader({reinterpret_cast<const std::uint8_t*>(content->data()), content->size()});
   const std::span<const std::uint8_t> magic = reader.take_bytes(kMagic.size());
-  Record record;
-  record.version = reader.take<std::uint64_t>();
-  const bool erased = reader.take<std::uint8_t>() != 0;
-  const std::span<const std::uint8_t> key = reader.take_bytes(reader.take<std::uint16_t>());
+  const std::span<const std::uint8_t> named = reader.take_bytes(reader.take<std::uint16_t>());
   const std::span<const std::uint8_t> value = reader.take_rest();
-  DL_CHECK(reader.ok_and_done() && std::equal(magic.begin(), magic.end(), kMagic.begin()), kParse,
+  DL_CHECK(reader.ok_and_done() && std::ranges::equal(magic, kMagic), kParse,
            "store: {} is not a file of this store", path);
-  record.key.assign(key.begin(), key.end());
-  if (!erased) record.value.emplace(value.begin(), value.end());
-  return record;
+  const std::string other(named.begin(), named.end());
+  DL_CHECK(other == key, kInternal, "store: keys '{}' and '{}' have one hash", key, other);
+  return std::string(value.begin(), value.end());
 }
 
-std::optional<std::string> FileStore::value_of(const std::string& key) const {
-  std::optional<Record> record = read_record(file_name(key));
-  if (!record) return std::nullopt;
-  DL_CHECK(record->key == key, kInternal, "store: keys '{}' and '{}' have one hash", key,
-           record->key);
-  return std::move(record->value);
-}
-
-std::uint64_t FileStore::read_version() const {
-  const std::string path = fmt::format("{}/{}", directory_, kVersionName);
-  const std::optional<std::string> content = read_file(path);
-  if (!content) return 0;
-  WireReader reader({reinterpret_cast<const std::uint8_t*>(content->data()), content->size()});
-  const auto version = reader.take<std::uint64_t>();
-  DL_CHECK(reader.ok_and_done(), kParse, "store: {} is not a file of this store", path);
-  return version;
-}
-
-void FileStore::write_file(const std::string& name, std::string_view content) const {
+void FileStore::write(const std::string& key, const std::string& value) const {
+  WireWriter head;
+  head.put_bytes(kMagic);
+  head.put(static_cast<std::uint16_t>(key.size()));
+  const std::string whole = std::string(head.bytes().begin(), head.bytes().end()) + key + value;
+  std::string_view content = whole;
   // All writers use one name: the lock allows one writer, which overwrites the rest of a killed
   // one.
   const std::string temporary = fmt::format("{}/{}", directory_, kNewName);
@@ -232,36 +213,18 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
     // NFS reports a lack of space only here.
     if (::close(fd.release()) != 0) throw_errno(errno, fmt::format("store: write {}", temporary));
   }
-  const std::string path = fmt::format("{}/{}", directory_, name);
+  const std::string path = fmt::format("{}/{}", directory_, file_name(key));
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     throw_errno(errno, fmt::format("store: rename {} to {}", temporary, path));
   }
-}
-
-void FileStore::write_change(const std::string& key, const std::optional<std::string>& value) {
-  // Write the version first. A writer that is killed in between then leaves a gap in the versions.
-  // It must never leave one version for two changes, because a watch would miss the second change.
-  const std::uint64_t version = read_version() + 1;
-  WireWriter number;
-  number.put(version);
-  const auto text = [](const WireWriter& writer) {
-    return std::string(writer.bytes().begin(), writer.bytes().end());
-  };
-  write_file(std::string(kVersionName), text(number));
-  WireWriter record;
-  record.put_bytes(kMagic);
-  record.put(version);
-  record.put(static_cast<std::uint8_t>(value ? 0 : 1));
-  record.put(static_cast<std::uint16_t>(key.size()));
-  write_file(file_name(key), text(record) + key + value.value_or(""));
 }
 
 void FileStore::set(std::string_view key, std::string_view value, Deadline deadline) {
   check_key("set", key);
   check_value("set", key, value);
   check_open();
-  const UniqueFd held = lock(LOCK_EX, "set", deadline);
-  write_change(std::string(key), std::string(value));
+  const UniqueFd held = lock("set", deadline);
+  write(std::string(key), std::string(value));
 }
 
 std::string FileStore::get(std::string_view key, Deadline deadline) {
@@ -300,10 +263,10 @@ void FileStore::wait(std::span<const std::string> keys, Deadline deadline) {
 std::int64_t FileStore::add(std::string_view key, std::int64_t delta, Deadline deadline) {
   check_key("add", key);
   check_open();
-  const UniqueFd held = lock(LOCK_EX, "add", deadline);
+  const UniqueFd held = lock("add", deadline);
   const std::string name(key);
   const std::int64_t sum = add_to_number(key, value_of(name), delta);
-  write_change(name, std::to_string(sum));
+  write(name, std::to_string(sum));
   return sum;
 }
 
@@ -313,58 +276,19 @@ Store::Swap FileStore::compare_and_set(std::string_view key,
   check_key("compare_and_set", key);
   check_value("compare_and_set", key, desired);
   check_open();
-  const UniqueFd held = lock(LOCK_EX, "compare_and_set", deadline);
+  const UniqueFd held = lock("compare_and_set", deadline);
   const std::string name(key);
   Swap swap{.swapped = false, .present = value_of(name)};
   if (swap.present == expected) {
-    write_change(name, std::string(desired));
+    write(name, std::string(desired));
     swap = {.swapped = true, .present = std::string(desired)};
   }
   return swap;
 }
 
-bool FileStore::erase(std::string_view key, Deadline deadline) {
-  check_key("erase", key);
-  check_open();
-  const UniqueFd held = lock(LOCK_EX, "erase", deadline);
-  const std::string name(key);
-  if (!value_of(name)) return false;
-  write_change(name, std::nullopt);
-  return true;
-}
-
-std::vector<Store::Change> FileStore::watch(std::string_view prefix, std::uint64_t since,
-                                            Deadline deadline) {
-  const auto start = Deadline::Clock::now();
-  std::vector<Change> changes;
-  std::optional<std::uint64_t> seen;
-  const auto look = [&] {
-    // Without a new version there is nothing to list.
-    if (seen && read_version() <= *seen) return false;
-    const UniqueFd held = lock(LOCK_SH, "watch", deadline);
-    seen = read_version();
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory_.c_str()), &::closedir);
-    if (!listing) throw_errno(errno, fmt::format("store: list {}", directory_));
-    while (const dirent* entry = ::readdir(listing.get())) {
-      const std::string name = entry->d_name;
-      if (!name.starts_with(kKeyPrefix)) continue;
-      std::optional<Record> record = read_record(name);
-      if (!record || record->version <= since || !record->key.starts_with(prefix)) continue;
-      // A new watch reports existing keys, not erased ones.
-      if (since == 0 && !record->value) continue;
-      changes.push_back({std::move(record->key), std::move(record->value), record->version});
-    }
-    return !changes.empty();
-  };
-  poll_until(deadline, look, [&] { return no_change_text(prefix, start); });
-  std::sort(changes.begin(), changes.end(),
-            [](const Change& a, const Change& b) { return a.version < b.version; });
-  return changes;
-}
-
 bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline deadline) {
   check_key("remove", key);
-  const UniqueFd held = lock(LOCK_EX, "remove", deadline);
+  const UniqueFd held = lock("remove", deadline);
   if (value_of(std::string(key)) != value) return false;
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory_.c_str()), &::closedir);
   if (!listing) throw_errno(errno, fmt::format("store: list {}", directory_));
@@ -374,8 +298,7 @@ bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string_view name = entry->d_name;
     made = made || name == kMadeName;
-    if (name.starts_with(kKeyPrefix) || name == kVersionName || name == kNewName ||
-        name == kMadeName) {
+    if (name.starts_with(kKeyPrefix) || name == kNewName || name == kMadeName) {
       own.emplace_back(name);
     } else if (name != kLockName && name != "." && name != "..") {
       has_others = true;

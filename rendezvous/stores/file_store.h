@@ -43,9 +43,6 @@ class FileStore final : public Store {
   std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
   Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                        std::string_view desired, Deadline deadline) override;
-  bool erase(std::string_view key, Deadline deadline) override;
-  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
-                            Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
 
   // If the key has this value, removes the store's files; if a FileStore created the directory and
@@ -54,21 +51,12 @@ class FileStore final : public Store {
   bool remove_if(std::string_view key, std::string_view value, Deadline deadline);
 
  private:
-  struct Record {
-    std::string key;
-    std::optional<std::string> value;  // nullopt: erased
-    std::uint64_t version = 0;
-  };
-
   void make_directory() const;
   void check_open();
-  UniqueFd lock(int kind, std::string_view call, Deadline deadline);
-  std::optional<Record> read_record(const std::string& name) const;
+  UniqueFd lock(std::string_view call, Deadline deadline);
   std::optional<std::string> value_of(const std::string& key) const;
-  std::uint64_t read_version() const;
-  // Under the exclusive lock.
-  void write_change(const std::string& key, const std::optional<std::string>& value);
-  void write_file(const std::string& name, std::string_view content) const;
+  // Under the lock.
+  void write(const std::string& key, const std::string& value) const;
   // Calls `is_over` until it returns true. Throws kTimeout with the text of `describe` at the
   // deadline, and kAborted if the store is closed.
   void poll_until(Deadline deadline, const std::function<bool()>& is_over,

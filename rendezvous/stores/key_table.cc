@@ -8,19 +8,14 @@
 #include "rendezvous/stores/store_checks.h"
 
 namespace dl::rendezvous {
-namespace {
-
-constexpr std::size_t kMostMarks = 65'536;
-
-}  // namespace
 
 void KeyTable::check_open() const {
   if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
 }
 
 const std::string* KeyTable::value_of(const std::string& key) const {
-  const auto found = entries_.find(key);
-  return found == entries_.end() || !found->second.value ? nullptr : &*found->second.value;
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
 }
 
 void KeyTable::tell(Ended& ended) {
@@ -81,30 +76,9 @@ Store::Swap KeyTable::compare_and_set(std::string_view key,
   return swap;
 }
 
-bool KeyTable::erase(std::string_view key) {
-  Ended ended;
-  {
-    const Lock lock(mutex_);
-    check_open();
-    const std::string name(key);
-    if (value_of(name) == nullptr) return false;
-    change(name, std::nullopt, ended);
-  }
-  tell(ended);
-  return true;
-}
-
 void KeyTable::forget(const std::function<bool(std::string_view)>& is_old) {
   const Lock lock(mutex_);
-  for (auto at = entries_.begin(); at != entries_.end();) {
-    if (!is_old(at->first)) {
-      ++at;
-      continue;
-    }
-    by_version_.erase(at->second.version);
-    marks_.erase(at->second.version);
-    at = entries_.erase(at);
-  }
+  std::erase_if(values_, [&](const auto& entry) { return is_old(entry.first); });
 }
 
 std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys) const {
@@ -116,83 +90,38 @@ std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys)
   return result;
 }
 
-void KeyTable::change(const std::string& key, std::optional<std::string> value, Ended& ended) {
-  Entry& entry = entries_[key];
-  if (entry.version != 0) {
-    by_version_.erase(entry.version);
-    // An erased key that is set again no longer needs its mark.
-    if (!entry.value) marks_.erase(entry.version);
-  }
-  entry.value = std::move(value);
-  entry.version = ++version_;
-  by_version_.emplace(entry.version, key);
-  const bool erased = !entry.value;
-  if (erased) {
-    marks_.insert(entry.version);
-    forget_old_marks();
-  }
-
-  std::vector<Ticket> woken = watchers_;
-  if (!erased) {
-    const auto [first, last] = by_key_.equal_range(key);
-    for (auto it = first; it != last; ++it) woken.push_back(it->second);
-    by_key_.erase(first, last);
-  }
+void KeyTable::change(const std::string& key, std::string value, Ended& ended) {
+  values_[key] = std::move(value);
+  const auto [first, last] = by_key_.equal_range(key);
+  std::vector<Ticket> woken;
+  for (auto it = first; it != last; ++it) woken.push_back(it->second);
+  by_key_.erase(first, last);
   for (const Ticket ticket : woken) {
     const auto waiter = waiters_.find(ticket);
     Result result;
-    const std::string* blocking = nullptr;
-    if (!is_over(waiter->second, result, blocking)) {
-      if (blocking != nullptr) by_key_.emplace(*blocking, ticket);
+    if (const std::string* const missing = missing_key(waiter->second, result)) {
+      by_key_.emplace(*missing, ticket);
       continue;
     }
-    if (waiter->second.kind == Kind::kChanged) std::erase(watchers_, ticket);
     ended.emplace_back(std::move(waiter->second.done), std::move(result));
     waiters_.erase(waiter);
   }
 }
 
-void KeyTable::forget_old_marks() {
-  while (marks_.size() > kMostMarks) {
-    forgotten_ = *marks_.begin();
-    marks_.erase(marks_.begin());
-    const auto found = by_version_.find(forgotten_);
-    entries_.erase(found->second);
-    by_version_.erase(found);
-  }
-}
-
-bool KeyTable::is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const {
-  if (waiter.kind == Kind::kChanged) {
-    const std::string& prefix = waiter.keys.front();
-    for (auto it = by_version_.upper_bound(waiter.since); it != by_version_.end(); ++it) {
-      if (!it->second.starts_with(prefix)) continue;
-      const Entry& entry = entries_.at(it->second);
-      // A new watch reports existing keys, not erased ones.
-      if (waiter.since == 0 && !entry.value) continue;
-      result.changes.push_back({it->second, entry.value, it->first});
-    }
-    return !result.changes.empty();
-  }
+const std::string* KeyTable::missing_key(const Waiter& waiter, Result& result) const {
   for (const std::string& key : waiter.keys) {
-    if (value_of(key) != nullptr) continue;
-    blocking = &key;
-    return false;
+    if (value_of(key) == nullptr) return &key;
   }
-  if (waiter.kind == Kind::kValue) result.value = *value_of(waiter.keys.front());
-  return true;
+  if (waiter.wants_value) result.value = *value_of(waiter.keys.front());
+  return nullptr;
 }
 
 KeyTable::Ticket KeyTable::when_value(std::string key, Done done) {
-  return wait({Kind::kValue, {std::move(key)}, 0, std::move(done)});
+  return wait({{std::move(key)}, true, std::move(done)});
 }
 
 KeyTable::Ticket KeyTable::when_present(std::vector<std::string> keys, Done done) {
-  return wait({Kind::kPresent, std::move(keys), 0, std::move(done)});
-}
-
-KeyTable::Ticket KeyTable::when_changed(std::string prefix, std::uint64_t since, Done done) {
-  return wait({Kind::kChanged, {std::move(prefix)}, since, std::move(done)});
+  return wait({std::move(keys), false, std::move(done)});
 }
 
 KeyTable::Ticket KeyTable::wait(Waiter waiter) {
@@ -201,28 +130,12 @@ KeyTable::Ticket KeyTable::wait(Waiter waiter) {
   {
     const Lock lock(mutex_);
     ticket = next_ticket_++;
-    const std::string* blocking = nullptr;
     if (closed_) {
       result.closed = closed_;
-    } else {
-      const bool behind =
-          waiter.kind == Kind::kChanged && waiter.since != 0 && waiter.since < forgotten_;
-      DL_CHECK(!behind, kInvalidArgument,
-               "store: watch '{}' since version {}: changes up to version {} have been forgotten; "
-               "begin again with 0",
-               waiter.keys.front(), waiter.since, forgotten_);
-      if (!is_over(waiter, result, blocking)) {
-        const bool watches = waiter.kind == Kind::kChanged;
-        waiters_.emplace(ticket, std::move(waiter));
-        if (watches) {
-          watchers_.push_back(ticket);
-        } else {
-          // `blocking` is still valid: it points into the storage of the keys' vector, which was
-          // moved.
-          by_key_.emplace(*blocking, ticket);
-        }
-        return ticket;
-      }
+    } else if (const std::string* const missing = missing_key(waiter, result)) {
+      by_key_.emplace(*missing, ticket);
+      waiters_.emplace(ticket, std::move(waiter));
+      return ticket;
     }
   }
   waiter.done(std::move(result));
@@ -233,7 +146,6 @@ bool KeyTable::cancel(Ticket ticket) {
   const Lock lock(mutex_);
   const auto waiter = waiters_.find(ticket);
   if (waiter == waiters_.end()) return false;
-  std::erase(watchers_, ticket);
   for (const std::string& key : waiter->second.keys) {
     const auto [first, last] = by_key_.equal_range(key);
     const auto found =
@@ -256,7 +168,6 @@ void KeyTable::close(std::string_view reason) {
       ended.emplace_back(std::move(waiter.done), std::move(result));
     }
     waiters_.clear();
-    watchers_.clear();
     by_key_.clear();
   }
   tell(ended);

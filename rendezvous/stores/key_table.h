@@ -1,9 +1,5 @@
-// KeyTable: the keys, values, versions and waiting calls of a MemoryStore or of the rendezvous
-// service. No call blocks; a wait is a callback.
-//
-// Each change gets the next version. An erased key leaves a mark, so that a watch hears of the
-// erasure. Only the last 65,536 marks are kept. A watch that asks for changes before these throws
-// and must begin again.
+// KeyTable: the keys, values and waiting calls of a MemoryStore or of the rendezvous service. No
+// call blocks; a wait is a callback.
 //
 // Thread-safety: any thread. Callbacks run without a lock, on the thread that made the change,
 // closed the table, or asked.
@@ -13,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,17 +26,14 @@ class KeyTable {
   std::int64_t add(std::string_view key, std::int64_t delta);
   Store::Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                               std::string_view desired);
-  bool erase(std::string_view key);
-  // Removes the keys for which `is_old` returns true, without leaving marks. For keys that no
-  // running process asks for.
+  // Removes the keys for which `is_old` returns true, and which no running process asks for.
   void forget(const std::function<bool(std::string_view)>& is_old);
   std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
   // The result of a wait.
   struct Result {
-    std::optional<std::string> closed;   // the reason, if the table was closed meanwhile
-    std::string value;                   // when_value()
-    std::vector<Store::Change> changes;  // when_changed()
+    std::optional<std::string> closed;  // the reason, if the table was closed meanwhile
+    std::string value;                  // when_value()
   };
   using Done = std::function<void(Result)>;
   using Ticket = std::uint64_t;
@@ -49,8 +41,6 @@ class KeyTable {
   // Each calls `done` once, maybe before it returns. A cancelled wait never calls it.
   Ticket when_value(std::string key, Done done);
   Ticket when_present(std::vector<std::string> keys, Done done);
-  // Throws kInvalidArgument if changes after `since` have been forgotten.
-  Ticket when_changed(std::string prefix, std::uint64_t since, Done done);
   // Returns true if `done` will not be called; false if it was called or is being called now.
   bool cancel(Ticket ticket);
 
@@ -59,15 +49,9 @@ class KeyTable {
   bool is_closed() const;
 
  private:
-  struct Entry {
-    std::optional<std::string> value;  // nullopt: erased
-    std::uint64_t version = 0;
-  };
-  enum class Kind : std::uint8_t { kValue, kPresent, kChanged };
   struct Waiter {
-    Kind kind;
-    std::vector<std::string> keys;  // kChanged: the prefix
-    std::uint64_t since;
+    std::vector<std::string> keys;
+    bool wants_value;  // of the only key
     Done done;
   };
   // Waits that have ended, with their results; the callbacks run after the lock is released.
@@ -75,27 +59,17 @@ class KeyTable {
 
   void check_open() const DL_REQUIRES(mutex_);
   const std::string* value_of(const std::string& key) const DL_REQUIRES(mutex_);
-  void change(const std::string& key, std::optional<std::string> value, Ended& ended)
-      DL_REQUIRES(mutex_);
-  void forget_old_marks() DL_REQUIRES(mutex_);
+  void change(const std::string& key, std::string value, Ended& ended) DL_REQUIRES(mutex_);
   Ticket wait(Waiter waiter);
-  // Returns true, with the result, if the wait is over. Otherwise sets `blocking` to the key for
-  // which it waits, if there is one.
-  bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const
-      DL_REQUIRES(mutex_);
+  // The first key that is missing; null, with the result, if the wait is over.
+  const std::string* missing_key(const Waiter& waiter, Result& result) const DL_REQUIRES(mutex_);
   static void tell(Ended& ended);
 
   mutable Mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_ DL_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, std::string> by_version_
-      DL_GUARDED_BY(mutex_);                             // the last change of each key
-  std::set<std::uint64_t> marks_ DL_GUARDED_BY(mutex_);  // versions of erasures
-  std::uint64_t version_ DL_GUARDED_BY(mutex_) = 0;
-  std::uint64_t forgotten_ DL_GUARDED_BY(mutex_) = 0;  // the newest erasure that was forgotten
+  std::unordered_map<std::string, std::string> values_ DL_GUARDED_BY(mutex_);
   std::map<Ticket, Waiter> waiters_ DL_GUARDED_BY(mutex_);
   std::unordered_multimap<std::string, Ticket> by_key_
       DL_GUARDED_BY(mutex_);  // a wait is listed under one missing key
-  std::vector<Ticket> watchers_ DL_GUARDED_BY(mutex_);
   Ticket next_ticket_ DL_GUARDED_BY(mutex_) = 1;
   std::optional<std::string> closed_;
 };

@@ -109,22 +109,6 @@ Store::Swap MemoryStore::compare_and_set(std::string_view key,
   return table_->compare_and_set(key, expected, desired);
 }
 
-bool MemoryStore::erase(std::string_view key, Deadline) {
-  check_key("erase", key);
-  return table_->erase(key);
-}
-
-std::vector<Store::Change> MemoryStore::watch(std::string_view prefix, std::uint64_t since,
-                                              Deadline deadline) {
-  Sleeper sleeper;
-  const auto start = Deadline::Clock::now();
-  const KeyTable::Ticket ticket = table_->when_changed(std::string(prefix), since, sleeper.done());
-  return sleeper
-      .sleep(*table_, ticket, deadline, Patience(speak_after_),
-             [&] { return no_change_text(prefix, start); })
-      .changes;
-}
-
 void MemoryStore::close(std::string_view reason) noexcept {
   table_->close(reason);
 }

@@ -58,17 +58,6 @@ Store::Swap PrefixStore::compare_and_set(std::string_view key,
   return store_.compare_and_set(full("compare_and_set", key), expected, desired, deadline);
 }
 
-bool PrefixStore::erase(std::string_view key, Deadline deadline) {
-  return store_.erase(full("erase", key), deadline);
-}
-
-std::vector<Store::Change> PrefixStore::watch(std::string_view prefix, std::uint64_t since,
-                                              Deadline deadline) {
-  std::vector<Change> changes = store_.watch(prefix_ + std::string(prefix), since, deadline);
-  for (Change& change : changes) change.key.erase(0, prefix_.size());
-  return changes;
-}
-
 void PrefixStore::close(std::string_view reason) noexcept {
   store_.close(reason);
 }

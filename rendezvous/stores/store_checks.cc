@@ -63,9 +63,4 @@ std::string missing_text(std::string_view call, std::span<const std::string> mis
                      missing.size(), wanted, seconds_since(since), list);
 }
 
-std::string no_change_text(std::string_view prefix, Deadline::Clock::time_point since) {
-  return fmt::format("store: watch: no change under '{}' for {:.1f} s", prefix,
-                     seconds_since(since));
-}
-
 }  // namespace dl::rendezvous

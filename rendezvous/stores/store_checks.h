@@ -28,7 +28,5 @@ std::int64_t add_to_number(std::string_view key, const std::optional<std::string
 // "store: wait: 2 of 5 keys are still missing after 10.0 s: 'a', 'b'"; at most 8 are listed.
 std::string missing_text(std::string_view call, std::span<const std::string> missing,
                          std::size_t wanted, Deadline::Clock::time_point since);
-// "store: watch: no change under 'members/' for 10.0 s"
-std::string no_change_text(std::string_view prefix, Deadline::Clock::time_point since);
 
 }  // namespace dl::rendezvous

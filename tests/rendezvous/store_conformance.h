@@ -108,7 +108,6 @@ TEST_P(StoreConformance, RefusesKeysAndValuesOutOfLimits) {
     error_of(ErrorKind::kInvalidArgument, [&] { a().wait({&key, 1}, soon()); });
     error_of(ErrorKind::kInvalidArgument, [&] { a().add(key, 1, soon()); });
     error_of(ErrorKind::kInvalidArgument, [&] { a().compare_and_set(key, {}, "v", soon()); });
-    error_of(ErrorKind::kInvalidArgument, [&] { a().erase(key, soon()); });
   }
   const std::string too_long((16 << 20) + 1, 'v');
   EXPECT_THAT(error_of(ErrorKind::kInvalidArgument, [&] { a().set("k", too_long, soon()); }),
@@ -255,80 +254,15 @@ TEST_P(StoreConformance, CompareAndSetHasOneWinner) {
   EXPECT_EQ(a().get("lead", soon()), std::to_string(winner));
 }
 
-TEST_P(StoreConformance, EraseTellsWhetherTheKeyWasThere) {
-  EXPECT_FALSE(a().erase("e", soon()));
-  a().set("e", "v", soon());
-  EXPECT_TRUE(b().erase("e", soon()));
-  EXPECT_EQ(a().try_get("e", soon()), std::nullopt);
-  EXPECT_FALSE(a().erase("e", soon()));
-  EXPECT_EQ(a().add("e", 3, soon()), 3);
-}
-
-TEST_P(StoreConformance, WatchReportsWhatIsThereThenEachChange) {
-  a().set("m/1", "one", soon());
-  a().set("m/2", "two", soon());
-  a().set("n/1", "other", soon());
-  std::vector<Store::Change> changes = b().watch("m/", 0, soon());
-  ASSERT_EQ(changes.size(), 2U);
-  EXPECT_EQ(changes[0].key, "m/1");
-  EXPECT_EQ(changes[0].value, "one");
-  EXPECT_EQ(changes[1].key, "m/2");
-  EXPECT_LT(changes[0].version, changes[1].version);
-
-  const std::uint64_t seen = changes[1].version;
-  EXPECT_THAT(error_of(ErrorKind::kTimeout, [&] { b().watch("m/", seen, now()); }),
-              HasSubstr("no change under 'm/'"));
-  std::thread changer([&] {
-    a().set("n/1", "not watched", soon());
-    a().erase("m/1", soon());
-  });
-  changes = b().watch("m/", seen, soon());
-  changer.join();
-  ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0].key, "m/1");
-  EXPECT_EQ(changes[0].value, std::nullopt);
-  EXPECT_GT(changes[0].version, seen);
-}
-
-TEST_P(StoreConformance, WatchFromTheBeginningIsSilentAboutTheErased) {
-  a().set("m/1", "one", soon());
-  a().erase("m/1", soon());
-  error_of(ErrorKind::kTimeout, [&] { b().watch("m/", 0, now()); });
-  a().set("m/1", "again", soon());
-  const std::vector<Store::Change> changes = b().watch("m/", 0, soon());
-  ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0].value, "again");
-}
-
-TEST_P(StoreConformance, WatchMissesNoKey) {
-  std::thread setter([&] {
-    for (int i = 0; i < 30; ++i) a().set("w/" + std::to_string(i), std::to_string(i), soon());
-  });
-  std::uint64_t since = 0;
-  std::vector<std::string> keys;
-  while (keys.size() < 30) {
-    for (const Store::Change& change : b().watch("w/", since, soon())) {
-      EXPECT_GT(change.version, since);
-      since = change.version;
-      keys.push_back(change.key);
-    }
-  }
-  setter.join();
-  std::sort(keys.begin(), keys.end());
-  EXPECT_EQ(std::unique(keys.begin(), keys.end()), keys.end());
-}
-
 TEST_P(StoreConformance, CloseEndsCallsUnderWayAndLaterOnes) {
   std::vector<std::thread> threads;
-  std::vector<std::string> texts(3);
+  std::vector<std::string> texts(2);
   threads.emplace_back(
       [&] { texts[0] = error_of(ErrorKind::kAborted, [&] { a().get("never", soon()); }); });
   threads.emplace_back([&] {
     const std::vector<std::string> keys{"never"};
     texts[1] = error_of(ErrorKind::kAborted, [&] { a().wait(keys, soon()); });
   });
-  threads.emplace_back(
-      [&] { texts[2] = error_of(ErrorKind::kAborted, [&] { a().watch("never", 0, soon()); }); });
   a().close("the job ended");
   a().close("a second reason");
   for (std::thread& thread : threads) thread.join();
@@ -337,7 +271,6 @@ TEST_P(StoreConformance, CloseEndsCallsUnderWayAndLaterOnes) {
   error_of(ErrorKind::kAborted, [&] { a().try_get("k", soon()); });
   error_of(ErrorKind::kAborted, [&] { a().add("k", 1, soon()); });
   error_of(ErrorKind::kAborted, [&] { a().compare_and_set("k", {}, "v", soon()); });
-  error_of(ErrorKind::kAborted, [&] { a().erase("k", soon()); });
 }
 
 TEST_P(StoreConformance, PrefixesKeepGenerationsApart) {
@@ -348,13 +281,9 @@ TEST_P(StoreConformance, PrefixesKeepGenerationsApart) {
   current.set("address", "new", soon());
   EXPECT_EQ(old.get("address", soon()), "old");
   EXPECT_EQ(a().get("gen2/address", soon()), "new");
-  const std::vector<Store::Change> changes = current.watch("addr", 0, soon());
-  ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0].key, "address");
   error_of(ErrorKind::kInvalidArgument, [&] { current.set("", "v", soon()); });
   EXPECT_EQ(current.add("n", 1, soon()), 1);
   EXPECT_TRUE(current.compare_and_set("n", "1", "7", soon()).swapped);
-  EXPECT_TRUE(current.erase("n", soon()));
   const std::vector<std::string> keys{"address"};
   current.wait(keys, soon());
 }
@@ -374,7 +303,7 @@ TEST_P(StoreConformance, BarrierNamesWhoIsMissing) {
     error_of(ErrorKind::kAborted,
              [&] { barrier(b(), {.name = "x", .rank = 2, .size = 4}, soon()); });
   });
-  EXPECT_EQ(a().watch("barrier/x/2", 0, soon()).size(), 1U) << "rank 2 is there";
+  a().get("barrier/x/2", soon());  // rank 2 is there
   const std::string text = error_of(ErrorKind::kTimeout, [&] {
     barrier(a(), {.name = "x", .rank = 0, .size = 4}, Deadline::after(std::chrono::seconds(1)));
   });

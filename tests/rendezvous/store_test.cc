@@ -52,21 +52,6 @@ Deadline soon() {
   return Deadline::after(std::chrono::seconds(30));
 }
 
-TEST(KeyTable, WatchThatIsTooFarBehindIsToldToBeginAgain) {
-  KeyTable table;
-  table.set("first", "");
-  for (int i = 0; i < 65'536 + 10; ++i) {
-    const std::string key = std::to_string(i);
-    table.set(key, "");
-    table.erase(key);
-  }
-  EXPECT_THROW(table.when_changed("", 1, [](KeyTable::Result) {}), Error);
-  std::size_t reported = 0;
-  table.when_changed("", 0,
-                     [&](const KeyTable::Result& result) { reported = result.changes.size(); });
-  EXPECT_EQ(reported, 1U);
-}
-
 TEST(KeyTable, CancelledWaitIsNotCalled) {
   KeyTable table;
   bool called = false;
@@ -77,18 +62,6 @@ TEST(KeyTable, CancelledWaitIsNotCalled) {
   EXPECT_FALSE(table.cancel(ticket));
   table.set("b", "");
   EXPECT_FALSE(called);
-}
-
-TEST(KeyTable, KeyErasedMeanwhileIsWaitedForAgain) {
-  KeyTable table;
-  bool called = false;
-  table.when_present({"a", "b"}, [&](KeyTable::Result) { called = true; });
-  table.set("a", "");
-  table.erase("a");
-  table.set("b", "");
-  EXPECT_FALSE(called);
-  table.set("a", "");
-  EXPECT_TRUE(called);
 }
 
 TEST(KeyTable, CallbackMayUseTheTable) {
