@@ -209,7 +209,7 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
           options.group, rank, options.size, seconds);
     }
     told.tell();
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
                    patience.waited().count(), rank, options.size);
     }

@@ -182,7 +182,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
     } catch (const Error& error) {
       check_open();
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
-      if (patience.should_speak()) {
+      if (patience.should_warn()) {
         log::warning("store: still trying after {} s: {}", patience.waited().count(), error.what());
       }
     }
@@ -306,7 +306,7 @@ Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> me
       if (error.kind() != ErrorKind::kTimeout) throw;
     }
     const bool late = deadline.has_passed();
-    if (!late && !patience.should_speak()) continue;
+    if (!late && !patience.should_warn()) continue;
     // A service that is slow to answer must not end a wait that has time left.
     const std::string text = describe(late ? Deadline::after(kTimeToAsk) : deadline);
     if (late) throw Error(ErrorKind::kTimeout, text);

@@ -206,24 +206,24 @@ Outbox Membership::on_time(Time now) {
       out.push_back(std::move(heartbeat));
     }
   }
-  speak(now, out);
+  warn(now, out);
   return out;
 }
 
-void Membership::speak(Time now, Outbox& out) {
+void Membership::warn(Time now, Outbox& out) {
   const auto tell = [&](const auto& whom, const std::string& what, const Patience& patience,
                         const std::vector<std::string>& missing) {
     send_to_all(whom, waiting(what, patience, now, missing), out);
   };
-  if (auto& gathering = admission_.patience(); gathering && gathering->should_speak(now)) {
+  if (auto& gathering = admission_.patience(); gathering && gathering->should_warn(now)) {
     tell(admission_.joined(), "nodes", *gathering, admission_.missing(nodes_));
   }
   for (auto& [name, waiters] : barriers_) {
-    if (!waiters.patience.should_speak(now)) continue;
+    if (!waiters.patience.should_warn(now)) continue;
     tell(waiters.arrived, "barrier " + name, waiters.patience,
          nodes_.members_without(waiters.arrived));
   }
-  if (ending_ && ending_->patience.should_speak(now)) {
+  if (ending_ && ending_->patience.should_warn(now)) {
     tell(ending_->arrived, "the end", ending_->patience, nodes_.members_without(ending_->arrived));
   }
 }

@@ -72,7 +72,7 @@ class Membership {
   // extends their deadlines by as much.
   void look_at_clock(Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
-  void speak(Time now, Outbox& out);
+  void warn(Time now, Outbox& out);
 
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
   void refuse(NodeId id, const dlrun::rendezvous::Join& facts, const std::string& reason,

@@ -24,10 +24,10 @@ class Patience {
     return Deadline::earlier(deadline, Deadline::at(start(Deadline::Clock::now()) + next_));
   }
   // True once for each time at which the wait should log.
-  bool should_speak(Time now = Deadline::Clock::now()) noexcept {
+  bool should_warn(Time now = Deadline::Clock::now()) noexcept {
     return should_warn_after(now - start(now));
   }
-  // should_speak() for a wait that has lasted `waited`.
+  // should_warn() for a wait that has lasted `waited`.
   bool should_warn_after(std::chrono::nanoseconds waited) noexcept {
     if (waited < next_) return false;
     next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));

@@ -51,7 +51,7 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
       if (error.kind() != ErrorKind::kTimeout || !until.has_passed()) throw;
     }
     const bool late = deadline.has_passed();
-    if (!late && !patience.should_speak()) continue;
+    if (!late && !patience.should_warn()) continue;
     // A store that is slow to answer must not end a barrier that has time left.
     const Deadline answered_by = late ? Deadline::after(kTimeToAsk) : deadline;
     const std::string missing = missing_ranks(store, prefix, options.size, answered_by);

@@ -79,7 +79,7 @@ std::string host_and_pid() {
 }  // namespace
 
 FileStore::FileStore(std::string directory, std::chrono::nanoseconds warn_after)
-    : directory_(std::move(directory)), speak_after_(warn_after) {
+    : directory_(std::move(directory)), warn_after_(warn_after) {
   DL_CHECK(!directory_.empty(), kInvalidArgument, "store: the directory's name is empty");
   make_directory();
   struct stat status{};
@@ -113,13 +113,13 @@ void FileStore::check_open() {
 
 void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_over,
                            const std::function<std::string()>& describe) {
-  Patience patience(speak_after_);
+  Patience patience(warn_after_);
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
     check_open();
     if (is_over()) return;
     if (deadline.has_passed()) throw Error(ErrorKind::kTimeout, describe());
-    if (patience.should_speak()) log::warning("{}", describe());
+    if (patience.should_warn()) log::warning("{}", describe());
     Lock lock(mutex_);
     const Deadline until = Deadline::earlier(deadline, Deadline::after(pause));
     closing_.wait_until(lock.native(), until.when(),

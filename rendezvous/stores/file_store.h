@@ -63,7 +63,7 @@ class FileStore final : public Store {
                   const std::function<std::string()>& describe);
 
   std::string directory_;
-  std::chrono::nanoseconds speak_after_;
+  std::chrono::nanoseconds warn_after_;
   Mutex mutex_;
   std::condition_variable closing_;
   std::optional<std::string> closed_ DL_GUARDED_BY(mutex_);

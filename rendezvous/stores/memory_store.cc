@@ -34,7 +34,7 @@ class Sleeper {
     while (!woken_.wait_until(lock.native(), patience.until(deadline).when(), is_done)) {
       lock.unlock();
       const bool late = deadline.has_passed();
-      if (late || patience.should_speak()) {
+      if (late || patience.should_warn()) {
         const std::string text = describe();
         if (!late) log::warning("{}", text);
         if (late && table.cancel(ticket)) throw Error(ErrorKind::kTimeout, text);
@@ -58,7 +58,7 @@ class Sleeper {
 }  // namespace
 
 MemoryStore::MemoryStore(std::chrono::nanoseconds warn_after)
-    : table_(std::make_unique<KeyTable>()), speak_after_(warn_after) {}
+    : table_(std::make_unique<KeyTable>()), warn_after_(warn_after) {}
 
 MemoryStore::~MemoryStore() = default;
 
@@ -75,7 +75,7 @@ std::string MemoryStore::get(std::string_view key, Deadline deadline) {
   const std::vector<std::string> keys{std::string(key)};
   const KeyTable::Ticket ticket = table_->when_value(keys.front(), sleeper.done());
   return sleeper
-      .sleep(*table_, ticket, deadline, Patience(speak_after_),
+      .sleep(*table_, ticket, deadline, Patience(warn_after_),
              [&] { return missing_text("get", keys, 1, start); })
       .value;
 }
@@ -91,7 +91,7 @@ void MemoryStore::wait(std::span<const std::string> keys, Deadline deadline) {
   const auto start = Deadline::Clock::now();
   const std::vector<std::string> wanted(keys.begin(), keys.end());
   const KeyTable::Ticket ticket = table_->when_present(wanted, sleeper.done());
-  sleeper.sleep(*table_, ticket, deadline, Patience(speak_after_), [&] {
+  sleeper.sleep(*table_, ticket, deadline, Patience(warn_after_), [&] {
     return missing_text("wait", table_->missing(wanted), wanted.size(), start);
   });
 }

@@ -32,7 +32,7 @@ class MemoryStore final : public Store {
 
  private:
   std::unique_ptr<KeyTable> table_;
-  std::chrono::nanoseconds speak_after_;
+  std::chrono::nanoseconds warn_after_;
 };
 
 }  // namespace dl::rendezvous

@@ -113,7 +113,7 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
     }
     DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not share its memory in time",
              options.name, peer.who.text());
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("group '{}': {} s waiting for the memory of {}", options.name,
                    patience.waited().count(), peer.who.text());
     }
@@ -199,7 +199,7 @@ Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
     DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
              options.name, who,
              std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("group '{}': {} s waiting for {} to connect", options.name,
                    patience.waited().count(), who);
     }

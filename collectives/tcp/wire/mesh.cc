@@ -314,7 +314,7 @@ Mesh connect_mesh(const GroupOptions& options) {
              first.text(),
              std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count(),
              missing.size());
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("group '{}': {} s waiting for {} to connect ({} ranks missing)", options.name,
                    patience.waited().count(), first.text(), missing.size());
     }

@@ -32,7 +32,7 @@ void prove_once(Proving& proving, Deadline deadline, const ProveOptions& options
     if (proving.has_proved_itself()) deadline = options.acceptance.value_or(deadline);
     DL_CHECK(!deadline.has_passed(), kTimeout, "{}: it took the connection and {}", what,
              options.is_turn ? "does not answer" : "did not answer by the deadline");
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("{}: connected, and no answer for {} s", what, patience.waited().count());
     }
     poll_one(proving.fd(), events, patience.until(deadline), options.hangup_fd);
@@ -56,7 +56,7 @@ Connection prove_until(const std::function<UniqueFd()>& connect, const Hello& he
       throw_error(may_retry && deadline.has_passed() ? ErrorKind::kTimeout : proving.kind(),
                   "{}: {}", what, proving.reason());
     }
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    proving.reason());
     }

@@ -149,7 +149,7 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
     }
     DL_CHECK(!deadline.has_passed(), kTimeout, "{}: gave up at the deadline: {}", what,
              text(runners));
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    text(runners));
     }

@@ -116,7 +116,7 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline, const ConnectOp
       const bool late = deadline.has_passed();
       throw_error(late ? ErrorKind::kTimeout : obstacle.kind, "{}: {}", what, obstacle.text);
     }
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    obstacle.text);
     }

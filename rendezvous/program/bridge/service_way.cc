@@ -52,7 +52,7 @@ Connection ServiceWay::connect_in_turns(const Hello& hello, Deadline deadline) {
                     wrong_host_text(endpoint_, options_.serves));
       }
     }
-    if (patience.should_speak()) {
+    if (patience.should_warn()) {
       dlrun::rendezvous::ToNode message;
       dlrun::rendezvous::Waiting* waiting = message.mutable_waiting();
       waiting->set_what("the rendezvous");
