@@ -78,7 +78,7 @@ std::optional<int> Requests::sender_of(Handle& request) {
   return ended.is_ended ? std::optional(ended.source) : std::nullopt;
 }
 
-void Requests::cancel(Handle& request) noexcept {
+void Requests::cancel(Handle request) noexcept {
   Ended ended{};
   mpi_.cancel(request);
   while (mpi_.test(&request, &ended) == 0 && !ended.is_ended) ::sched_yield();

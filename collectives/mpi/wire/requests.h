@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/mpi/module/library.h"
@@ -49,7 +50,7 @@ class Requests {
   // The sender, if this receive has ended.
   std::optional<int> sender_of(Handle& request);
   // Ends a receive, whether a message has come or not.
-  void cancel(Handle& request) noexcept;
+  void cancel(Handle request) noexcept;
   void free() noexcept { mpi_.free(comm_); }
 
  private:
@@ -61,7 +62,7 @@ class Requests {
   const std::string group_;
 };
 
-// A receive of a T from any rank, which is posted again after each.
+// A receive of a T from any rank, which is posted again after each, until cancel() or its end.
 template <typename T>
 class Inbox {
  public:
@@ -69,6 +70,7 @@ class Inbox {
       : requests_(requests), tag_(tag), request_(requests.receive_any(&note_, sizeof note_, tag)) {}
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
+  ~Inbox() { cancel(); }
 
   struct Arrived {
     int source;
@@ -78,16 +80,19 @@ class Inbox {
     const std::optional<int> source = requests_.sender_of(request_);
     if (!source) return std::nullopt;
     const Arrived arrived{*source, note_};
+    request_ = 0;  // the next line may throw
     request_ = requests_.receive_any(&note_, sizeof note_, tag_);
     return arrived;
   }
-  void cancel() noexcept { requests_.cancel(request_); }
+  void cancel() noexcept {
+    if (const Handle open = std::exchange(request_, 0); open != 0) requests_.cancel(open);
+  }
 
  private:
   Requests& requests_;
   const int tag_;
   T note_{};
-  Handle request_;
+  Handle request_;  // 0: cancelled
 };
 
 }  // namespace dl::collectives::mpi
