@@ -79,7 +79,7 @@ void Collectives::submit(const Ref<Collective>& collective) {
   Descriptor& d = collective->descriptor;
   d.sequence = next_++;
   peers_.set_called(peers_.rank(), d.sequence);
-  collective->slot = endings_.log().enqueue(record_of(d, hash(d, 0)));
+  collective->slot = ledger_.log().enqueue(record_of(d, hash(d, 0)));
   queue_.push_back(collective);
   if (queue_.size() == 1) announce(*collective);
 }
@@ -87,7 +87,7 @@ void Collectives::submit(const Ref<Collective>& collective) {
 bool Collectives::advance() {
   if (queue_.empty() || !requests_.have_ended(queue_.front()->requests)) return false;
   if (go_on(*queue_.front())) return true;
-  endings_.succeed(queue_.front());
+  ledger_.end(queue_.front(), nullptr);
   queue_.pop_front();
   if (!queue_.empty()) announce(*queue_.front());
   return true;
@@ -95,8 +95,7 @@ bool Collectives::advance() {
 
 void Collectives::announce(Collective& c) {
   const Descriptor& d = c.descriptor;
-  record::GroupRecorder& log = endings_.log();
-  log.start(c.slot, log ? log.recorder()->algorithm(c.algorithm()) : 0);
+  ledger_.begin(c);
   c.own = {.sequence = d.sequence,
            .count = d.count,
            .root = d.root,

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "collectives/mpi/core/endings.h"
 #include "collectives/mpi/core/operation.h"
 #include "collectives/mpi/wire/peers.h"
 #include "collectives/mpi/wire/requests.h"
 #include "collectives/waiting/group_error.h"
+#include "collectives/waiting/pending/ledger.h"
 
 namespace dl::collectives::mpi {
 
@@ -31,8 +31,8 @@ struct Disagreement {
 
 class Collectives {
  public:
-  Collectives(Requests& requests, Peers& peers, Endings& endings)
-      : requests_(requests), peers_(peers), endings_(endings) {}
+  Collectives(Requests& requests, Peers& peers, Ledger& ledger)
+      : requests_(requests), peers_(peers), ledger_(ledger) {}
 
   // Numbers the collective, and starts it if no other one runs.
   void submit(const Ref<Collective>& collective);
@@ -65,7 +65,7 @@ class Collectives {
 
   Requests& requests_;
   Peers& peers_;
-  Endings& endings_;
+  Ledger& ledger_;
   std::uint64_t next_ = 1;
   std::deque<Ref<Collective>> queue_;
 };

@@ -6,7 +6,6 @@
 
 #include "collectives/call/checks.h"
 #include "collectives/call/recording.h"
-#include "collectives/process/peer_process.h"
 #include "collectives/waiting/still_running.h"
 
 namespace dl::collectives::mpi {
@@ -17,12 +16,6 @@ using Clock = Deadline::Clock;
 
 // After a failure: time for telling the cause to the other ranks.
 constexpr auto kLastWords = 50ms;
-
-record::GroupRecorder recorder_of(const Core::Options& options, int rank, int size) {
-  if (!options.recorder) return {};
-  return options.recorder->add_group(
-      {.name = options.name, .backend = "mpi", .rank = rank, .size = size});
-}
 
 }  // namespace
 
@@ -46,27 +39,17 @@ Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank,
       size_(static_cast<int>(ranks.size())),
       name_(options.name),
       policy_(options.policy),
-      driver_(engine, comm, std::move(ranks), rank, name_, policy_.warn_after,
-              recorder_of(options, rank, size_), failure_) {}
-
-std::exception_ptr Core::error() const noexcept {
-  if (!is_in_child()) return failure_.error();
-  return std::make_exception_ptr(
-      Error(ErrorKind::kInvalidArgument, text_of_forked_child(name_, self_)));
-}
-
-void Core::throw_if_broken() const {
-  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
-}
+      ledger_(options.recorder, {.name = name_, .backend = "mpi", .rank = rank, .size = size_}),
+      status_(name_, self_, ledger_.log(), /*reports=*/false),
+      driver_(engine, comm, std::move(ranks), rank, name_, policy_.warn_after, ledger_, status_) {}
 
 void Core::submit(const Ref<Operation>& operation) {
   // Check before taking any lock: in a forked child, a lock that another thread held is never
   // released.
-  if (is_in_child()) throw_if_broken();
+  if (status_.is_in_child()) throw_if_broken();
   const profiler::Span span = call_span(operation->descriptor);
-  std::vector<Ref<Operation>> over;  // dropped after the lock
+  ledger_.release();
   const Lock lock(mutex_);
-  over = driver_.take_over();
   throw_if_broken();
   driver_.submit(operation);
   if (wakes_at_once_.load(std::memory_order_relaxed)) engine_.wake();
@@ -74,7 +57,7 @@ void Core::submit(const Ref<Operation>& operation) {
 
 void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit) {
   const profiler::Span span = wait_span();
-  if (is_in_child()) throw_if_broken();
+  if (status_.is_in_child()) throw_if_broken();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   waiters_.fetch_add(1);
   wakes_at_once_.store(false, std::memory_order_relaxed);
@@ -103,13 +86,10 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
     }
   }
   waiters_.fetch_sub(1);
-  std::vector<Ref<Operation>> over;  // dropped after the lock
+  ledger_.release();
+  if (!missing.empty()) throw StillRunning(text(operation.descriptor), *limit, missing);
+  if (!status_.is_broken()) return;
   const Lock lock(mutex_);
-  over = driver_.take_over();
-  if (!missing.empty()) {
-    throw StillRunning(text(operation.descriptor), *limit, missing);
-  }
-  if (!failure_.is_set()) return;
   const Deadline last_words = Deadline::after(kLastWords);
   while (driver_.has_to_tell() && !last_words.has_passed()) driver_.tell_more();
 }
@@ -132,21 +112,21 @@ Core::Polled Core::drive() noexcept {
 }
 
 void Core::abort(std::string_view reason) noexcept {
-  if (is_in_child()) return;  // a forked child does not speak for the rank
+  if (status_.is_in_child()) return;  // a forked child does not speak for the rank
   const Lock lock(mutex_);
   driver_.abort(reason);
 }
 
 void Core::leave() noexcept {
-  if (is_in_child()) {
+  if (status_.is_in_child()) {
     retain();  // leaves the parent's MPI state as it is
     return;
   }
-  std::vector<Ref<Operation>> over;  // dropped after the lock
-  const Lock lock(mutex_);
-  const bool is_first = driver_.leave();
-  over = driver_.take_over();
-  if (is_first) engine_.wake();
+  {
+    const Lock lock(mutex_);
+    if (driver_.leave()) engine_.wake();
+  }
+  ledger_.release();
 }
 
 }  // namespace dl::collectives::mpi

@@ -11,7 +11,6 @@
 
 #include "collectives/mpi/core/driver.h"
 #include "core/base/mutex.h"
-#include "core/base/system/process/fork.h"
 
 namespace dl::collectives::mpi {
 
@@ -30,8 +29,8 @@ class Core final : public RefCounted {
   Engine& engine() noexcept { return engine_; }
   Handle comm() const noexcept { return comm_; }
 
-  std::exception_ptr error() const noexcept;
-  void throw_if_broken() const;
+  std::exception_ptr error() const noexcept { return status_.error(); }
+  void throw_if_broken() const { status_.throw_if_broken(); }
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
   // Drives until the operation is over. Throws kTimeout at the limit.
@@ -45,11 +44,8 @@ class Core final : public RefCounted {
   Polled poll() noexcept;
 
  private:
-  // True in a forked child of the rank: it is not a member of the group, and every call throws.
-  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   Polled drive() noexcept DL_REQUIRES(mutex_);
 
-  const ForkMark fork_mark_{};
   Engine& engine_;
   const Handle comm_;
   const Identity self_;
@@ -60,7 +56,8 @@ class Core final : public RefCounted {
   std::atomic<int> waiters_{0};
   // True if the engine's thread is woken with each call: set once it had to take up an operation.
   std::atomic<bool> wakes_at_once_{false};
-  Failure failure_;
+  Ledger ledger_;
+  GroupStatus status_;
 
   Mutex mutex_;
   Driver driver_ DL_GUARDED_BY(mutex_);

@@ -14,18 +14,18 @@ constexpr std::chrono::seconds kLeaveTime{1};  // in a broken group
 }  // namespace
 
 Driver::Driver(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, std::string name,
-               std::chrono::nanoseconds warn_after, record::GroupRecorder log, Failure& failure)
+               std::chrono::nanoseconds warn_after, Ledger& ledger, GroupStatus& status)
     : engine_(engine),
       name_(std::move(name)),
       warn_after_(warn_after),
-      failure_(failure),
+      ledger_(ledger),
+      status_(status),
       peers_(std::move(ranks), rank),
       requests_(engine.mpi(), comm, name_),
       outgoing_(requests_, peers_.size()),
       notes_(requests_, outgoing_, peers_, name_),
-      endings_(engine, std::move(log)),
-      collectives_(requests_, peers_, endings_),
-      messages_(requests_, outgoing_, peers_, endings_, name_, engine.world().most_tag) {}
+      collectives_(requests_, peers_, ledger_),
+      messages_(requests_, outgoing_, peers_, ledger_, name_, engine.world().most_tag) {}
 
 // An exception breaks the group instead of leaving the driver.
 template <typename F>
@@ -34,10 +34,8 @@ void Driver::guarded(const F& run) noexcept {
     run();
   } catch (const Disagreement& found) {
     fail(found.cause, /*tells=*/false);
-  } catch (const Error&) {
-    fail(cause_of(std::current_exception()));
-  } catch (const std::exception& error) {
-    fail({.text = fmt::format("group '{}': {}", name_, error.what())});
+  } catch (const std::exception&) {
+    fail(cause_caught(name_));
   }
 }
 
@@ -50,7 +48,7 @@ void Driver::submit(const Ref<Operation>& operation) {
     }
   });
   // It failed at its start, before it was under way.
-  if (failure_.is_set() && !operation->is_completed()) endings_.fail(operation, failure_.error());
+  if (status_.is_broken()) end(operation);
   timer_ = Clock::time_point::min();
 }
 
@@ -73,18 +71,14 @@ bool Driver::step() noexcept {
 }
 
 void Driver::read_notes(bool& moved) {
-  while (auto note = notes_.read(/*answers=*/!failure_.is_set())) {
+  while (auto note = notes_.read(/*answers=*/!status_.is_broken())) {
     moved = true;
     if (note->broke) fail(*std::move(note->broke), /*tells=*/false);
   }
 }
 
 void Driver::abort(std::string_view reason) noexcept {
-  guarded([&] {
-    fail({.kind = ErrorKind::kAborted,
-          .text = fmt::format("group '{}' was aborted by {}: {}", name_, peers_.self().who.text(),
-                              reason)});
-  });
+  guarded([&] { fail(cause_of_abort(name_, peers_.self().who.text(), reason)); });
 }
 
 void Driver::tell_more() noexcept {
@@ -110,7 +104,7 @@ bool Driver::leave() noexcept {
 }
 
 bool Driver::close(const Ref<RefCounted>& owner) {
-  const bool is_broken = failure_.is_set();
+  const bool is_broken = status_.is_broken();
   const bool is_late = is_broken && Clock::now() >= leave_by_;
   // Messages for this rank must not arrive after it has left: wait until the others have left too.
   if (!is_late && (!outgoing_.is_empty() || !peers_.have_all_left())) return false;
@@ -128,17 +122,20 @@ bool Driver::close(const Ref<RefCounted>& owner) {
 }
 
 void Driver::fail(Cause cause, bool tells) noexcept {
-  if (failure_.is_set()) return;
   const int self = peers_.self().who.in_job();
-  if (cause.found_by < 0) cause.found_by = self;
-  const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
-  failure_.set(error);
-  endings_.log().broken(dl::name_of(cause.kind), cause.text);
-  for (Ref<Collective>& collective : collectives_.take_all()) {
-    endings_.fail(std::move(collective), error);
-  }
-  for (Ref<Message>& message : messages_.take_all()) endings_.fail(std::move(message), error);
-  if (tells) notes_.tell_all(as_told(std::move(cause), self));
+  const bool is_first = status_.break_with(std::move(cause), 0, {}, [&](const Cause& found) {
+    if (tells) notes_.tell_all(as_told(found, self));
+  });
+  if (!is_first) return;
+  for (Ref<Collective>& collective : collectives_.take_all()) end(std::move(collective));
+  for (Ref<Message>& message : messages_.take_all()) end(std::move(message));
+}
+
+void Driver::end(Ref<Operation> operation) noexcept {
+  if (operation->is_over()) return;
+  // MPI keeps the buffers of requests that have not ended.
+  if (!operation->requests.empty()) engine_.hold(operation);
+  ledger_.end(std::move(operation), status_.error());
 }
 
 void Driver::look_at_leavers() {
@@ -162,14 +159,14 @@ void Driver::look_at_clocks(Clock::time_point now) {
   timer_ = Clock::time_point::max();
   for (const Ref<Operation>& operation : under_way()) {
     look_at_clock(*operation, now);
-    if (failure_.is_set()) return;
+    if (status_.is_broken()) return;
   }
 }
 
 void Driver::look_at_clock(Operation& operation, Clock::time_point now) {
   Judgement judgement = judge(operation.waiting, operation.descriptor, now, warn_after_,
                               [&] { return missing(operation); });
-  if (judgement.waits_for) endings_.log().wait_for(operation.slot, *judgement.waits_for);
+  if (judgement.waits_for) ledger_.log().wait_for(operation.slot, *judgement.waits_for);
   if (judgement.failure) return fail(*std::move(judgement.failure));
   if (judgement.is_to_probe) notes_.probe_all();
   if (!judgement.warning.empty()) log::warning("{}", judgement.warning);

@@ -1,44 +1,28 @@
 // Driver: the parts of one MPI group and what moves them. Only the holder of the lock of the
 // group's Core (core.h) can name it; no function blocks.
 //
-// The parts know only those above them here: Peers and Requests, Outgoing, Notes, Endings, then
-// Collectives and Messages. A failure that a part finds is thrown, and ends here.
+// The parts know only those above them here: Peers and Requests, Outgoing, Notes, then Collectives
+// and Messages. A failure that a part finds is thrown, and ends here.
 #pragma once
 
-#include <atomic>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "collectives/mpi/core/collectives.h"
+#include "collectives/mpi/core/engine.h"
 #include "collectives/mpi/core/messages.h"
 #include "collectives/mpi/wire/notes.h"
+#include "collectives/waiting/pending/group_status.h"
 #include "collectives/waiting/wait_policy.h"
 
 namespace dl::collectives::mpi {
-
-// The error that broke a group; the first one counts. Any thread reads it, the driver sets it.
-class Failure {
- public:
-  bool is_set() const noexcept { return is_set_.load(std::memory_order_acquire); }
-  // Null if it is not set.
-  std::exception_ptr error() const noexcept { return is_set() ? error_ : nullptr; }
-  void set(std::exception_ptr error) noexcept {
-    error_ = std::move(error);
-    is_set_.store(true, std::memory_order_release);
-  }
-
- private:
-  std::exception_ptr error_;  // written before is_set_
-  std::atomic<bool> is_set_{false};
-};
 
 class Driver {
  public:
   using Clock = Deadline::Clock;
 
   Driver(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, std::string name,
-         std::chrono::nanoseconds warn_after, record::GroupRecorder log, Failure& failure);
+         std::chrono::nanoseconds warn_after, Ledger& ledger, GroupStatus& status);
 
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
@@ -49,13 +33,11 @@ class Driver {
   }
   bool is_busy() const noexcept { return has_operations() || !outgoing_.is_empty(); }
   Missing missing(const Operation& operation) const;
-  // Operations that are over, to be dropped without the lock.
-  std::vector<Ref<Operation>> take_over() noexcept { return endings_.take(); }
 
   void abort(std::string_view reason) noexcept;
   // In a broken group: goes on telling the other ranks, as long as there is something to tell.
   void tell_more() noexcept;
-  bool has_to_tell() const noexcept { return failure_.is_set() && !outgoing_.is_empty(); }
+  bool has_to_tell() const noexcept { return status_.is_broken() && !outgoing_.is_empty(); }
   // Fails operations under way and says goodbye. Returns false if that has happened before.
   bool leave() noexcept;
   bool is_leaving() const noexcept { return is_leaving_; }
@@ -71,19 +53,21 @@ class Driver {
   void look_at_clock(Operation& operation, Clock::time_point now);
   // Messages, then collectives.
   std::vector<Ref<Operation>> under_way() const;
+  // Ends an operation by the first cause.
+  void end(Ref<Operation> operation) noexcept;
   template <typename F>
   void guarded(const F& run) noexcept;
 
   Engine& engine_;
   const std::string name_;
   const std::chrono::nanoseconds warn_after_;
-  Failure& failure_;
+  Ledger& ledger_;
+  GroupStatus& status_;
 
   Peers peers_;
   Requests requests_;
   Outgoing outgoing_;
   Notes notes_;
-  Endings endings_;
   Collectives collectives_;
   Messages messages_;
 

@@ -12,11 +12,11 @@ constexpr std::size_t kSmallBytes = 64 * 1024;
 
 }  // namespace
 
-Messages::Messages(Requests& requests, Outgoing& outgoing, const Peers& peers, Endings& endings,
+Messages::Messages(Requests& requests, Outgoing& outgoing, const Peers& peers, Ledger& ledger,
                    std::string group, int most_tag)
     : requests_(requests),
       outgoing_(outgoing),
-      endings_(endings),
+      ledger_(ledger),
       payload_tags_(static_cast<std::uint64_t>(most_tag) - kFirstPayloadTag + 1),
       next_number_(static_cast<std::size_t>(peers.size())),
       matching_(std::move(group), peers.rank(), 0) {
@@ -31,7 +31,7 @@ int Messages::payload_tag(std::uint64_t number) const noexcept {
 
 void Messages::start(const Ref<Message>& message) {
   message->descriptor.sequence = next_sequence_++;
-  message->slot = endings_.log().begin(record_of(message->descriptor, 0, message->peer));
+  message->slot = ledger_.log().begin(record_of(message->descriptor, 0, message->peer));
   message->is_send() ? start_send(message) : start_receive(message);
 }
 
@@ -65,7 +65,7 @@ void Messages::start_send(const Ref<Message>& message) {
     requests_.send_matched(*open, bytes, message->bytes, to, payload_tag(header.number));
   }
   if (is_copied) {
-    endings_.succeed(message);
+    ledger_.end(message, nullptr);
   } else {
     open_.push_back(message);
   }
@@ -112,7 +112,7 @@ bool Messages::advance() {
       continue;
     }
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
-    endings_.succeed(message);
+    ledger_.end(message, nullptr);
     moved = true;
   }
   return moved;

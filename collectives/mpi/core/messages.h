@@ -14,18 +14,18 @@
 #include <vector>
 
 #include "collectives/call/matching.h"
-#include "collectives/mpi/core/endings.h"
 #include "collectives/mpi/core/operation.h"
 #include "collectives/mpi/wire/outgoing.h"
 #include "collectives/mpi/wire/peers.h"
 #include "collectives/mpi/wire/requests.h"
+#include "collectives/waiting/pending/ledger.h"
 
 namespace dl::collectives::mpi {
 
 class Messages {
  public:
   // `most_tag`: MPI's.
-  Messages(Requests& requests, Outgoing& outgoing, const Peers& peers, Endings& endings,
+  Messages(Requests& requests, Outgoing& outgoing, const Peers& peers, Ledger& ledger,
            std::string group, int most_tag);
 
   // Numbers the message and starts it.
@@ -47,7 +47,7 @@ class Messages {
 
   Requests& requests_;
   Outgoing& outgoing_;
-  Endings& endings_;
+  Ledger& ledger_;
   const std::uint64_t payload_tags_;
   std::uint64_t next_sequence_ = 1;
   std::vector<std::uint64_t> next_number_;  // of the messages to each rank

@@ -21,14 +21,11 @@ class Operation : public PendingWork {
 
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override { return is_over(); }
+  // It holds the group's Core, which the driver uses.
+  bool has_owner() const noexcept override { return true; }
   bool is_message() const noexcept { return row_of(descriptor.op).is_message; }
 
   // Driver. ---------------------------------------------------------------------------------------
-  // Ends the operation; null `error`: success.
-  void end(std::exception_ptr error) noexcept {
-    PendingWork::end(std::move(error), record::tick_time().now());
-  }
-
   std::vector<Handle> requests;  // that have not ended
 
  private:
