@@ -2,9 +2,8 @@
 //
 // The step runs once, after the operation succeeded, in the first thread that waits or polls, never
 // in a progress thread; other threads that wait meanwhile wait for the step too. All of them get
-// its exception. The Work is completed when the step is over. If the Work is dropped before that,
-// the step runs at once if the operation is over, otherwise later in a thread of its own.
-// Thread-safety: work.h.
+// its exception. The Work is completed when the step is over. A dropped Work still runs its step:
+// at once if the operation is over, otherwise later in a thread of its own. Thread-safety: work.h.
 #pragma once
 
 #include <functional>

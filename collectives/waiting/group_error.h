@@ -1,5 +1,5 @@
-// GroupError: the Error of a broken group, with its cause as a value, so that a group that contains
-// another one need not parse its text.
+// GroupError: the Error of a broken group, with its cause as a value. A group that contains another
+// one reads the value, not the text.
 //
 // Any thread.
 #pragma once
@@ -26,9 +26,9 @@ class GroupError final : public Error {
   Cause cause_;
 };
 
-// The cause that an exception gives; an error that is not a GroupError blames no rank.
+// The cause in an exception. An error other than a GroupError blames no rank.
 Cause cause_of(const std::exception_ptr& error);
-// In a handler: the cause of the exception that a group's driver has caught.
+// For a catch block of a group's driver: the cause of the exception that it has caught.
 Cause cause_caught(std::string_view group);
 
 // "group 'world' was aborted by rank 1 (...): `reason`"
@@ -42,15 +42,15 @@ Cause cause_in(const Descriptor& operation, ErrorKind kind, std::string_view why
 Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text,
                   Blame blame = Blame::kNone, int rank = -1);
 
-// The cause as rank `self` of the job tells it to the other ranks: they blame `self` for what it
-// did itself.
+// The cause as rank `self` of the job tells it to the other ranks. If it blames no rank, they blame
+// `self`.
 Cause as_told(Cause cause, int self);
 
-// The call as this rank's agent reads it, with the plan: the agent compares calls after a mismatch.
+// The call and its plan, for this rank's agent, which compares the ranks' calls after a mismatch.
 std::string call_text(const Descriptor& own);
 
-// Reports the call of a rank that heard of a mismatch before it had called the operation. `called`
-// would have had the number `sequence`.
+// Tells the agent of a call that this rank made after it had heard of the operation's mismatch.
+// `called` would have had the number `sequence`.
 void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,
                       bool reports_failures);
 

@@ -1,6 +1,6 @@
 // StillRunning: the Error that Work::synchronize() throws after a timeout. It keeps the operation
-// and the missing ranks as values, so that a group or Work that waits for another one can make the
-// text again with its own operation and timeout.
+// and the missing ranks as values. A group or Work that waits for another one makes the text again,
+// with its own operation and timeout.
 //
 // Any thread.
 #pragma once

@@ -24,8 +24,7 @@ struct WaitPolicy {
 // For `local_ranks` ranks on this node and the CPU set of the calling thread.
 WaitPolicy wait_policy(int local_ranks) noexcept;
 // The rule itself: `usable` CPUs in this rank's set, `online` in the machine. A rank has a core of
-// its own even if its set is smaller than the number of ranks, provided that the ranks' sets can be
-// disjoint.
+// its own if its set has a CPU for each rank, or if the ranks' sets can be disjoint.
 WaitPolicy wait_policy(int local_ranks, int usable, int online) noexcept;
 
 }  // namespace dl::collectives

@@ -1,8 +1,9 @@
-// judge(): what becomes of an operation that waits for long. Its peers are probed, a warning names
-// the ranks that it waits for, and its deadline ends it. All backends ask it, so that the same
-// fault gives the same sentence.
+// judge(): decides about an operation that waits long: when to probe its peers, when to log the
+// missing ranks, and when its deadline ends it. All backends call it, so the same fault gives the
+// same sentence.
 //
-// Pure: reads its arguments and the time in which this process was stopped. Any thread.
+// It sends and logs nothing, and changes only its Waiting. Besides its arguments it reads how long
+// this process was stopped. Any thread, if no other one uses the Waiting.
 #pragma once
 
 #include <chrono>
@@ -23,7 +24,7 @@ namespace dl::collectives {
 enum class Contact : std::uint8_t {
   kAnswers,
   kSlow,    // the probe is still on its way, to a host that can be reached
-  kSilent,  // it has the probe and does not answer, or its host does not
+  kSilent,  // it has the probe but does not answer, or its host does not answer
 };
 
 // What this rank knows of another one, for one operation.
@@ -34,11 +35,11 @@ struct PeerState {
   Presence presence = Presence::kHere;
   Contact contact = Contact::kAnswers;
   std::uint64_t last_called = 0;  // its last collective that this rank has heard of
-  bool has_told = true;           // it has told `last_called` since it was asked
-  bool is_needed = false;         // data of the operation has still to come from it or to go to it
+  bool has_told = true;           // it has told `last_called` since the probe
+  bool is_needed = false;         // the operation still has data to get from it or to send to it
 };
 
-// Words of a backend.
+// Phrases of a backend.
 struct WaitWords {
   // Why a rank may not answer.
   std::string_view silent = "stopped, or its host cannot be reached";
@@ -46,14 +47,14 @@ struct WaitWords {
   std::string_view own = "its own part";
 };
 
-// Whom an operation waits for.
+// The rank for which an operation waits, and the text that names all such ranks.
 struct Missing {
   int rank = -1;  // the first of them, in the group; -1: no other rank, or unknown
   Blame blame = Blame::kNone;
   int in_job = -1;         // `rank` in the job
   std::string text;        // "waiting for rank 2 (node1, pid 4711), which has not called it ..."
   bool is_behind = false;  // it waits for an earlier operation
-  std::string called{};    // what waits, in texts; empty: text(descriptor)
+  std::string called{};    // the name of the waiting operation; empty: text(descriptor)
 };
 
 // `others`: all ranks but this one, in order.
@@ -61,10 +62,10 @@ Missing missing_in(const Descriptor& collective, std::span<const PeerState> othe
                    const WaitWords& words = {});
 // `peer`: of the send or recv, in the group, or kAnySource.
 Missing missing_for(const Descriptor& message, int peer, std::span<const PeerState> others);
-// For a collective behind `earlier`, which waits for `missing`.
+// For a collective that begins only after `earlier`. That operation waits for `missing`.
 Missing missing_behind(const Descriptor& earlier, Missing missing);
 
-// The wait of one operation. Times are without those in which this process was stopped. The driver
+// The wait of one operation. Its times exclude those in which this process was stopped. The driver
 // of the operation owns it.
 class Waiting {
  public:
@@ -95,7 +96,7 @@ struct Judgement {
   Waiting::Time next{};            // when to ask again; max(): never
 };
 
-// Begins the wait if that has not happened. Asks for `missing` only to warn or to fail.
+// Begins the wait if it has not begun. Calls `missing` only to warn or to fail.
 Judgement judge(Waiting& waiting, const Descriptor& what, Waiting::Time now,
                 std::chrono::nanoseconds warn_after, const std::function<Missing()>& missing);
 

@@ -1,5 +1,5 @@
-// ProbeSchedule: when a waiting operation probes its peers: once so early that the answers are
-// there when it logs the missing ranks (after three quarters of a short deadline), and once shortly
+// ProbeSchedule: when a waiting operation probes its peers. The first time is half a second before
+// it logs the missing ranks, or after three quarters of a short timeout. The second time is 2 s
 // before its deadline, because peers may have stopped since. A value; the driver of the operation
 // owns it.
 #pragma once
@@ -14,10 +14,10 @@ class ProbeSchedule {
  public:
   using Time = Deadline::Clock::time_point;
 
-  // Whether to probe after having waited so long; if it returns true, the probes count as sent.
+  // True if probes are due after a wait of `waited`. They then count as sent.
   bool are_due(std::chrono::nanoseconds waited, Time now, std::chrono::nanoseconds timeout,
                std::chrono::nanoseconds warn_after) noexcept;
-  // After how long a wait the next probe is due; max(): never.
+  // The waiting time after which the next probe is due; max(): never.
   std::chrono::nanoseconds next(std::chrono::nanoseconds timeout,
                                 std::chrono::nanoseconds warn_after) const noexcept;
   // True if a peer whose last answer came at `last_answer` has not answered the latest probe. Any

@@ -1,10 +1,11 @@
 // Conversation: the messages between this rank and one peer, for a group that frames them itself
-// (tcp/, shm/). The group moves the bytes of the frames; this says which comes next, which
-// memory takes a payload, and what a whole frame leads to.
+// (tcp/, shm/). The group moves the bytes of the frames. The Conversation says which message comes
+// next, which memory takes a payload, and what follows from a whole frame.
 //
-// A small message is one frame, sent at once. It uses up credit, which its receiver gives back when
-// a receive takes it: this bounds the memory for messages that no receive has taken. A large one
-// asks first, and is sent in slices once its receiver has cleared it, that is, has a buffer for it.
+// A small message is one frame, sent at once. A large one asks first, with a request. Its receiver
+// clears it when a receive has a buffer for it, and then it is sent in slices. Small messages and
+// requests use up credit, which the receiver gives back when a receive takes them. This bounds the
+// memory for messages that no receive has taken.
 //
 // `Message`: the group's MessageOf. For the group's driver only.
 #pragma once
@@ -32,7 +33,7 @@ class Conversation {
   struct Outcome {
     Ref<Message> received{};    // has all its data
     std::size_t credit = 0;     // to be given back to the peer
-    std::optional<Id> clear{};  // the peer's message that it may send now
+    std::optional<Id> clear{};  // the id of the large message that the peer may send now
   };
 
   // `most_small`: bytes of the longest small message.
@@ -44,16 +45,16 @@ class Conversation {
   bool is_small(const Message& message) const noexcept { return message.bytes <= most_small_; }
   // The next message to be announced, in the order of their calls; null: none.
   const Message* next() const noexcept { return unsent_.empty() ? nullptr : unsent_.front().get(); }
-  // The number under which it asks, if it is large.
+  // The id of its request, if it is large.
   Id next_id() const noexcept { return next_id_; }
-  // next() is announced: a small one is on its way, a large one waits to be cleared.
+  // Call it when the frame of next() is being sent. A large message then waits to be cleared.
   Ref<Message> announce() {
     Ref<Message> message = std::move(unsent_.front());
     unsent_.pop_front();
     if (!is_small(*message)) requested_.emplace(next_id_++, message);
     return message;
   }
-  // The peer has cleared a message. Throws kInternal if it had not asked.
+  // The peer has cleared a message. Throws kInternal if there was no such request.
   void clear(Id id) {
     const auto found = requested_.find(id);
     if (found == requested_.end()) matching_.throw_violation(peer_, "cleared an unknown message");
@@ -91,7 +92,7 @@ class Conversation {
   }
   const std::vector<std::byte>& payload() const noexcept { return payload_; }
 
-  // A whole message, or a large one that asks.
+  // A whole small message has arrived, or a request.
   Outcome end_message(const Envelope& envelope) {
     if (Ref<Message> message = std::exchange(incoming_, nullptr)) {
       return {.received = std::move(message), .credit = envelope.cost};

@@ -22,26 +22,25 @@ namespace dl::collectives {
 
 class GroupStatus {
  public:
-  // `self`: this rank, which owns the group. `log`: lives as long as this object.
-  // `reports`: tells the agent if another rank is to blame, so that it looks for the first cause
-  // there.
+  // `self`: this rank, which owns the group. `log`: lives as long as this object. `reports`: the
+  // agent is told of a cause that blames a rank, and looks for the first cause there.
   GroupStatus(std::string group, Identity self, record::GroupRecorder& log, bool reports)
       : group_(std::move(group)), self_(std::move(self)), log_(log), reports_(reports) {}
 
   // True in a forked child of the rank: it is not a member of the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   bool is_broken() const noexcept { return is_broken_.load(); }
-  // The first cause, or in a forked child, why it has no group; null: neither.
+  // The first cause; in a forked child, an error that says so. Null: the group is not broken.
   std::exception_ptr error() const noexcept;
   void throw_if_broken() const;
-  // Why this operation is refused; null: it is not. A broken group accepts collectives up to
-  // completes_until(); `sequence`: the number that this one has, or would have. After a mismatch
-  // the refused call is reported.
+  // The error with which this call is refused; null: it is not. A broken group accepts collectives
+  // up to completes_until(). `sequence`: the number that the call has, or would have. After a
+  // mismatch the agent is told of the refused call.
   std::exception_ptr refusal(const Descriptor& called, std::uint64_t sequence) const;
   void throw_if_refused(const Descriptor& called, std::uint64_t sequence) const {
     if (is_broken() || is_in_child()) throw_refusal(called, sequence);
   }
-  // After a mismatch: the operation that this rank has called under that sequence number.
+  // After a mismatch: this rank's call with the sequence number of the mismatch.
   std::string own_call() const { return is_broken() ? own_call_ : std::string(); }
   // The last collective that is complete on this rank.
   std::uint64_t completed() const noexcept { return completed_.load(); }
@@ -53,13 +52,12 @@ class GroupStatus {
   // True if the group is broken, and no collective completes any more.
   bool is_closed() const noexcept { return is_broken() && completed() >= completes_until(); }
 
-  // Driver.
+  // For the driver.
   void note_completed(std::uint64_t sequence) noexcept {
     completed_.store(sequence, std::memory_order_release);
   }
-  // Breaks the group, unless it is broken: then returns false. Before this rank's threads see that
-  // it is broken, tell() tells the other ranks, the recorder logs the cause, and the agent gets it
-  // with `own_call`.
+  // Breaks the group; false if it is broken already. First tell() tells the other ranks, then the
+  // recorder logs the cause, and the agent gets it with `own_call`. Only then is_broken() is true.
   template <typename Tell>
   bool break_with(Cause cause, std::uint64_t completes_until, std::string own_call,
                   const Tell& tell) {
@@ -79,7 +77,7 @@ class GroupStatus {
     tell();
     return true;
   }
-  // Runs say(), unless the group is broken; it does not break meanwhile.
+  // Runs say() unless the group is broken. The group cannot break meanwhile.
   template <typename Say>
   void unless_broken(const Say& say) {
     const Lock lock(mutex_);
@@ -99,7 +97,7 @@ class GroupStatus {
   const bool reports_;
   const ForkMark fork_mark_{};
 
-  Mutex mutex_;  // of those who write
+  Mutex mutex_;  // held to break the group and to lower completes_until_
   // Written before is_broken_.
   std::exception_ptr error_;
   std::string own_call_;

@@ -1,5 +1,5 @@
-// Ledger: the begin and the end of a group's operations, in the flight recorder and for the threads
-// that wait for them.
+// Ledger: notes the begin and the end of a group's operations in the flight recorder, and wakes the
+// threads that wait for the end.
 //
 // A part of a group's Core. The driver begins and ends operations. Those with an owner
 // (PendingWork::has_owner) are kept until release() drops them on a caller's thread.
@@ -21,7 +21,7 @@ namespace dl::collectives {
 
 class Ledger {
  public:
-  // `recorder`: null: nothing is recorded.
+  // Null `recorder`: nothing is recorded.
   Ledger(const std::shared_ptr<record::Recorder>& recorder,
          const record::Recorder::GroupOptions& group) {
     if (recorder) log_ = recorder->add_group(group);
@@ -29,10 +29,10 @@ class Ledger {
 
   // Any thread, as recorder.h says.
   record::GroupRecorder& log() noexcept { return log_; }
-  // Releases operations that are over.
+  // Caller's thread: drops the operations that end() has kept.
   void release();
 
-  // Driver: the operation's first byte may move.
+  // Driver: the operation begins; its first byte may move from now on.
   void begin(const PendingWork& operation);
   // Driver: ends an operation; null `error`: success. Only the first end counts.
   void end(Ref<PendingWork> operation, std::exception_ptr error) noexcept;
@@ -56,7 +56,7 @@ inline void Ledger::end(Ref<PendingWork> operation, std::exception_ptr error) no
     operation->end(std::move(error), now);
     return;
   }
-  // A thread that sees the operation over will find it here and release its owner.
+  // Under the lock, so that a thread that sees the operation over finds it here and drops it.
   const Lock lock(mutex_);
   has_any_.store(true, std::memory_order_release);
   operation->end(std::move(error), now);

@@ -1,8 +1,8 @@
-// PendingWork: the Work of a group that moves data on the host, as its driver and the threads that
-// wait for it see it.
+// PendingWork: the Work of an operation in a group that moves data on the host.
 //
 // The caller makes it, the driver of its group runs it, any thread waits for it. Fields below
-// "driver" belong to the driver. The end is set once and read through an atomic.
+// "Driver" belong to the driver. The driver ends it once; other threads read this through an
+// atomic.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ class PendingWork : public Work {
   bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire) != 0; }
   // Sleeps until it is over (true) or the deadline has passed (false).
   bool sleep_until(Deadline deadline) noexcept;
-  // True if its last Ref must be dropped on a caller's thread: it holds one on an object whose end
-  // may run users' code, or may wait for the driver.
+  // True if its last Ref must be dropped on a caller's thread, because it owns an object whose end
+  // may run users' code or wait for the driver.
   virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
 
   // Driver. ---------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class MessageOf : public Operation {
         buffer(static_cast<std::byte*>(call.memory())),
         bytes(call.what.count * size_of(call.what.dtype)) {}
 
-  // kAnySource until a matching message arrives; written by the driver until the operation is over.
+  // The other rank. In place of kAnySource the driver writes the source when a message matches.
   int peer;
   std::byte* const buffer;  // a send only reads it
   const std::size_t bytes;
