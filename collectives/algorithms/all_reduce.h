@@ -9,7 +9,7 @@ namespace dl::collectives {
 inline constexpr int kLeastRanksToDouble = 4;
 
 // `algorithm`: kDirect, kShares, kRing, kDoubling or kHalving. Algorithms that send partial sums
-// must not be used if needs_raw_shares() (reduce.h), nor for Order::kTree.
+// must not be used if wants_raw_shares() (schedule.h).
 Schedule all_reduce_schedule(const Descriptor& descriptor, Algorithm algorithm, int rank, int size,
                              bool in_place);
 

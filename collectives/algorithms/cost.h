@@ -1,5 +1,5 @@
-// Expected time of an operation, in the terms of Hockney (1994) and LogP (Culler et al. 1993),
-// which are the same for every size: it ranks algorithms before they run.
+// Expected time of an operation, by which algorithms are ranked before they run. Its terms are
+// those of Hockney (1994) and LogP (Culler et al. 1993), the same for every size.
 //
 // Pure functions; any thread.
 #pragma once
@@ -29,7 +29,7 @@ struct Link {
   double g = 0;  // seconds a byte of reduction, in cache
   friend bool operator==(const Link&, const Link&) noexcept = default;
 };
-// Round figures of the right order, not measured on any machine: `dlbench --tune` measures.
+// Round figures of the right magnitude, not measured on any machine: `dlbench --tune` measures.
 // Ethernet is a 10 Gbit/s link.
 Link default_link(LinkKind kind) noexcept;
 

@@ -5,7 +5,6 @@
 namespace dl::collectives {
 namespace {
 
-// The parts of all ranks, in rank order.
 std::vector<Part> pack_all(const PartsView& parts, int size, std::size_t element) {
   if (!parts.counts().empty()) return pack(parts.counts(), element);
   return pack(std::vector<std::size_t>(static_cast<std::size_t>(size), parts.count()), element);

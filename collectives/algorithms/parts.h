@@ -2,8 +2,9 @@
 //
 // The backend copies a rank's own part (copy_own_part), except in a reduction. Input and output are
 // separate memory, or a part is in the place that the v-variant allows. A rank exchanges all its
-// parts at once. Pairs of ranks without a part exchange headers, except in gather and scatter, so
-// that no rank leaves an operation without having heard of a mismatch. Pure functions; any thread.
+// parts at once. Every pair of ranks exchanges at least headers (in gather and scatter: the root
+// and each other rank), so that no rank leaves an operation without having heard of a mismatch.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstddef>

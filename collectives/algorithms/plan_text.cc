@@ -38,7 +38,6 @@ std::optional<Enum> find_named(std::string_view name, std::size_t count) {
   return std::nullopt;
 }
 
-// The operations with more than one algorithm.
 std::vector<OpKind> ops_with_choice() {
   std::vector<OpKind> ops;
   for (std::size_t i = 0; i < kOpKindCount; ++i) {
@@ -52,7 +51,7 @@ std::vector<OpKind> ops_with_choice() {
 Algorithm algorithm_of(OpKind op, bool raw_shares, std::string_view name) {
   const auto all = algorithms_of(op, raw_shares);
   DL_CHECK(all.size() > 1 || raw_shares, kInvalidArgument,
-           "{} has one algorithm only; those that leave a choice are {}", name_of(op),
+           "{} has only one algorithm; operations with a choice are {}", name_of(op),
            list(ops_with_choice()));
   const auto found = std::ranges::find_if(all, [&](Algorithm a) { return name_of(a) == name; });
   DL_CHECK(found != all.end(), kInvalidArgument, "{}{} has no algorithm '{}'; it has {}",
@@ -63,7 +62,7 @@ Algorithm algorithm_of(OpKind op, bool raw_shares, std::string_view name) {
 OpKind op_of(std::string_view name) {
   const auto op = find_named<OpKind>(name, kOpKindCount);
   DL_CHECK(op.has_value(), kInvalidArgument,
-           "no operation is called '{}'; those that leave a choice are {}", name,
+           "no operation is called '{}'; operations with a choice are {}", name,
            list(ops_with_choice()));
   return *op;
 }
@@ -91,8 +90,8 @@ std::uint64_t bytes_of(std::string_view text) {
 int members_of(std::string_view text, std::string_view what) {
   if (text == kAny) return 0;
   const auto count = read_number<int>(text);
-  DL_CHECK(count && *count > 0, kInvalidArgument, "'{}' is not a number of {}; wanted one or *",
-           text, what);
+  DL_CHECK(count && *count > 0, kInvalidArgument,
+           "'{}' is not a number of {}; wanted 1 or more, or *", text, what);
   return *count;
 }
 
@@ -152,8 +151,8 @@ void read_line(const std::vector<std::string_view>& words, Plan& plan) {
   } else if (words[0] == "rule") {
     plan.rules.push_back(read_rule(words));
   } else {
-    throw_error(ErrorKind::kInvalidArgument, "'{}' begins no line; there are name, link, rule",
-                words[0]);
+    throw_error(ErrorKind::kInvalidArgument,
+                "no line of a plan begins with '{}'; use name, link or rule", words[0]);
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // A schedule knows no sockets or threads: a backend executes it, and a test executes the schedules
 // of all ranks in memory, in random order. Transfers with one peer happen in list order,
-// independently of those with other peers. A dependency holds byte by byte, which makes a ring or a
-// chain a pipeline: a byte may leave as soon as the receive that it forwards has stored it.
+// independently of those with other peers. A send that forwards a receive depends on it byte by
+// byte: a byte may leave as soon as it has arrived. So a ring or a chain is a pipeline.
 //
 // The plan chooses which of an operation's algorithms runs (plan.h).
 #pragma once
@@ -54,12 +54,12 @@ struct Transfer {
   Region own = Region::kInput;
   std::size_t own_offset = 0;
   int own_from = kNothing;
-  bool own_first = false;  // own op received; min and max of equal operands return the later one
+  bool own_first = false;  // own op received: min and max return the later of equal operands
   // For a send: the receive whose bytes it forwards. For a receive: the send that must have left
   // before, because its bytes are overwritten, or (zero bytes) because rounds must not overtake
   // each other.
   int after = kNothing;
-  bool after_all = false;  // for a send: that receive and all before it must be over
+  bool after_all = false;  // for a send: receive `after` and all before it must be over
 };
 
 // region[offset, offset + bytes) = share 0 op share 1 op ..., finished and rounded once; in rank

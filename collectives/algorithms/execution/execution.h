@@ -1,14 +1,15 @@
 // Execution: the progress of one rank through a schedule.
 //
 // It knows no sockets and no MPI. A backend asks which slice comes next to or from a peer, moves
-// the bytes, and tells what has moved; Execution keeps the dependencies between transfers, reduces
-// what has arrived, and knows when all is over. Slices of one peer and direction move in order. The
-// backend may begin several before the first one is over.
+// the bytes, and tells what has moved. The Execution keeps the dependencies between transfers,
+// reduces what has arrived, and knows when all is over. Slices of one peer and direction move in
+// order. The backend may begin several slices before the first one is over.
 //
-// To send: next_send(), start to send its data, begin_send(); end_send() when bytes of the oldest
-// slice have left. To receive: next_receive(), start to receive into the slice's memory or into the
-// backend's own, begin_receive(); apply() for bytes of the oldest slice that are here;
-// end_receive() when all of them are applied. combine_ready() after either, until it returns false.
+// To send, call next_send(), start to send its data, and call begin_send(). Call end_send() when
+// bytes of the oldest slice have left. To receive, call next_receive(), start to receive into the
+// slice's memory or the backend's own, and call begin_receive(). Call apply() for arrived bytes of
+// the oldest slice, and end_receive() when all are applied. After either, call combine_ready()
+// until it returns false.
 //
 // Owns the schedule and its scratch memory; input and output are the caller's. Not thread-safe:
 // used by the driver of the backend.
@@ -63,7 +64,7 @@ class Execution {
     std::size_t bytes;
   };
   // The next slice that the peer sends, for a backend that does not send its length beforehand.
-  // nullopt: it must not, or will not come.
+  // nullopt: it must not come now, or there is none left.
   std::optional<Place> next_receive(int peer) noexcept;
   void begin_receive(int peer, std::size_t bytes) noexcept;
   // Memory for the next bytes of the oldest slice; null: they are reduced.
@@ -108,7 +109,6 @@ class Execution {
   }
   // True if the receives that this send has to wait for are over.
   bool are_over_before(const Transfer& send) const noexcept;
-  // Bytes of a send that are ready to be sent.
   std::size_t ready(const Transfer& send) const noexcept;
 
   const Schedule schedule_;

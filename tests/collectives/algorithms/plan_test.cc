@@ -56,7 +56,7 @@ TEST(Plan, AnErrorSaysTheLineAndWhatWasWanted) {
   EXPECT_EQ(error_of(""), "plan 'x' is empty; a plan begins with 'dlrun-plan 1'");
   EXPECT_EQ(error_of("\ndlrun-plan 2\n"), "plan 'x', line 2: a plan begins with 'dlrun-plan 1'");
   EXPECT_EQ(error_of(head + "bogus 1"),
-            "plan 'x', line 2: 'bogus' begins no line; there are name, link, rule");
+            "plan 'x', line 2: no line of a plan begins with 'bogus'; use name, link or rule");
   EXPECT_EQ(error_of(head + "name a b"),
             "plan 'x', line 2: a name is one word of at most 128 letters, digits and ._-+:,");
   EXPECT_EQ(error_of(head + "link wifi a=1 o=1 b=1 g=1"),
@@ -70,10 +70,10 @@ TEST(Plan, AnErrorSaysTheLineAndWhatWasWanted) {
             "plan 'x', line 2: all_reduce of raw shares has no algorithm 'ring'; it has direct, "
             "shares");
   EXPECT_EQ(error_of(head + "rule barrier any * * 8 direct"),
-            "plan 'x', line 2: barrier has one algorithm only; those that leave a choice are "
+            "plan 'x', line 2: barrier has only one algorithm; operations with a choice are "
             "all_reduce, broadcast, all_gather, reduce_scatter, reduce");
   EXPECT_EQ(error_of(head + "rule all_reduce any 0 * 8 ring"),
-            "plan 'x', line 2: '0' is not a number of nodes; wanted one or *");
+            "plan 'x', line 2: '0' is not a number of nodes; wanted 1 or more, or *");
   EXPECT_EQ(
       error_of(head + "rule all_reduce any * * 99999999999G ring"),
       "plan 'x', line 2: '99999999999G' is not a number of bytes; wanted one like 65536, 64K or "
