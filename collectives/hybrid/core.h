@@ -1,28 +1,30 @@
-// Core: who drives the operations of a hybrid group, and how a failure of one inner group breaks
-// them all. Its parts: Inner (the groups), Operations (what is under way, and the cause of a
-// failure), and in each operation its Progress through the lanes; none of them knows Core.
+// Core: drives the operations of a hybrid group, and breaks all inner groups if one of them fails.
+// Its parts do not know it: Inner (the groups), Operations (those under way, and the cause of a
+// failure), and each operation's Progress through the lanes.
 //
 // A thread drives an operation by taking its slices from one lane to the next. A thread that waits
 // for an operation drives it; otherwise the group's progress thread takes over after a millisecond.
-// One thread drives at a time, and its waits in the inner groups make these progress (shm_group.h,
-// tcp_group.h). It drives operations in order, and later ones only as far as this needs no waiting:
-// so no operation waits for one that another rank has not called yet.
+// One thread drives at a time; while it waits in an inner group, it drives that group (shm_group.h,
+// tcp_group.h). It drives operations in order, and later ones only without waiting. So no operation
+// waits for one that another rank has not called yet.
 //
-// First the group of all ranks agrees on every operation: it carries the descriptor and numbers the
-// operation. So it finds differing calls before any data moves, whichever route they would take.
+// Before any data moves, the group of all ranks agrees on the operation: it compares the
+// descriptors and numbers the operation. So it finds calls that differ, even if they would take
+// different routes.
 //
-// An error of an inner group breaks them all, and the operation's error quotes its text. This also
-// ends waits in the other inner groups. Deadlines are staggered by some milliseconds (Stagger),
-// first the agreement's, then the lanes' in order: a rank that waits in a later lane may wait for
-// one that itself waits for the failed rank in an earlier lane. Shortly before the deadline all
-// ranks are probed: a rank that does not answer is blamed before one that has not called.
+// An error of one inner group breaks them all, which also ends waits in the others. The operation's
+// error quotes the inner error. Deadlines are staggered by up to 10 ms (Stagger): first the
+// agreement's, then the lanes' in order. The earlier lane must time out first: a rank in a later
+// lane may wait for one that itself waits for the failed rank in an earlier lane. Shortly before
+// the deadline all ranks are probed: a rank that does not answer is blamed before one that has not
+// called.
 //
 // After a failure some operations still complete (`completes_until`, ProcessGroup::fail). The rank
-// that fails tells the group of all ranks the number of the last one, and tells each lane how many
-// of its collectives belong to them. A rank that hears of the failure in a lane does not know the
-// number yet: the operation that failed there ends, and earlier ones go on until the number arrives
-// or they fail too. If the group of all ranks finds the failure itself, all operations that were
-// agreed on still complete: a rank that waits in a lane for a dead peer notices it there.
+// that fails tells the group of all ranks the number of the last such operation, and each lane how
+// many of its collectives still complete. A rank that hears of the failure in a lane does not know
+// the number yet: the operation that failed there ends, and earlier ones go on until the number
+// arrives or they fail too. If the group of all ranks finds the failure itself, all operations that
+// were agreed on still complete: a rank that waits in a lane for a dead peer notices it there.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -117,7 +119,6 @@ class Core final : public RefCounted {
   bool has_left_ DL_GUARDED_BY(mutex_) = false;  // at exit: refuses further calls
   int calling_ DL_GUARDED_BY(mutex_) = 0;        // threads between their agreement and the queue
   int waiters_ DL_GUARDED_BY(mutex_) = 0;
-  // How many steps driving threads have taken.
   std::uint64_t steps_ DL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
   const AtExit at_exit_{[this] { leave_at_exit(); }};

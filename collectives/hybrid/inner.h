@@ -21,14 +21,14 @@ struct Inner {
   // has found in a lane. A cause that another rank has found in a lane also reaches the group of
   // all ranks, with its `completes_until`.
   std::optional<Cause> cause() const noexcept;
-  // Breaks them all. The group of all ranks passes `completes_until` on. Lanes do not know its
-  // numbers: they complete so many of their own collectives.
+  // Breaks them all. The group of all ranks passes `completes_until` on. The lanes have other
+  // numbers: each completes the first `calls` of its own collectives.
   void fail(const Cause& cause, std::uint64_t completes_until,
             const LaneCalls& calls) const noexcept;
 
-  // A rank that waits in one lane may time out on a rank that itself waits for the failed rank in
-  // another lane, or could not call at all because of it. Blames a rank that gives no sign of life
-  // instead. `asked`: when all ranks were probed; nullopt: probe them now, and wait for `answer`.
+  // After a timeout: blames a rank that gives no sign of life instead of the rank that `cause`
+  // names. The latter may itself wait for the silent rank in another lane. `asked`: when all ranks
+  // were probed; nullopt: probe them now, and wait for `answer`.
   void blame_silent_ranks(Cause& cause, std::optional<Deadline::Clock::time_point> asked,
                           std::chrono::nanoseconds answer) const noexcept;
 };

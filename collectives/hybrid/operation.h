@@ -31,7 +31,7 @@ class Operation final : public Work {
   const Descriptor& descriptor() const noexcept { return descriptor_; }
   std::uint64_t sequence() const noexcept { return descriptor_.sequence; }
   const Limit& limit() const noexcept { return limit_; }
-  // The caller: all ranks of `all` are to agree, which gives the operation its number.
+  // The caller: starts the agreement of all ranks, which gives the operation its number.
   void agree(tcp::Group& all);
   // The driving thread: advances it if all ranks have agreed; false: they have not. Throws errors
   // of the agreement and of the lanes.
@@ -47,7 +47,7 @@ class Operation final : public Work {
   void settle(std::exception_ptr error) noexcept;
   bool is_settled() const noexcept { return is_settled_.load(std::memory_order_acquire); }
   std::exception_ptr settled_error() const noexcept { return is_settled() ? error_ : nullptr; }
-  // The owner of its buffers, for the first call after it is over.
+  // Returns the owner of its buffers to the first call after it is over; later null.
   Ref<RefCounted> release_owner() noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// Operations: those of a hybrid group that are under way, in order, the cause that broke the group,
-// and the last operation that still completes (ProcessGroup::fail).
+// Operations: the operations of a hybrid group that are under way, in order. Also the cause that
+// broke the group, and the last operation that still completes (ProcessGroup::fail).
 //
 // Waits for nothing and calls no group. Guarded by Core's mutex.
 #pragma once
@@ -28,7 +28,7 @@ class Operations {
   std::vector<Ref<Operation>> settled_before(const Operation& op) const;
   // The operations that are not over.
   std::vector<Ref<Work>> under_way() const;
-  // Removes the settled operations; false: only those whose works are over.
+  // Removes the settled operations; `all` is false: only those whose works are over.
   std::vector<Ref<Operation>> take_settled(bool all);
 
   // Adds an operation's collectives before it has a number: an abort that arrives meanwhile may
@@ -44,7 +44,7 @@ class Operations {
   std::uint64_t completes_until() const noexcept { return completes_until_; }
   bool completes(const Operation& op) const noexcept { return op.sequence() <= completes_until_; }
   void fail(const Cause& cause, std::uint64_t completes_until);
-  // False: no more operations than before.
+  // Lowers completes_until(); false if that changes nothing.
   bool complete_only(std::uint64_t until) noexcept;
   // The last operation that is over together with all earlier ones; `agreed`: the last one that all
   // ranks have agreed on.

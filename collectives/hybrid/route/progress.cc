@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 // Slices on their way between nodes at a time: the link stays busy while one slice is received and
 // the next one is summed.
 constexpr std::size_t kAhead = 4;
-// Limits of Stagger's times: the most, and the part of a timeout.
+// Stagger's times: at most so long, and at most this fraction of the timeout.
 constexpr std::chrono::nanoseconds kMostStep = 10ms;
 constexpr int kStepsADeadline = 20;
 constexpr std::chrono::nanoseconds kMostAnswer = 500ms;

@@ -25,7 +25,7 @@ struct LaneCalls {
 using Lanes = std::array<Ref<ProcessGroup>, kLanes>;
 
 // Deadlines of an operation's parts: the agreement times out at the operation's deadline, each lane
-// a `step` later. Ranks are probed `answer` before the deadline.
+// a `step` after the one before it. Ranks are probed `answer` before the deadline.
 struct Stagger {
   explicit Stagger(std::chrono::nanoseconds timeout) noexcept;
 
@@ -51,13 +51,13 @@ class Progress {
   explicit Progress(std::vector<Slice> slices)
       : slices_(std::move(slices)), works_(slices_.size()) {}
 
-  // Whether all earlier operations have begun in a lane with all their slices. The lane kIn is
+  // True for a lane in which all slices of all earlier operations have begun. The lane kIn is
   // always open.
   struct Open {
     bool cross = true;
     bool out = true;
   };
-  // Begins what needs no waiting. Throws what the lanes throw, and errors of the works.
+  // Begins the slices that need no waiting. Throws what the lanes throw, and errors of the works.
   void advance(const Lanes& lanes, const Limit& limit, Open& open);
   // Every slice has begun in its last lane.
   bool has_begun() const noexcept { return begun_[kOut] == slices_.size(); }

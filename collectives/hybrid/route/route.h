@@ -46,10 +46,10 @@ struct Route {
 };
 
 // Returns nullopt if the operation goes through the TCP group of all ranks: small operations, for
-// which one exchange among all ranks is the fastest; operations whose partial sums must not be
-// rounded on the way, or with a given order of additions (Order::kTree); those with a
-// part for each rank if the nodes are uneven or the ranks not in order; and those without a route.
-// For an all_gather this rank's own part must be in the output before the first slice starts.
+// which one exchange among all ranks is the fastest; reductions that must not send partial sums
+// (wants_raw_shares); operations with a part for each rank if the nodes are uneven or the ranks not
+// in order; and operations without a route. For an all_gather this rank's own part must be in the
+// output before the first slice starts.
 std::optional<Route> route(const Call& call, const Places& places, int rank);
 
 }  // namespace dl::collectives::hybrid
