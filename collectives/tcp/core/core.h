@@ -1,8 +1,8 @@
-// Core: one TCP group, as its callers, its operations and the engine share it.
+// Core: one TCP group, which its callers, its operations and the engine share.
 //
-// Owns the group's parts: what never changes (Membership), what any thread may read (Ledger,
-// GroupStatus, News), and the Driver, which moves the data and which only the holder of the
-// engine's role can name. A part knows those before it and none behind it.
+// Owns the group's parts, each of which knows only those before it: Membership, which never
+// changes; Ledger, GroupStatus and News, for any thread; and the Driver, which moves the data. Only
+// the thread that holds the engine's Role may use the Driver.
 //
 // Thread-safety: any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Driver: what one thread at a time does for a group: it moves data, looks at clocks and peers, and
-// breaks the group if one of them is missing.
+// Driver: moves a group's data, checks clocks and peers, and breaks the group if a deadline passes
+// or a peer that it needs is gone. One thread at a time.
 //
 // Core owns it and gives it to the holder of the engine's role (engine.h). It never blocks and runs
 // no user code.
@@ -27,11 +27,10 @@ class Driver {
   // From now on the group moves data.
   void begin();
   void start(Ref<Operation> operation);
-  // Breaks the group and tells the peers. If another rank is to blame, the agent is told as well,
-  // so that it looks for the first cause there. `told_by` is the rank of this group that found the
-  // cause and told it to all; -1 means this rank. A cause found by another rank is passed on: that
-  // rank may have exited before all had heard it, and then this rank's own exit would be taken for
-  // the cause.
+  // Breaks the group and tells the peers. If the cause blames a rank, the agent is told as well,
+  // and looks for the first cause there. `told_by`: the rank of this group that found the cause and
+  // told it to all; -1: this rank. A cause that another rank found is passed on, because that rank
+  // may exit before all have heard it. They would then take this rank's exit for the cause.
   void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}, int told_by = -1);
   void retire();
   // retire() for the end of the process: first lets operations under way finish as long as they

@@ -1,11 +1,11 @@
 // Engine: one progress thread for all TCP groups of a process.
 //
-// Only one thread at a time drives the engine. It holds the driver's role, a flag that threads try
-// and never wait for, and only this thread touches the groups' sockets and operations. Usually the
-// driver is a caller that waits for an operation, which saves two thread switches (wait_policy.h);
-// otherwise it is the engine's own thread, which sleeps in poll() until a socket is ready. The
-// driver never blocks and runs no user code, so an operation that is stuck in one group delays no
-// other.
+// One thread at a time drives the engine: the one that holds the Role. Only this thread touches the
+// groups' sockets and operations. No thread waits for the Role, except for a moment in inspect().
+// Usually the driver is a caller that waits for an operation, which saves two thread switches
+// (wait_policy.h); otherwise it is the engine's own thread, which sleeps in poll() until a socket
+// is ready. The driver never blocks and runs no user code, so an operation that is stuck in one
+// group delays no other.
 //
 // Requests reach the driver through an inbox. The thread that posts a request either becomes the
 // driver, or relies on the current driver to check the inbox once more after it gives the role
@@ -16,7 +16,7 @@
 // takes over abandoned work at most a millisecond late; a caller that stops driving an unfinished
 // operation wakes it at once.
 //
-// Thread-safety: all public members from any thread. Anything that may wait holds a Ref.
+// Thread-safety: all public members from any thread. A caller that may wait holds a Ref.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ namespace dl::collectives::tcp {
 class Core;
 class Driver;
 
-// The right to drive, which one thread at a time holds. Made from the engine's flag alone, so that
-// only the holder can name the Driver of a group.
+// The right to drive, which one thread at a time holds. Core::driver() asks for it, so that no
+// other thread uses the Driver of a group.
 class Role {
  public:
   explicit Role(std::atomic<bool>& is_held) noexcept : is_held_(is_held) {}
@@ -67,10 +67,12 @@ class Engine final : public TcpEngine {
     Cause cause{};                                   // with kFail
     std::optional<std::uint64_t> completes_until{};  // with kFail
   };
-  // `drive`: drive one round if no other thread drives; otherwise the engine's thread is woken.
+  // `drive`: drive one round if no other thread drives. If this thread does not drive, it wakes the
+  // engine's thread.
   void post(Request request, bool drive);
 
-  // Drives, or watches others drive, until the operation is over (true) or the policy says sleep.
+  // Drives, or watches others drive, until the operation is over (true), or until it is time to
+  // sleep by the policy or the deadline (false).
   bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
 
   // Drives one round if no other thread drives.
@@ -121,8 +123,7 @@ class Engine final : public TcpEngine {
   std::atomic<bool> stopping_{false};
   std::atomic<Clock::rep> next_timer_;  // when a group must be polled next even without an event
   std::atomic<Clock::rep> sleeps_until_{0};  // end of the thread's sleep, while `sleeping_`
-  Mutex park_mutex_;  // guards no field: makes a wake-up and the look before a sleep exclude each
-                      // other
+  Mutex park_mutex_;  // guards no field: no wake-up comes between the last check and the sleep
   std::condition_variable unpark_;
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-// Waited: an operation, as the threads that wait for it see it.
+// Waited: an operation for which threads can wait.
 //
 // Any thread. `Base`: Collective or Message.
 #pragma once

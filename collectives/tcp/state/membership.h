@@ -1,5 +1,4 @@
-// Membership: what never changes of one rank's membership in a TCP group, for all parts of its
-// Core. Any thread.
+// Membership: the constant facts of one rank's membership in a TCP group. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// News: what the driver of a group hears and does, for threads that wait for it.
+// News: tells threads that wait of what a group's driver hears and does.
 //
 // A part of Core. Any thread.
 #pragma once
@@ -27,7 +27,7 @@ class News {
     return wait_until(changed_, lock.native(), deadline,
                       [&]() DL_REQUIRES(mutex_) { return count_ != known; });
   }
-  // Returns false if the peers have not taken everything by the deadline.
+  // Waits until the peers have taken everything; false if the deadline passes first.
   bool wait_until_retired(Deadline deadline) {
     Lock lock(mutex_);
     return wait_until(changed_, lock.native(), deadline,

@@ -144,7 +144,7 @@ void Collectives::throw_other_call(const Peer& p, const Descriptor& theirs) cons
   const Descriptor* const past = find_past(theirs.sequence);
   throw_mismatch(p, theirs,
                  past != nullptr ? mismatch_text(theirs, p.who.text(), *past, us)
-                                 : fmt::format("{} sent data of {}, which {} has left long ago",
+                                 : fmt::format("{} sent data of {}, which {} finished long ago",
                                                p.who.text(), text(theirs), us));
 }
 

@@ -1,7 +1,7 @@
 // Collectives: the running and waiting collectives of a group, and their data links.
 //
 // A part of the Driver, which alone may call it. They run one at a time, in the order of their
-// sequence numbers. An operation that this rank has not called yet leaves its data in the links.
+// sequence numbers. Data of an operation that this rank has not called yet stays in the links.
 #pragma once
 
 #include <array>
@@ -39,9 +39,9 @@ class Collectives {
   bool advance(Peer& p, Peer::Time now);
   // Reduces shares that have arrived, and ends the front one if it is over.
   bool advance_front();
-  // Removes those after number `last`; oldest first.
+  // Removes and returns the collectives after number `last`, oldest first.
   std::vector<Ref<Operation>> drop_after(std::uint64_t last);
-  // What this rank has called under the sequence number of a mismatch; empty if it is none.
+  // This rank's call under the sequence number of a mismatch; empty for other causes.
   std::string call_of(const Cause& cause) const;
 
  private:

@@ -1,5 +1,5 @@
-// Links: all links of the TCP groups that share an engine: when their sockets are ready, and what
-// has come over them from each process.
+// Links: all links of the TCP groups that share an engine. It knows when their sockets are ready,
+// and when each process was last heard over any of them.
 //
 // A part of the Engine, below all groups; its driver alone may call it.
 #pragma once

@@ -32,7 +32,7 @@ class Messages {
   // The first message that waits for this peer; `any_source`: or for any.
   const Message* awaiting(const Peer& p, bool any_source) const noexcept;
 
-  // Queues a frame behind those to this peer.
+  // Queues a frame to this peer.
   void push(const Peer& p, FrameHeader header, std::string_view payload = {});
   // Sends a few frames at most; true if any has left.
   bool transmit(const Peer& p);
@@ -46,10 +46,9 @@ class Messages {
   Received receive(const Peer& p);
   // The payload of the last control frame.
   std::string_view payload(const Peer& p) const noexcept;
-  // True if nothing is left to be sent.
   bool is_drained(const Peer& p) const noexcept;
 
-  // When the group breaks: frames that have not begun to leave do not matter any more.
+  // When the group breaks: drops the frames whose sending has not begun.
   void drop_frames(const Peer& p);
   // Removes all messages.
   std::vector<Ref<Message>> drop();
@@ -65,7 +64,8 @@ class Messages {
     std::deque<Frame> out{};
     std::vector<std::byte> out_payload{};  // of the frame that is being sent
     std::size_t bulk_leaving = 0;          // bytes of talk.cleared() that are being sent
-    // What this rank may send without being asked, and what it has to give back.
+    // Bytes that this rank may send before a receive takes them, and bytes that it has to give
+    // back.
     std::size_t credit;
     std::size_t owed_credit = 0;
     std::byte* incoming_to = nullptr;  // the payload of the current frame

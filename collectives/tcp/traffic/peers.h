@@ -1,8 +1,8 @@
 // Peers: the other ranks of a group: their links, and whether they are there, by links, processes
 // and answers.
 //
-// A part of the Driver, which alone may call it. It finds out and decides nothing: which operation
-// fails because a peer has ended is the Driver's to say.
+// A part of the Driver, which alone may call it. It only finds out that a peer has ended; the
+// Driver decides which operation fails by that.
 //
 // States of a peer besides "here":
 //   left   said goodbye: an error only for an operation that it has not called
@@ -106,15 +106,15 @@ class Peers {
   struct End {
     bool data;  // the lane of the next frame; the other lanes may still hold data
     bool side;
-    bool refuses;  // writing to some lane
-    bool is_gone;  // surely
+    bool refuses;  // writing to some lane has failed
+    bool is_gone;  // for certain
     Time next_look;
   };
-  // nullopt: nothing has. `lane`: the one on which the peer's next data arrives.
+  // nullopt: nothing has ended. `lane`: the one on which the peer's next data arrives.
   std::optional<End> look_at_end(Peer& p, const Link& lane, Time now);
   // How the peer has ended, or why it can no longer be reached.
   Cause end_of(const Peer& p, const Link& lane) const;
-  // end_of() for an operation that it fails. A peer that has left is blamed for leaving.
+  // end_of() for an operation that fails because of it. A peer that has left is blamed for leaving.
   Cause end_in(const Descriptor& operation, const Peer& p, const Link& lane) const;
 
  private:

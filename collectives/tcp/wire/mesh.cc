@@ -34,7 +34,7 @@ using rendezvous::Endpoint;
 constexpr int kLanes = 2;
 constexpr int kLanesUpToRanks = 16;
 
-// More are rarely of use, and each is tried while a group is made.
+// More addresses are rarely of use, and each is tried while a group is made.
 constexpr std::size_t kMostAddresses = 8;
 
 // The address from which packets to `route_to` go out. Nullopt: there is no route, or packets stay
@@ -219,7 +219,7 @@ void check_node(const GroupOptions& options, const Identity& self, const Identit
 Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
   Plan plan = plan_of_line(theirs.plan, fmt::format("the plan of {}", theirs.who.text()));
   if (plan != options.plan) {
-    log::warning("group '{}': this rank's plan '{}' is not that of {}, '{}', which counts for all",
+    log::warning("group '{}': this rank's plan '{}' differs from that of {}, '{}', which all use",
                  options.name, options.plan.name, theirs.who.text(), plan.name);
   }
   return plan;

@@ -1,8 +1,8 @@
 // Mesh: the authenticated connections of one rank to all others, from which a group is made.
 //
 // `data` carries the slices of collectives and may stall while this rank is behind. `side` carries
-// messages, probes, goodbyes and aborts, and never stalls. Data has several connections ("lanes"):
-// while a slice from one is copied out, the next lane can receive another.
+// messages, probes, goodbyes and aborts, and never stalls. Data has one or more connections
+// (lanes): while a slice from one is copied out, the next lane can receive another.
 #pragma once
 
 #include <vector>
