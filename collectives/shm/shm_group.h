@@ -1,10 +1,10 @@
 // ShmGroup: the ProcessGroup over shared memory, for ranks on one node (docs/protocol.md,
 // "Collectives over shared memory").
 //
-// Every rank owns one segment that all others map, and writes only into this segment and into its
-// own buffers. A collective of up to a KiB travels beside the flags, a larger one in chunks through
-// the owner's slots. Messages go through a ring from the sender to the receiver, made with the
-// first message.
+// Every rank owns one segment that all others map. The others write nothing there, except to wake
+// the owner. Small collectives (sums of up to 560 bytes, others of up to 1064) travel beside the
+// flags, larger ones in chunks through the owner's slots. Messages go through a ring from the
+// sender to the receiver, made with the first message.
 //
 // A thread that waits for an operation does its rank's share of the work itself and needs no other
 // thread. Otherwise the group's progress thread does it: it takes up an operation after a
@@ -13,8 +13,9 @@
 // (wait_policy.h).
 //
 // Errors are those of process_group.h. A peer's death is noticed at once, because its socket
-// closes; a stopped peer is named at the deadline. No rank writes into another rank's buffer, so a
-// rank that was stopped and continues after an error changes no data of the others.
+// closes; a stopped peer is named at the deadline. A rank that was stopped and continues after an
+// error changes no data of the others: no rank writes into another rank's buffer, and symmetric
+// memory is no longer shared after an error in an operation on it.
 //
 // A ShmGroup owns its segment and mappings of all others; none of them has a name in a file system.
 // Dropping it ends operations under way with kAborted on every rank. Thread-safety:

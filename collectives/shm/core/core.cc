@@ -214,7 +214,7 @@ void Core::leave_at_exit() {
     const auto now = Clock::now();
     if (now - last_move <= kExitQuiet && now - begin <= kExitTime) continue;
     if (driver && has_work()) driver->warn_of_unfinished();
-    return;  // a peer will miss it
+    return;  // without a goodbye
   }
   failure_.leave();
 }

@@ -1,5 +1,4 @@
-// Core: the state of one shared-memory group. It puts the parts together, and is what callers'
-// threads call.
+// Core: one shared-memory group, put together from its parts. Callers' threads call it.
 //
 // Each part knows only those before it:
 //
@@ -10,7 +9,7 @@
 //   Role       the right to advance operations, and the Driver with its Protocol and Messages
 //   Progress   the thread that takes the role if no caller does
 //
-// Group and operations under way share a Core. Any thread.
+// The Group and its operations share the Core. Any thread.
 #pragma once
 
 #include <memory>
@@ -52,21 +51,23 @@ class Core final : public RefCounted {
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
   void submit(const Ref<Message>& message);
-  // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
+  // Drives, or sleeps while another thread drives, until the operation is over. Throws StillRunning
+  // at the limit.
   void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
   // Breaks the group; the first cause counts. `completes_until`: see ProcessGroup::fail.
   void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}) noexcept;
   // How many collectives this rank has called.
   std::uint64_t calls() const noexcept { return peers_.own().called.load(); }
-  // Advances what can be advanced without waiting, and makes sure that operations go on even if no
-  // thread waits for them.
+  // Advances operations without waiting, and wakes the progress thread soon, so that they go on
+  // even if no thread waits for them.
   void poll() noexcept;
   // Releases owners of operations that are over, on the caller's thread, because owners may run
   // users' code.
   void release_finished();
 
-  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection.
+  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection and the first
+  // cause.
   void pass_memory(std::uint32_t number, int fd);
   PassedMemories& passed_memories() noexcept { return peers_.passed_memories(); }
 
@@ -74,7 +75,7 @@ class Core final : public RefCounted {
   ~Core() override;
 
   void claim(Operation& op) const;
-  // Wakes the progress thread if a caller who has waited leaves something to it.
+  // After a wait: wakes the progress thread if operations are left to it.
   void leave_rest_to_thread() noexcept;
   // For a process that ends without stop(): lets operations under way finish as long as they make
   // progress, and says goodbye if none is left.

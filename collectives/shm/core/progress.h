@@ -1,5 +1,5 @@
 // Progress: the group's progress thread. It reads the sockets, notices peers that are gone, answers
-// for this rank, and drives operations for which no thread waits.
+// probes, and drives operations for which no thread waits.
 //
 // Owned by the Core, which starts and stops it.
 #pragma once
@@ -27,14 +27,14 @@ class Progress {
         role_(role) {}
 
   void start();
-  // After Callers::is_stopping.
+  // Callers::is_stopping must be set before.
   void stop();
-  // True while the thread drives. It gives the role back after a chunk at most.
+  // True while the thread drives. The thread gives the role back after a chunk at most.
   bool drives() const noexcept { return drives_.load(); }
 
  private:
   void run();
-  // Sleeps until there is something to do, and takes what has come.
+  // Sleeps until a socket or the Wakeup is ready or a peer has ended, and reads what has come.
   void poll();
   void hear_of_failures();
   void fail_if(std::optional<Cause> found) noexcept;

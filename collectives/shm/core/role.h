@@ -1,8 +1,8 @@
-// Role: the driver's role, a flag that threads try and never wait for long. Usually a caller that
-// waits for an operation holds it; otherwise the progress thread, which gives it back as soon as a
-// caller wants it. take() returns the Driver, or nothing if another thread holds the role.
+// Role: the right to drive, which one thread at a time holds. Usually a caller that waits for an
+// operation holds it. Otherwise the progress thread does, and gives it back as soon as a caller
+// wants it. take() returns the Driver, or nothing if another thread holds the role.
 //
-// Owned by the Core; owns the Driver, which only a Held can name. Any thread.
+// Owned by the Core; owns the Driver, which is reached only through a Held. Any thread.
 #pragma once
 
 #include <sched.h>
@@ -44,8 +44,8 @@ class Role {
     return Held(&driver_, GiveBack{this});
   }
   bool is_taken() const noexcept { return is_taken_.load(); }
-  // After a failure that was found outside the driver: ends operations, unless a thread drives,
-  // which does it.
+  // After a failure that was found outside the driver: ends operations. If another thread holds the
+  // role, it ends them when it gives the role back.
   void end_if_broken() noexcept {
     if (try_take()) give_back();
   }

@@ -25,8 +25,8 @@ constexpr unsigned kLooksBeforeSettling = 2;
 // called at the same time.
 constexpr unsigned kLooksWithoutPause = 16;
 // A rank with a core of its own yields too after this long. On an idle core a yield costs a third
-// of a microsecond; on a loaded machine a spinning rank could keep the peer from running for which
-// it waits.
+// of a microsecond; on a loaded machine a spinning rank could keep the peer that it waits for from
+// running.
 constexpr auto kSpinBeforeYield = 20us;
 // How often a long wait checks peers and clocks.
 constexpr auto kLookTime = 200us;

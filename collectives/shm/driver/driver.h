@@ -1,9 +1,8 @@
-// Driver: advances the operations of a group. The front collective goes on through the Protocol,
-// and Messages beside it, step by step and without blocking, so that a caller that times out can
-// leave them to another thread.
+// Driver: advances the operations of a group, in steps that do not block. The Protocol moves the
+// front collective; Messages moves the messages. A caller that times out leaves them to another
+// thread.
 //
-// Owned by the Role, through which alone a thread gets at it: only the thread that holds the role
-// may touch it.
+// Owned by the Role. Only the thread that holds the role may touch it.
 #pragma once
 
 #include <atomic>
@@ -19,7 +18,7 @@ namespace dl::collectives::shm {
 
 // Threads that the driver makes way for. Any thread.
 struct Callers {
-  std::atomic<int> helpers{0};   // callers that wait, except one that got the role at once
+  std::atomic<int> helpers{0};   // waiting callers that have found the role taken
   std::atomic<int> visitors{0};  // callers that want to read the driver's fields
   std::atomic<bool> is_stopping{false};
 };
@@ -41,11 +40,10 @@ class Driver {
   // Sleeps until a peer rings; true if there was something to do instead.
   bool sleep(std::chrono::nanoseconds most);
 
-  // True if it has no front operation. begin() makes an operation, which Queue::add() has numbered,
-  // the front one.
+  // True if there is no front operation. begin() sets one, which Queue::add() has numbered.
   bool is_idle() const noexcept { return !front_; }
   void begin(Ref<Operation> op) noexcept;
-  // In a broken group: ends all that does not complete any more.
+  // In a broken group: ends the operations that do not complete any more.
   void end_all() noexcept;
 
   Missing missing(const Pending& pending) const;

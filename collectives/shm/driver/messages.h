@@ -5,7 +5,7 @@
 // looks for it, so that a send completes without its receiver. A rank that looks for a message also
 // takes the messages before it out of the ring and keeps them.
 //
-// Owned by the Driver; for the holder of its role only.
+// Owned by the Driver. Only the thread that drives may call it.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Pending: the PendingWork of a ShmGroup. Operation: a Pending that is a collective. Message: a
 // Pending that is a send or a receive.
 //
-// Made by the Group and driven by its Core (core/operation.cc), which it keeps alive.
+// The Group makes it. It keeps alive the Core, which drives it (core/operation.cc).
 #pragma once
 
 #include <optional>

@@ -37,11 +37,13 @@ class Queue {
   // Callers. --------------------------------------------------------------------------------------
   // Throws the first cause if the group is closed.
   void check_is_open(const Descriptor& called);
-  // Returns true if the caller, who holds the driver's role and has no front operation (`is_idle`),
-  // has to begin it at once; otherwise it is queued. Throws the first cause if the group is broken.
+  // `is_idle`: the caller holds the role, and the Driver has no front operation. Returns true if
+  // the caller must begin the operation at once; otherwise it is queued. Throws the first cause if
+  // the group is broken.
   bool add(const Ref<Operation>& operation, bool is_idle);
   void add(const Ref<Message>& message);
-  // At exit: refuses calls from now on if nothing is under way, and returns whether that is so.
+  // At exit: if nothing is under way or the group is closed, refuses calls from now on and returns
+  // true.
   bool close_if_idle();
 
   // Driver. ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Records: the Ledger of a group, and the recorder's numbers of its paths.
+// Records: the Ledger of a group, with the recorder's numbers for the paths of collectives.
 //
 // Owned by the Core. Any thread, as ledger.h says.
 #pragma once

@@ -1,5 +1,5 @@
-// Wakeup: wakes the group's progress thread, at once or a little later. A thread that is woken with
-// each call competes with callers, who usually wait for their operations themselves.
+// Wakeup: wakes the group's progress thread, at once or after a millisecond (soon). A thread that
+// is woken with each call competes with callers, who usually wait for their operations themselves.
 //
 // Owned by the Core. Any thread.
 #pragma once
@@ -16,16 +16,16 @@ class Wakeup {
 
   void now() noexcept;
   void soon() noexcept;
-  // After a call whose caller may not come back: soon, or at once if callers did not of late.
+  // After a call: soon, or at once if earlier callers did not come back to wait.
   void after_call() noexcept;
 
-  // The progress thread has taken up an operation: callers leave them to it, so the next one wakes
+  // The progress thread has taken up an operation for which no caller waited: the next call wakes
   // it at once.
   void note_taken_up() noexcept;
   // A caller has waited and left nothing behind.
   void note_waited() noexcept;
 
-  // Readable when the progress thread is to wake; it reads them then.
+  // Readable when the progress thread is to wake, which then clears them.
   int event() const noexcept { return event_.get(); }
   int timer() const noexcept { return timer_.get(); }
   void clear_event() noexcept;

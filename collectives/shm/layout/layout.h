@@ -96,7 +96,6 @@ struct Block {
 inline constexpr std::size_t kSlotsOffset = (sizeof(Block) + 4095) / 4096 * 4096;
 inline constexpr std::size_t kSegmentBytes = kSlotsOffset + kSlots * kSlotBytes;
 
-// The flag of an operation.
 constexpr std::uint64_t flag_of(std::uint64_t sequence, std::uint32_t hash) noexcept {
   return (sequence & 0xffffffffu) | std::uint64_t{hash} << 32;
 }

@@ -51,7 +51,6 @@ class Parts {
     if (!offsets_.empty()) return {offsets_[r], offsets_[r + 1]};
     return {r * step_, r * step_ + count_};
   }
-  // Elements of the longest part.
   std::size_t longest() const noexcept { return count_; }
 
  private:

@@ -1,6 +1,5 @@
 // Failure: the GroupStatus of a shared-memory group. The first cause that any rank finds breaks the
-// group. This rank writes the cause into its own Block, which the others read; after that no rank
-// writes into a caller's buffer.
+// group. This rank writes the cause into its own Block, which the others read.
 //
 // Owned by the Core. Each thread that finds a failure says so here; the driver then ends operations
 // (has_to_end). Any thread.
@@ -29,8 +28,8 @@ class Failure : public GroupStatus {
   // True if nothing may be begun now: the group is closed, or is about to end operations.
   bool stops() const noexcept { return is_closed() || has_to_end(); }
 
-  // Breaks the group; the first cause counts. `completes_until`: all operations that are over, if
-  // not given. The caller gives the driver an occasion to end operations.
+  // Breaks the group; the first cause counts. `completes_until`: completed(), if not given. A
+  // thread that does not drive must call Role::end_if_broken() afterwards.
   void fail(Cause cause, std::optional<std::uint64_t> completes_until = {}) noexcept;
   // Runs work(). An exception breaks the group instead of leaving the driver; then returns true.
   template <typename Work>

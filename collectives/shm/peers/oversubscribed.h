@@ -1,5 +1,5 @@
-// Ranks that outnumber the cores: each notes on which it runs, and moves to another one if that has
-// fewer ranks.
+// For ranks that outnumber the cores: each notes its core, and moves to another one that has fewer
+// ranks.
 #pragma once
 
 #include <cstdint>

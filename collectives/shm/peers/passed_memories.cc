@@ -20,7 +20,8 @@ std::vector<UniqueFd> PassedMemories::take(std::uint32_t number, Deadline deadli
   const bool are_here = wait_until(changed_, lock.native(), deadline, [&]() DL_REQUIRES(mutex_) {
     return std::ranges::count(parts_, number, &Part::number) == size_ - 1;
   });
-  DL_CHECK(are_here, kTimeout, "group '{}': a symmetric memory did not come in time", group_);
+  DL_CHECK(are_here, kTimeout,
+           "group '{}': a rank did not pass on its part of a symmetric memory in time", group_);
   for (Part& part : parts_) {
     if (part.number == number) taken[static_cast<std::size_t>(part.rank)] = std::move(part.fd);
   }

@@ -1,8 +1,9 @@
-// Peers: the ranks of a group as one of them knows them: who they are, their segments, whether they
-// are still there, and the notes that go to and fro over their sockets.
+// Peers: what one rank knows of all ranks of its group: who they are, their segments, and whether
+// they are still there. It also sends and reads the notes on their sockets.
 //
-// Owned by the Core. All is constant from construction to close(), except what a Peer marks as the
-// progress thread's, which others read through atomics. Notes may be sent by any thread.
+// Owned by the Core. All is constant from construction to close(), except the fields that the
+// progress thread writes. Other threads read these through atomics. Notes may be sent by any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 
 namespace dl::collectives::shm {
 
-// This rank is one of them.
+// A rank of the group, this rank included.
 struct Peer {
   Identity who;
   Segment segment;
@@ -80,7 +81,7 @@ class Peers {
   // rank.
   template <typename Needs>
   std::vector<PeerState> others(const ProbeSchedule& probes, const Needs& needs) const;
-  // Why an operation fails that waits for a peer that has left or is gone.
+  // The cause for an operation that waits for a peer that has left or is gone.
   Cause cause_of_end(const Peer& p, const Descriptor& waiting) const;
   // The first rank that is gone, if any.
   std::optional<Cause> cause_of_gone() const;

@@ -1,7 +1,7 @@
 // Protocol's flags, chunks, copies and sums.
 //
-// If all ranks agree that they do the same, chunk k of an operation goes through up to three
-// phases. Each phase counts its chunks in this rank's own Block:
+// Chunk k of an operation that all ranks have called goes through up to three phases. Each phase
+// counts its chunks in this rank's own Block:
 //   stage   copy the input that others need into this rank's slot
 //   reduce  sum this rank's slice of the chunk from all slots into this rank's slot and output
 //   copy    copy the results, or data, from the other ranks' slots into the output
@@ -286,7 +286,6 @@ bool Protocol::advance_chunk(Transfer& op) {
 void Protocol::stage(const Transfer& op, std::size_t k) {
   const std::size_t element = size_of(op.descriptor.dtype);
   std::byte* const to = slot(rank_, op.first_chunk + k);
-  // Copies the part that this rank gives to rank r to `at` in the slot.
   const auto stage_part = [&](int r, std::size_t at) {
     const Range piece = piece_of(op.gives[r], k, op.plan);
     copy_bytes(to + at, op.input + piece.begin * element, piece.count() * element);

@@ -24,8 +24,8 @@ class Bells {
   void settle() noexcept;
   bool owes_settling() const noexcept { return owes_settling_; }
 
-  // Sleeps until a peer rings, for at most `most`, unless `may_sleep` returns false. It looks once
-  // more whether there is something to do.
+  // Sleeps until a peer rings, for at most `most`. may_sleep() checks once more for something to
+  // do, and prevents the sleep if it returns false.
   template <typename MaySleep>
   void sleep(std::chrono::nanoseconds most, const MaySleep& may_sleep);
 

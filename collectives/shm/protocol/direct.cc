@@ -36,7 +36,6 @@ std::span<const std::byte> reached_buffer(const Transfer& op, int size) noexcept
   }
 }
 
-// The elements on which this rank works.
 Range work_of(const Transfer& op, int rank, int size) noexcept {
   const Descriptor& d = op.descriptor;
   if (d.op == OpKind::kAllReduce) return slice_of(d.count, size_of(d.dtype), rank, size);

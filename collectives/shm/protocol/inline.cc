@@ -11,19 +11,16 @@
 namespace dl::collectives::shm {
 namespace {
 
-// True if this rank gives data to others.
 bool gives_payload(const Transfer& op, int rank) noexcept {
   const Root root = row_of(op.kind).root;
   return root == Root::kNone || (op.descriptor.root == rank) == (root == Root::kGives);
 }
 
-// True if this rank takes data from `from`, another rank.
 bool takes_payload(const Transfer& op, int rank, int from) noexcept {
   const Root root = row_of(op.kind).root;
   return root == Root::kNone || op.descriptor.root == (root == Root::kGives ? from : rank);
 }
 
-// The bytes of a range of elements.
 Range bytes_of(Range elements, const Transfer& op) noexcept {
   const std::size_t element = size_of(op.descriptor.dtype);
   return {elements.begin * element, elements.end * element};

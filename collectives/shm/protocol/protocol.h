@@ -5,8 +5,8 @@
 //   inline.cc   payloads beside the flags
 //   direct.cc   buffers in symmetric memory
 //
-// Pure: it reads and writes the segments and the callers' buffers, and knows no lock, thread, log
-// or error; what it finds it returns. A value, so that the model checker (tests/collectives/shm/
+// It reads and writes the segments and the callers' buffers, and knows no lock, thread, log or
+// error: it returns what it finds. A value, so that the model checker (tests/collectives/shm/
 // model) can run this code from every state. For the driver only.
 #pragma once
 
@@ -33,12 +33,12 @@ struct View {
   std::uint64_t consumed = 0;
 };
 
-// A rank that calls another operation, or expects another count.
+// A rank that has called another operation, or sends another count than this rank expects.
 struct Mismatch {
   int rank = -1;
   bool is_of_count = false;
-  Descriptor called{};  // by that rank
-  // is_of_count: of the part that goes from that rank to this one.
+  Descriptor called{};  // the call of that rank
+  // If is_of_count: elements of the part from that rank to this one.
   std::uint64_t sent = 0;
   std::uint64_t expected = 0;
 };
@@ -47,7 +47,7 @@ enum class Outcome : std::uint8_t { kNothing, kMoved, kDone, kMismatch };
 
 class Protocol {
  public:
-  // `segments`: by rank. `slots`: in use, the same on all ranks.
+  // `segments`: by rank. `slots`: how many are used; the same on all ranks.
   Protocol(int rank, std::span<std::byte* const> segments, std::size_t slots);
 
   // Makes it the next operation. The previous one must be done.
@@ -59,15 +59,15 @@ class Protocol {
   bool has_agreed(const Transfer& op) const noexcept { return op.next_to_agree == size_; }
   // True if the operation cannot be done before the rank has written something more.
   bool needs(const Transfer& op, int rank) const noexcept;
-  // Prefetches the cell of the operation after this one, which is done.
+  // Prefetches the cell of the operation after `op`, which is done.
   void fetch_next(const Transfer& op) noexcept;
-  // For an operation that fails: true if peers may write into its buffer at any later time, because
-  // they have seen, or will see, that all ranks agree on the direct path.
+  // For an operation that fails: true if peers may still write into its buffer. They do so if they
+  // see, now or later, that all ranks agree on the direct path.
   bool may_be_written(const Transfer& op) const noexcept;
 
   Bells& bells() noexcept { return bells_; }
 
-  // All that decides what comes, for tests that compare states.
+  // Calls add() for every field that decides the next steps, for tests that compare states.
   template <typename Add>
   void visit_state(const Add& add) const;
 
@@ -94,7 +94,7 @@ class Protocol {
   // inline.cc
   void post_first_line(const Transfer& op, Cell& cell) const noexcept;
   void post_more_lines(const Transfer& op) noexcept;
-  // True if this rank's part of the further lines of `from` has arrived. That rank must have called
+  // True if this rank's part of the further lines of `from` has arrived. `from` must have called
   // the operation.
   bool has_payload(const Transfer& op, int from) const noexcept;
   void finish_inline(const Transfer& op);
@@ -132,9 +132,9 @@ void Protocol::visit_state(const Add& add) const {
   }
 }
 
-// Before Protocol::begin(), on any thread: says in the claim how much the operation has to give.
-// Returns the buffer that other ranks may access directly if it lies in symmetric memory; empty:
-// none.
+// Before Protocol::begin(), on any thread: writes into the claim how many chunks this rank has to
+// give. Returns the buffer that other ranks may access directly if it lies in symmetric memory;
+// empty: none.
 std::span<const std::byte> begin_claim(Transfer& op, int size) noexcept;
 
 // True if the payload has further lines.

@@ -99,15 +99,15 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
     rendezvous::Received received =
         rendezvous::receive_passing(peer.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
     DL_CHECK(!received.ended, kConnection,
-             "group '{}': {} is gone before it has shared its memory; its own output may say why",
+             "group '{}': {} ended before it shared its memory; its own output may say why",
              options.name, peer.who.text());
     DL_CHECK(!received.lost_passed, kIo, "{}", text_of_lost_descriptor(options.name, peer.who));
     if (received.bytes > 0) {
       DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
                    note.number == kProtocolVersion && received.passed,
                kMismatch,
-               "group '{}': {} sent something else than its segment; install the same "
-               "dlrun everywhere",
+               "group '{}': {} sent no segment of this version; install the same dlrun "
+               "everywhere",
                options.name, peer.who.text());
       return Segment::map(std::move(received.passed), kSegmentBytes);
     }
@@ -128,8 +128,8 @@ std::string text_of_lost_descriptor(const std::string& group, const Identity& fr
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return fmt::format(
-      "group '{}': a descriptor that {} has passed did not arrive, as this process has as many "
-      "files open as it may ({}); raise the limit (ulimit -n)",
+      "group '{}': a descriptor from {} did not arrive, because this process has reached its limit "
+      "of {} open files; raise the limit (ulimit -n)",
       group, from.text(), limit.rlim_cur);
 }
 

@@ -1,5 +1,5 @@
-// Links: the authenticated local sockets of one rank to all others, and all ranks' segments, from
-// which a group is made.
+// Links: the authenticated local sockets of one rank to all others, and all ranks' segments. A
+// group is made from them.
 //
 // A socket carries descriptors and a few words (Note), never an operation's data. Its end tells
 // that the peer has died.

@@ -21,11 +21,10 @@ class SharedMemory final : public SymmetricMemory {
   }
 
   void check(std::string_view operation) const override {
-    DL_CHECK(
-        !memory_->is_cut_off(), kAborted,
-        "{}: its symmetric memory was in use when an operation of group '{}' failed, and holds "
-        "nothing defined; make a new group and new memory",
-        operation, group_);
+    DL_CHECK(!memory_->is_cut_off(), kAborted,
+             "{}: its symmetric memory was in use when an operation of group '{}' failed, and its "
+             "contents are undefined; make a new group and new memory",
+             operation, group_);
   }
 
  private:
@@ -49,8 +48,8 @@ void Mapped::cut_off(std::size_t offset, std::size_t bytes) noexcept {
   is_cut_off_.store(true, std::memory_order_release);
   if (!segments_[static_cast<std::size_t>(rank_)].make_private(offset, bytes)) {
     log::warning(
-        "symmetric memory of a failed operation stays shared, as a copy of {} bytes is not "
-        "to be had: {}; do not use its contents",
+        "cannot copy {} bytes of a failed operation's symmetric memory: {}; other ranks may still "
+        "write to it, so do not use its contents",
         bytes, std::strerror(errno));
   }
 }

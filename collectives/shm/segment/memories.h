@@ -3,7 +3,8 @@
 //
 // A Mapped is one rank's view of a symmetric memory. The user's handle (symmetric_memory.h) and the
 // operations under way hold a Ref, so that it stays mapped while a sum runs on it. A Memories lists
-// the memories whose handles live, and outlives the group with them. Thread-safety: any thread.
+// the memories whose handles live, and may outlive the group, because the handles hold it.
+// Thread-safety: any thread.
 #pragma once
 
 #include <atomic>
