@@ -30,7 +30,6 @@ void check_pointer(std::string_view operation, std::string_view what, const void
            operation, what, count);
 }
 
-// The sum of a caller's counts.
 std::size_t checked_sum(std::string_view operation, std::string_view what,
                         std::span<const std::size_t> counts) {
   std::size_t sum = 0;

@@ -112,8 +112,7 @@ std::string unfinished_text(std::string_view who, std::string_view group, const 
                             std::string_view missing, std::size_t count) {
   return fmt::format(
       "{}: {} exits before it is over{}, {}; call wait() on its Work before main returns: the "
-      "other "
-      "ranks of group '{}' take this exit for a failure",
+      "other ranks of group '{}' take this exit for a failure",
       text(first), who, count == 1 ? std::string() : fmt::format(" (one of {} operations)", count),
       missing, group);
 }

@@ -31,7 +31,6 @@ inline record::What record_of(const Descriptor& d, std::uint32_t hash, int peer 
 inline profiler::Span call_span(const Descriptor& d) noexcept {
   return profiler::Span({"dlrun::", name_of(d.op)}, profiler::Category::kCommunication);
 }
-// A profile's span for a wait.
 inline profiler::Span wait_span() noexcept {
   return profiler::Span("dlrun::wait", profiler::Category::kCommunication);
 }
