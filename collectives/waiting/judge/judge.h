@@ -20,7 +20,7 @@
 
 namespace dl::collectives {
 
-// What is known of a peer that was sent a probe.
+// What is known of a peer to which a probe was sent.
 enum class Contact : std::uint8_t {
   kAnswers,
   kSlow,    // the probe is still on its way, to a host that can be reached
@@ -53,7 +53,7 @@ struct Missing {
   Blame blame = Blame::kNone;
   int in_job = -1;         // `rank` in the job
   std::string text;        // "waiting for rank 2 (node1, pid 4711), which has not called it ..."
-  bool is_behind = false;  // it waits for an earlier operation
+  bool is_behind = false;  // the operation waits for an earlier one
   std::string called{};    // the name of the waiting operation; empty: text(descriptor)
 };
 
