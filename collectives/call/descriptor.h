@@ -1,8 +1,8 @@
 // Descriptor: an operation as one rank calls it. Ranks compare descriptors before they mix their
 // data, so that different calls are an error.
 //
-// Every frame of an operation carries the sequence number, a 32-bit hash of the descriptor, and the
-// descriptor itself, so that an error can quote both sides. Values; any thread.
+// Ranks send each other the descriptor with its 32-bit hash, so that an error can quote both sides.
+// Values; any thread.
 #pragma once
 
 #include <chrono>

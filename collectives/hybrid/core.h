@@ -20,11 +20,12 @@
 // called.
 //
 // After a failure some operations still complete (`completes_until`, ProcessGroup::fail). The rank
-// that fails tells the group of all ranks the number of the last such operation, and each lane how
-// many of its collectives still complete. A rank that hears of the failure in a lane does not know
-// the number yet: the operation that failed there ends, and earlier ones go on until the number
-// arrives or they fail too. If the group of all ranks finds the failure itself, all operations that
-// were agreed on still complete: a rank that waits in a lane for a dead peer notices it there.
+// that fails tells the number of the last such operation to the group of all ranks. It tells each
+// lane how many of its collectives still complete. A rank that hears of the failure in a lane does
+// not know the number yet: the operation that failed there ends, and earlier ones go on until the
+// number arrives or they fail too. If the group of all ranks finds the failure itself, all
+// operations that were agreed on still complete: a rank that waits in a lane for a dead peer
+// notices it there.
 //
 // Thread-safety: any member from any thread.
 #pragma once

@@ -1,14 +1,14 @@
 // HybridGroup: the ProcessGroup for several nodes with several ranks each (docs/protocol.md,
 // "Collectives on several nodes").
 //
-// all_reduce, broadcast, all_gather and reduce_scatter of more than 64 KiB / (ranks - 1) go through
-// shared memory inside a node and over TCP between nodes, in slices that overlap; every rank
-// carries its share (route/route.h). For an all_reduce a host sends 2 (h-1)/h times the buffer's
-// bytes to the h-1 other hosts, which is the minimum. Everything else goes through a TCP group of
-// all ranks: other operations, small ones, Order::kTree, and what must be rounded only once: sums,
-// products and averages in half precision, and averages of integers. split() gives ranks of one
-// node a shm group, ranks on pairwise different nodes a TCP group, and others a hybrid one.
-// allocate_symmetric() gives memory that the ranks of a node share, which saves staging copies
+// all_reduce, broadcast, all_gather and reduce_scatter of more than 64 KiB / (ranks - 1) are routed
+// in slices: through shared memory inside a node, and over TCP between nodes. Slices overlap, and
+// every rank carries its share (route/route.h). For an all_reduce a host sends 2 (h-1)/h times the
+// buffer's bytes to the h-1 other hosts, which is the minimum. Everything else goes through a TCP
+// group of all ranks: other operations, small ones, Order::kTree, and what must be rounded only
+// once: sums, products and averages in half precision, and averages of integers. split() gives
+// ranks of one node a shm group, ranks on pairwise different nodes a TCP group, and others a hybrid
+// one. allocate_symmetric() gives memory that the ranks of a node share, which saves staging copies
 // there; registered memory is treated like any other.
 //
 // If nodes have different numbers of ranks, the first rank of each carries all of its node's bytes.

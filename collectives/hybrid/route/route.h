@@ -8,8 +8,8 @@
 //   out    the ranks of this node again; a second group, so that the order of operations is fixed
 //          in each lane whatever the others do
 // All ranks of a lane have the same list of slices. Results are moved and summed in the caller's
-// own buffers. The route is a pure function of arguments that all ranks know, so that all decide
-// alike and a result has the same bits on every run. Any thread.
+// own buffers. The route is a pure function of arguments that all ranks know: all decide alike, and
+// a result has the same bits on every run. Any thread.
 #pragma once
 
 #include <array>

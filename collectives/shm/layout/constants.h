@@ -32,10 +32,10 @@ inline constexpr std::size_t kInlineSumBytes = 10 * kLinePayload;
 inline constexpr std::size_t kSlotBytes = 128 * 1024;
 inline constexpr std::size_t kSlots = 32;
 
-// If ranks share cores, all ranks together use this many slots, and each at least kLeastSlots, so
-// that the slots stay in the last-level cache beside the ranks' buffers. With four ranks on two
-// cores 16 MiB took 10 ms instead of 14.5, and 1 MiB took 400 us instead of 600. With eight ranks 1
-// MiB took 1.3 ms with four slots each, 1.6 with eight, 1.9 with 32.
+// If ranks share cores, all ranks together use this many slots, and each at least kLeastSlots. So
+// the slots stay in the last-level cache beside the ranks' buffers. With four ranks on two cores 16
+// MiB took 10 ms instead of 14.5, and 1 MiB took 400 us instead of 600. With eight ranks 1 MiB took
+// 1.3 ms with four slots each, 1.6 with eight, 1.9 with 32.
 inline constexpr std::size_t kOversubscribedSlots = 32;
 inline constexpr std::size_t kLeastSlots = 4;
 

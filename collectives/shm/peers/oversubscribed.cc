@@ -25,9 +25,9 @@ void note_cpu(Block& own) noexcept {
   }
 }
 
-// Linux leaves three of four such ranks on one of two cores for a tenth of a second or longer,
-// because threads that yield often do not look worth moving. So the rank moves itself, and restores
-// its CPU set at once.
+// Linux leaves three of four such ranks on one of two cores for a tenth of a second or longer:
+// threads that yield often do not look worth moving. So the rank moves itself, and restores its CPU
+// set at once.
 void spread(const Peers& peers) {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;

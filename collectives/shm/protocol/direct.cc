@@ -1,9 +1,9 @@
 // Protocol's path for buffers in symmetric memory, which the ranks access without staging.
 //
 // With its flag, each rank publishes the position of its buffer (Claim). If all buffers lie in the
-// same memory, at any offsets, every rank knows it once it has seen all flags, and the operation
-// takes this path; otherwise it is staged. A rank does its share of the work in steps, counts
-// itself out (`consumed`), and leaves when all ranks have: after that no rank touches its buffer.
+// same memory, at any offsets, the operation takes this path; otherwise it is staged. Every rank
+// knows this once it has seen all flags. A rank does its share of the work in steps, counts itself
+// out (`consumed`), and leaves when all ranks have: after that no rank touches its buffer.
 //
 //   all_reduce             in place, in one pass: rank r sums slice r of all buffers, and writes
 //                          the sum into slice r of all

@@ -1,9 +1,9 @@
 // Segment: memory that several processes map, without a name in any file system.
 //
-// Its owner makes it as a memfd (close-on-exec) and reserves all of it, so that lack of memory is
-// an error here and not a SIGBUS later. It seals the memfd against changes of size, and passes the
-// descriptor on. /dev/shm and its size do not matter, and nothing is left when the last process
-// that maps it ends. Owns its mapping; one thread at a time.
+// Its owner makes it as a memfd (close-on-exec) and reserves all of it: lack of memory is an error
+// here, not a SIGBUS later. It seals the memfd against changes of size, and passes the descriptor
+// on. /dev/shm and its size do not matter, and nothing is left when the last process that maps it
+// ends. Owns its mapping; one thread at a time.
 //
 // Not mapped in a forked child (MADV_DONTFORK): an access there is a SIGSEGV in the child instead
 // of a silent change of the ranks' memory.

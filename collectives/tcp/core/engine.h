@@ -7,9 +7,9 @@
 // is ready. The driver never blocks and runs no user code, so an operation that is stuck in one
 // group delays no other.
 //
-// Requests reach the driver through an inbox. The thread that posts a request either becomes the
-// driver, or relies on the current driver to check the inbox once more after it gives the role
-// back.
+// Requests reach the driver through an inbox. The thread that posts a request may become the
+// driver. Otherwise it relies on the current one, which checks the inbox once more after it gives
+// the role back.
 //
 // While callers drive, and between two of their operations in quick succession, the engine's thread
 // is parked: if ranks outnumber cores, each of its polls takes a core from a rank. A parked thread

@@ -30,8 +30,8 @@
 
 namespace dl::collectives::tcp {
 
-// After a link has ended, wait this long for a better explanation (the peer's last words, a
-// mismatch on another rank, the end of its process) before the link itself is blamed.
+// Time between the end of a link and an error that blames the link. A better explanation may come
+// in it: the peer's last words, a mismatch on another rank, or the end of its process.
 inline constexpr std::chrono::milliseconds kGoneGrace{300};
 
 struct Peer {
