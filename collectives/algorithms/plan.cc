@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "collectives/algorithms/parts.h"
+
 namespace dl::collectives {
 namespace {
 
@@ -115,6 +117,17 @@ Algorithm Choices::choose(const Descriptor& d) const noexcept {
   const std::span<const Step> all = steps(d.op, sum_class(d));
   return std::ranges::find_if(all, [&](const Step& step) { return bytes <= step.up_to; })
       ->algorithm;
+}
+
+Schedule Choices::schedule(Call& call, int rank, int size) const {
+  if (has_parts_schedule(call.what.op)) return parts_schedule(call, rank, size);
+  if (call.what.op == OpKind::kAllGather) {
+    call.input =
+        static_cast<std::byte*>(call.output) + call.takes.before(rank) * size_of(call.what.dtype);
+  }
+  const OpRow& row = call.row();
+  const bool in_place = !row.reduces || (row.input == row.output && call.input == call.output);
+  return make_schedule(call.what, choose(call.what), rank, size, in_place);
 }
 
 std::span<const Choices::Step> Choices::steps(OpKind op, SumClass sums) const noexcept {

@@ -20,6 +20,7 @@
 
 #include "collectives/algorithms/cost.h"
 #include "collectives/algorithms/schedule.h"
+#include "collectives/call/call.h"
 #include "collectives/call/descriptor.h"
 
 namespace dl::collectives {
@@ -94,6 +95,9 @@ class Choices {
   Choices(const Plan& plan, GroupShape shape);
 
   Algorithm choose(const Descriptor& descriptor) const noexcept;
+  // The schedule of a collective. all_gather finds this rank's part in the output, to which
+  // copy_own_part() has copied it: `call.input` is set to this place.
+  Schedule schedule(Call& call, int rank, int size) const;
   // By size, ascending.
   std::span<const Step> steps(OpKind op, SumClass sums) const noexcept;
   // Hash of the steps; not 0.

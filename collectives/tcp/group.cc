@@ -68,15 +68,8 @@ Ref<Work> Group::start(const Call& given) {
     return start(separate.call(), parts_schedule(call, rank(), size()));
   }
   copy_own_part(call, rank());
-  if (has_parts_schedule(call.what.op)) return start(call, parts_schedule(call, rank(), size()));
-  const OpRow& row = call.row();
-  const bool in_place = !row.reduces || (row.input == row.output && call.input == call.output);
-  if (call.what.op == OpKind::kAllGather) {  // the ring reads this rank's part from the output
-    call.input =
-        static_cast<std::byte*>(call.output) + call.takes.before(rank()) * size_of(call.what.dtype);
-  }
-  return start(call,
-               make_schedule(call.what, choices_.choose(call.what), rank(), size(), in_place));
+  Schedule schedule = choices_.schedule(call, rank(), size());
+  return start(call, std::move(schedule));
 }
 
 Ref<Work> Group::start(const Call& call, Schedule schedule) {
