@@ -14,6 +14,8 @@ namespace {
 Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   Schedule s;
   const std::size_t bytes = d.count * size_of(d.dtype);
+  s.sends.reserve(static_cast<std::size_t>(size));
+  s.receives.reserve(static_cast<std::size_t>(size));
   Combine combine{.bytes = bytes, .receives = std::vector<int>(static_cast<std::size_t>(size), -1)};
   for (int step = 1; step < size; ++step) {
     const int to = modulo(rank + step, size);

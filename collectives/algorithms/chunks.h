@@ -22,6 +22,7 @@ inline Part chunk_of(std::size_t count, std::size_t element, int size, int i) no
 
 inline std::vector<Part> even_parts(const Descriptor& d, int size) {
   std::vector<Part> parts;
+  parts.reserve(static_cast<std::size_t>(size));
   for (int i = 0; i < size; ++i) parts.push_back(chunk_of(d.count, size_of(d.dtype), size, i));
   return parts;
 }

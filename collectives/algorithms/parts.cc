@@ -122,6 +122,8 @@ Schedule all_gather_schedule(std::span<const Part> parts, int rank, int size) {
 Schedule exchange_shares(std::span<const Part> parts, int rank, int size, Region region,
                          std::size_t to) {
   Schedule s;
+  s.sends.reserve(2 * parts.size());  // room for the transfers of the result
+  s.receives.reserve(2 * parts.size());
   const Part own = parts[static_cast<std::size_t>(rank)];
   Combine combine{.region = region,
                   .offset = to,

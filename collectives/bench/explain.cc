@@ -50,7 +50,7 @@ void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to
   const std::string asked =
       o.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : o.backend;
   DL_CHECK(asked != "mpi", kInvalidArgument,
-           "--explain: MPI chooses its algorithms itself and does not report them");
+           "--explain: the costs know TCP and shared memory only, not MPI");
   const bool over_shm =
       asked == "shm" || (asked == "auto" && shape.nodes == 1 && o.algorithm.empty());
   const LinkKind kind = over_shm          ? LinkKind::kShm

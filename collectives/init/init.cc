@@ -69,6 +69,8 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
       {.name = options.name,
        .timeout = timeout,
        .connect_timeout = timeout,
+       // A plan's file tells of TCP.
+       .plan = collectives::find_plan("default", options.algorithm),
        .recorder = collectives::open_recorder(world.rank, world.size, 0)});
   session.group->barrier()->wait();
   return session;
@@ -79,10 +81,10 @@ Session make_session(const ProcessGroupOptions& options) {
       options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
   collectives::check_backend(asked);
   if (!options.algorithm.empty()) {
-    DL_CHECK(asked == "auto" || asked == "tcp", kInvalidArgument,
-             "algorithm '{}' was asked for, and backend {} leaves no choice; wanted tcp",
+    DL_CHECK(asked == "auto" || asked == "tcp" || asked == "mpi", kInvalidArgument,
+             "algorithm '{}' was asked for, and backend {} leaves no choice; wanted tcp or mpi",
              options.algorithm, asked);
-    asked = "tcp";
+    if (asked == "auto") asked = "tcp";
   }
   if (asked == "mpi") return make_mpi_session(options);
   const bool must_be_nccl = asked == "nccl";

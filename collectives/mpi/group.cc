@@ -12,26 +12,51 @@ namespace dl::collectives {
 namespace mpi {
 namespace {
 
+// A sum adds the ranks' shares in rank order unless the plan says otherwise. So its bits do not
+// depend on the number of bytes.
+Plan with_defaults(Plan plan, int size) {
+  // "direct" takes one round instead of two. Two ranks send as many bytes by either; there the
+  // limits are measured, with Open MPI 4.1 and MPICH 4.0 over shared memory.
+  const std::uint64_t small = 4096 / static_cast<std::uint64_t>(size);
+  const auto add = [&](OpKind op, std::uint64_t up_to, Algorithm algorithm) {
+    plan.rules.push_back({.op = op, .up_to = up_to, .algorithm = algorithm});
+  };
+  for (const OpKind op : {OpKind::kAllReduce, OpKind::kReduce}) {
+    add(op, small, Algorithm::kDirect);
+    if (size == 2 && op == OpKind::kAllReduce) {
+      add(op, 8192, Algorithm::kDirect);
+      add(op, 16384, Algorithm::kShares);
+      add(op, 65536, Algorithm::kDirect);
+    }
+    add(op, UINT64_MAX, Algorithm::kShares);
+  }
+  add(OpKind::kReduceScatter, UINT64_MAX, Algorithm::kDirect);
+  add(OpKind::kAllGather, UINT64_MAX, Algorithm::kDirect);
+  return plan;
+}
+
 class Group final : public ProcessGroup {
  public:
   // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, const MpiGroupOptions& how)
-      : ProcessGroup(core->rank(), core->size(), std::string(core->name()), "mpi"),
+      : ProcessGroup(core->rank(), core->size(), std::string(core->name()), "mpi",
+                     how.plan.rules.empty() ? "" : how.plan.name),
         core_(std::move(core)),
         timeout_(how.timeout),
-        how_(how) {}
+        how_(how),
+        choices_(with_defaults(how.plan, size()), {.ranks = size(), .nodes = 1}) {}
 
   Ref<Work> start(const Call& call) override {
     check_is_on_cpu(call, backend());
     const std::chrono::nanoseconds timeout = call.options->timeout.value_or(timeout_);
-    if (call.row().is_message) return submit(make_ref<Message>(call, timeout, core_));
+    if (call.row().is_message) return submit(make_ref<Message>(call, timeout, core_), call);
     core_->throw_if_broken();  // before this rank's buffers are touched
     if (call.exchanges_in_place()) {
       const SeparateCall separate(call, size());
-      return submit(make_ref<Collective>(core_, separate.call(), timeout));
+      return submit(make_ref<Collective>(core_, separate.call(), timeout), separate.call());
     }
     copy_own_part(call, rank());
-    return submit(make_ref<Collective>(core_, call, timeout));
+    return submit(make_ref<Collective>(core_, call, timeout), call);
   }
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
@@ -46,35 +71,34 @@ class Group final : public ProcessGroup {
     if (engine.world().was_started) engine.wait_until_over(*core_, Deadline::after(timeout_));
   }
 
-  template <typename Operation>
-  Ref<Work> submit(const Ref<Operation>& work) {
-    core_->submit(work);
+  Ref<Work> submit(Ref<Operation> work, const Call& call) {
+    core_->submit(work, call, choices_);
     return work;
   }
 
   Ref<Core> core_;
   std::chrono::nanoseconds timeout_;
   MpiGroupOptions how_;
+  Choices choices_;
   std::atomic<std::uint64_t> next_split_{1};
 };
 
 // What the ranks tell each other when a group is made.
 struct Introduction {
   std::int32_t pid;
+  std::uint32_t plan_bytes;
   char host[60];
 };
 
 // A communicator and the ranks in it.
 struct Circle {
   Handle comm = 0;
-  std::vector<Introduction> ranks;
+  std::vector<Introduction> ranks{};
+  std::string plan{};  // its text; rank 0's replaces it
 };
 
-// Blocks; to be run in a thread of its own.
-int introduce(const Module& mpi, Circle& circle, const Introduction& own, int size) {
-  circle.ranks.resize(static_cast<std::size_t>(size));
-  Handle request = 0;
-  int code = mpi.all_gather(&own, circle.ranks.data(), sizeof own, circle.comm, &request);
+// Waits for a request that was started with this code.
+int complete(const Module& mpi, int code, Handle request) {
   for (Ended ended{}; code == 0 && !ended.is_ended;) {
     code = mpi.test(&request, &ended);
     if (!ended.is_ended) std::this_thread::yield();
@@ -82,12 +106,25 @@ int introduce(const Module& mpi, Circle& circle, const Introduction& own, int si
   return code;
 }
 
+// Blocks; to be run in a thread of its own.
+int introduce(const Module& mpi, Circle& circle, Introduction own, int size) {
+  circle.ranks.resize(static_cast<std::size_t>(size));
+  own.plan_bytes = static_cast<std::uint32_t>(circle.plan.size());
+  Handle request = 0;
+  int code = mpi.all_gather(&own, circle.ranks.data(), sizeof own, circle.comm, &request);
+  code = complete(mpi, code, request);
+  if (code != 0) return code;
+  circle.plan.resize(circle.ranks.front().plan_bytes);
+  code = mpi.broadcast(circle.plan.data(), circle.plan.size(), 0, circle.comm, &request);
+  return complete(mpi, code, request);
+}
+
 using MakeComm = std::function<int(const Module&, Handle*)>;
 
-Ref<ProcessGroup> make_group(Engine& engine, const MpiGroupOptions& options, int rank, int size,
+Ref<ProcessGroup> make_group(Engine& engine, MpiGroupOptions options, int rank, int size,
                              const MakeComm& make_comm, Deadline deadline) {
   // Shared with the thread, which outlives this call if MPI hangs.
-  const auto circle = std::make_shared<Circle>();
+  const auto circle = std::make_shared<Circle>(Circle{.plan = options.plan.text()});
   const Identity self = this_process(rank, "");
   Introduction own{};
   own.pid = self.pid;
@@ -108,6 +145,7 @@ Ref<ProcessGroup> make_group(Engine& engine, const MpiGroupOptions& options, int
     ranks.push_back(
         {.rank = static_cast<int>(ranks.size()), .host = host, .pid = each.pid, .node = host});
   }
+  options.plan = Plan::parse(circle->plan, "rank 0's plan");
   WaitPolicy policy = wait_policy(local);
   policy.warn_after = options.warn_after;
   auto core = make_ref<Core>(

@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/algorithms/plan.h"
 #include "collectives/api/process_group.h"
 #include "collectives/record/recorder.h"
 
@@ -41,6 +42,9 @@ struct MpiGroupOptions {
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
   // then a wait logs the missing ranks
   std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
+  // Its rules choose algorithms; rank 0's counts for all. Its links do not count: without a rule,
+  // sums add the ranks' shares in rank order.
+  Plan plan{};
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
 };
 

@@ -68,8 +68,7 @@ Ref<Work> Group::start(const Call& given) {
     return start(separate.call(), parts_schedule(call, rank(), size()));
   }
   copy_own_part(call, rank());
-  Schedule schedule = choices_.schedule(call, rank(), size());
-  return start(call, std::move(schedule));
+  return start(call, choices_.schedule(call, rank(), size()));
 }
 
 Ref<Work> Group::start(const Call& call, Schedule schedule) {

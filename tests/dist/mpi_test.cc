@@ -74,6 +74,15 @@ TEST_P(Mpi, EndsWellAfterMessagesSplitsForksAndAMismatch) {
   }
 }
 
+TEST_P(Mpi, EveryOperationIsRightByOtherAlgorithms) {
+  for (const std::string algorithms : {"ring,chain", "direct,tree,all_reduce:halving"}) {
+    const Ran ran =
+        mpirun(3, "env DLRUN_ALGORITHM=" + algorithms + " " + program("mpi_ranks") + " operations");
+    EXPECT_EQ(ran.code, 0) << ran.text;
+    EXPECT_EQ(count(ran.text, "all right over mpi"), 3u) << algorithms << ran.text;
+  }
+}
+
 TEST_P(Mpi, AFailureIsANamedErrorOnEveryRank) {
   const Ran ran = mpirun(3, program("mpi_ranks") + " failures");
   // An end without MPI_Finalize. MPICH's mpirun kills the others, and may then give their code.
@@ -120,6 +129,23 @@ TEST_P(Mpi, DlbenchRunsOnIt) {
       mpirun(2, program("dlbench") + " all_reduce -b 8 -e 64K -f 64 -n 3 --backend mpi");
   EXPECT_EQ(ran.code, 0) << ran.text;
   EXPECT_TRUE(has(ran.text, "# Out of bounds values : 0 OK")) << ran.text;
+}
+
+TEST_P(Mpi, AnAlgorithmMayBeChosenAndRankZerosCounts) {
+  const std::string bench =
+      program("dlbench") + " all_reduce -b 8 -e 4M -f 64 -n 3 --backend mpi --json";
+  for (const std::string algorithm : {"ring", "doubling"}) {
+    const Ran ran = mpirun(3, bench + " --algorithm " + algorithm);
+    EXPECT_EQ(ran.code, 0) << ran.text;
+    EXPECT_TRUE(has(ran.text, "\"algorithm\": \"" + algorithm + "\"")) << ran.text;
+    EXPECT_TRUE(has(ran.text, "\"wrong\": 0")) << ran.text;
+  }
+  const Ran mixed = mpirun(1, "env DLRUN_ALGORITHM=ring " + bench + " : -n 1 " + bench);
+  EXPECT_EQ(mixed.code, 0) << mixed.text;
+  EXPECT_TRUE(has(mixed.text, "\"algorithm\": \"ring\"")) << mixed.text;
+  const Ran none = mpirun(2, bench + " --algorithm chain");
+  EXPECT_NE(none.code, 0);
+  EXPECT_TRUE(has(none.text, "algorithm")) << none.text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Mpi, ::testing::Values("openmpi", "mpich"),

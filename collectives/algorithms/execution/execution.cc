@@ -8,24 +8,21 @@
 namespace dl::collectives {
 namespace {
 
-// Several slices a transfer make a pipeline; below this size a slice is not worth its system calls.
-constexpr std::size_t kLeastSliceBytes = 32 * 1024;
-
-std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
-  const std::size_t quarter = (transfer_bytes / 4 + 4095) / 4096 * 4096;
-  return std::clamp(quarter, kLeastSliceBytes, Execution::kMostSliceBytes);
-}
+// Bytes that are reduced at a time.
+constexpr std::size_t kLeastCombined = 32 * 1024;
+constexpr std::size_t kMostCombined = 256 * 1024;
 
 }  // namespace
 
-Execution::Execution(const Call& call, Schedule schedule, int size)
+Execution::Execution(const Call& call, Schedule schedule, int size, SliceSizes slices)
     : schedule_(std::move(schedule)),
+      slices_(slices),
       dtype_(call.what.dtype),
       reduce_(call.what.reduce),
       order_(call.what.order),
       input_(static_cast<const std::byte*>(call.input)),
       output_(static_cast<std::byte*>(call.output)),
-      scratch_(schedule_.scratch_bytes),
+      scratch_(std::make_unique_for_overwrite<std::byte[]>(schedule_.scratch_bytes)),
       peers_(static_cast<std::size_t>(size)),
       sends_(schedule_.sends.size()),
       receives_(schedule_.receives.size()),
@@ -45,6 +42,12 @@ Execution::Execution(const Call& call, Schedule schedule, int size)
   }
 }
 
+std::size_t Execution::slice_bytes(std::size_t transfer_bytes) const noexcept {
+  if (transfer_bytes <= 4 * slices_.small) return slices_.small;
+  const std::size_t quarter = (transfer_bytes / 4 + 4095) / 4096 * 4096;
+  return std::clamp(quarter, slices_.least, slices_.most);
+}
+
 const std::byte* Execution::at(Region region, std::size_t offset) const noexcept {
   switch (region) {
     case Region::kInput:
@@ -54,11 +57,11 @@ const std::byte* Execution::at(Region region, std::size_t offset) const noexcept
     case Region::kScratch:
       break;
   }
-  return scratch_.data() + offset;
+  return scratch_.get() + offset;
 }
 
 std::byte* Execution::written_at(Region region, std::size_t offset) noexcept {
-  return (region == Region::kOutput ? output_ : scratch_.data()) + offset;
+  return (region == Region::kOutput ? output_ : scratch_.get()) + offset;
 }
 
 bool Execution::are_over_before(const Transfer& send) const noexcept {
@@ -198,14 +201,14 @@ bool Execution::combine_ready() {
   }
   const std::size_t element = size_of(dtype_);
   ready -= ready % element;
-  const std::size_t bytes = std::min(ready - combined_, kMostSliceBytes);
-  if (bytes == 0 || (bytes < kLeastSliceBytes && ready != c.bytes)) return false;
+  const std::size_t bytes = std::min(ready - combined_, kMostCombined);
+  if (bytes == 0 || (bytes < kLeastCombined && ready != c.bytes)) return false;
   std::vector<const void*> shares;
   shares.reserve(c.receives.size());
   for (const int i : c.receives) {
     const std::byte* const share =
         i < 0 ? input_ + c.input_offset
-              : scratch_.data() + schedule_.receives[static_cast<std::size_t>(i)].offset;
+              : scratch_.get() + schedule_.receives[static_cast<std::size_t>(i)].offset;
     shares.push_back(share + combined_);
   }
   combine(dtype_, reduce_, written_at(c.region, c.offset) + combined_, shares, bytes / element,

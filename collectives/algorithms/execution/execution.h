@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,12 +27,19 @@
 
 namespace dl::collectives {
 
+// Several slices a transfer make a pipeline; below `least` a slice is not worth the calls that move
+// it. Equal on all ranks. The defaults are for TCP.
+struct SliceSizes {
+  std::size_t least = 32 * 1024;
+  std::size_t most = 256 * 1024;
+  // Transfers of at most four times as many bytes go in slices of this size. 0: in one slice.
+  std::size_t small = 0;
+};
+
 class Execution {
  public:
-  static constexpr std::size_t kMostSliceBytes = 256 * 1024;
-
   // Takes buffers, dtype and kind of reduction from the call; `size`: the number of ranks.
-  Execution(const Call& call, Schedule schedule, int size);
+  Execution(const Call& call, Schedule schedule, int size, SliceSizes slices = {});
 
   Algorithm algorithm() const noexcept { return schedule_.algorithm; }
 
@@ -109,15 +117,17 @@ class Execution {
   }
   // True if the receives that this send has to wait for are over.
   bool are_over_before(const Transfer& send) const noexcept;
+  std::size_t slice_bytes(std::size_t transfer_bytes) const noexcept;
   std::size_t ready(const Transfer& send) const noexcept;
 
   const Schedule schedule_;
+  const SliceSizes slices_;
   const DType dtype_;
   const ReduceOp reduce_;
   const Order order_;
   const std::byte* const input_;
   std::byte* const output_;
-  std::vector<std::byte> scratch_;
+  const std::unique_ptr<std::byte[]> scratch_;
   std::vector<Cursor> peers_;
   std::vector<Progress> sends_, receives_;
   std::size_t combined_ = 0;

@@ -220,8 +220,9 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
       });
   app.add_flag("--bare", o.bare,
                "with --device cuda, all_reduce: also ncclAllReduce without dlrun");
-  app.add_option("--algorithm", words.algorithm,
-                 "of the operation over TCP: direct, shares, ring, doubling, halving, tree, chain")
+  app.add_option(
+         "--algorithm", words.algorithm,
+         "of the operation over TCP or MPI: direct, shares, ring, doubling, halving, tree, chain")
       ->check(some_name());
   app.add_option("--plan", o.plan, "file with the plan that picks algorithms, or default")
       ->check(some_name());

@@ -2,11 +2,8 @@
 //
 // A collective begins with one small MPI_Iallgather, in which every rank announces what it calls; a
 // small payload is part of it, and then nothing more is needed. Other data moves only after all
-// ranks have called the same, with MPI_Ibcast or directly between the ranks. For a reduction the
-// ranks exchange unreduced shares, and each rank sums a part of them in rank order with dlrun's own
-// kernels. So the result has the same bits on every rank with every MPI; half precision is rounded
-// once, and NaN and signed zeros behave as in the other backends. A rank sends 2 (p-1)/p of the
-// buffer, as the best algorithms do.
+// ranks have called the same, by the schedules that TCP runs too (traffic.h). dlrun's own kernels
+// reduce it, so the result has the same bits on every rank with every MPI.
 //
 // A value of the group's Core; used under its lock.
 #pragma once
@@ -35,7 +32,7 @@ class Collectives {
       : requests_(requests), peers_(peers), ledger_(ledger) {}
 
   // Numbers the collective, and starts it if no other one runs.
-  void submit(const Ref<Collective>& collective);
+  void submit(const Ref<Collective>& collective, const Call& call, const Choices& choices);
   // Goes on with the running one; true if it moved. Throws a Disagreement, and a GroupError for
   // parts that do not fit.
   bool advance();
@@ -46,9 +43,8 @@ class Collectives {
 
  private:
   void announce(Collective& c);
-  // Continues after the requests of the previous stage have ended. Returns false if the operation
-  // is over.
-  bool go_on(Collective& c);
+  // After the requests of a stage have ended.
+  void begin_next_stage(Collective& c);
   void agree(const Collective& c);
   void finish_inline(Collective& c);
   void exchange_counts(Collective& c);
@@ -56,12 +52,6 @@ class Collectives {
   // Throws if rank `from` sends another count than rank `to` expects.
   void compare_part(const Collective& c, int from, std::uint64_t sent, int to,
                     std::uint64_t expected) const;
-  bool start_data(Collective& c);
-  void move_parts(Collective& c);
-  bool start_slice(Collective& c);
-  void combine_slice(Collective& c);
-  void spread_slice(Collective& c);
-  std::size_t slice_offset(const Collective& c, int rank) const noexcept;
 
   Requests& requests_;
   Peers& peers_;

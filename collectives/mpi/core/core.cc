@@ -31,6 +31,29 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
 }
 
+Collective::Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds time)
+    : Operation(std::move(core), call, time),
+      input(static_cast<const std::byte*>(call.input)),
+      output(static_cast<std::byte*>(call.output)) {}
+
+void Collective::plan(const Call& call, const Choices& choices, int rank, int size,
+                      std::size_t small_slice) {
+  if (is_inline(descriptor)) return;
+  Call planned = call;
+  Schedule schedule = choices.schedule(planned, rank, size);
+  if (call.row().is_v_variant()) {
+    told.resize(static_cast<std::size_t>(size));
+    const std::size_t element = size_of(call.what.dtype);
+    for (const Transfer& send : schedule.sends) {
+      told[static_cast<std::size_t>(send.peer)].sends += send.bytes / element;
+    }
+    for (const Transfer& receive : schedule.receives) {
+      told[static_cast<std::size_t>(receive.peer)].expects += receive.bytes / element;
+    }
+  }
+  traffic.emplace(planned, std::move(schedule), rank, size, small_slice);
+}
+
 Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank,
            const Options& options)
     : engine_(engine),
@@ -43,7 +66,7 @@ Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank,
       status_(name_, self_, ledger_.log(), /*reports=*/false),
       driver_(engine, comm, std::move(ranks), rank, name_, policy_.warn_after, ledger_, status_) {}
 
-void Core::submit(const Ref<Operation>& operation) {
+void Core::submit(const Ref<Operation>& operation, const Call& call, const Choices& choices) {
   // Check before taking any lock: in a forked child, a lock that another thread held is never
   // released.
   if (status_.is_in_child()) throw_if_broken();
@@ -51,7 +74,7 @@ void Core::submit(const Ref<Operation>& operation) {
   ledger_.release();
   const Lock lock(mutex_);
   throw_if_broken();
-  driver_.submit(operation);
+  driver_.submit(operation, call, choices);
   if (wakes_at_once_.load(std::memory_order_relaxed)) engine_.wake();
 }
 
@@ -63,10 +86,12 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
   wakes_at_once_.store(false, std::memory_order_relaxed);
   Clock::time_point last_move = Clock::now();
   std::string missing;
+  // Two readings of the clock take as long as a step that finds nothing.
+  const int steps = policy_.yields ? 1 : 8;
   while (!operation.is_completed()) {
     bool moved = false;
     if (mutex_.try_lock()) {
-      moved = driver_.step();
+      for (int i = 0; i < steps && !moved && !operation.is_completed(); ++i) moved = driver_.step();
       mutex_.unlock();
     }
     if (!operation.is_completed() && until.has_passed()) {

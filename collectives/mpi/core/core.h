@@ -32,7 +32,7 @@ class Core final : public RefCounted {
   std::exception_ptr error() const noexcept { return status_.error(); }
   void throw_if_broken() const { status_.throw_if_broken(); }
   // Numbers the operation and starts it.
-  void submit(const Ref<Operation>& operation);
+  void submit(const Ref<Operation>& operation, const Call& call, const Choices& choices);
   // Drives until the operation is over. Throws kTimeout at the limit.
   void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;

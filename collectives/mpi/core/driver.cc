@@ -39,12 +39,13 @@ void Driver::guarded(const F& run) noexcept {
   }
 }
 
-void Driver::submit(const Ref<Operation>& operation) {
+void Driver::submit(const Ref<Operation>& operation, const Call& call, const Choices& choices) {
   guarded([&] {
     if (operation->is_message()) {
       messages_.start(Ref<Message>(static_cast<Message*>(operation.get())));
     } else {
-      collectives_.submit(Ref<Collective>(static_cast<Collective*>(operation.get())));
+      collectives_.submit(Ref<Collective>(static_cast<Collective*>(operation.get())), call,
+                          choices);
     }
   });
   // It failed at its start, before it was under way.
@@ -56,14 +57,15 @@ bool Driver::step() noexcept {
   bool moved = false;
   guarded([&] {
     // A running collective comes first: the rest may wait a few rounds.
-    if (collectives_.under_way().empty() || rounds_++ % 16 == 0) {
+    const bool looks_around = rounds_++ % 16 == 0;
+    if (collectives_.under_way().empty() || looks_around) {
       moved |= outgoing_.advance();
       read_notes(moved);
       look_at_leavers();
     }
     moved |= messages_.advance();
     while (collectives_.advance()) moved = true;
-    if (has_operations()) {
+    if (looks_around && has_operations()) {
       if (const Clock::time_point now = Clock::now(); now >= timer_) look_at_clocks(now);
     }
   });
@@ -134,7 +136,7 @@ void Driver::fail(Cause cause, bool tells) noexcept {
 void Driver::end(Ref<Operation> operation) noexcept {
   if (operation->is_over()) return;
   // MPI keeps the buffers of requests that have not ended.
-  if (!operation->requests.empty()) engine_.hold(operation);
+  if (operation->has_requests()) engine_.hold(operation);
   ledger_.end(std::move(operation), status_.error());
 }
 

@@ -25,7 +25,7 @@ class Driver {
          std::chrono::nanoseconds warn_after, Ledger& ledger, GroupStatus& status);
 
   // Numbers the operation and starts it.
-  void submit(const Ref<Operation>& operation);
+  void submit(const Ref<Operation>& operation, const Call& call, const Choices& choices);
   // True if anything moved.
   bool step() noexcept;
   bool has_operations() const noexcept {

@@ -59,10 +59,10 @@ void Messages::start_send(const Ref<Message>& message) {
     bytes = copy.memory.data() + sizeof header;
   }
   if (message->bytes == 0) {  // it is taken when its header is
-    requests_.send_matched(*open, first, sizeof header, to, kHeaderTag);
+    open->push_back(requests_.send_matched(first, sizeof header, to, kHeaderTag));
   } else {
-    requests_.send(*open, first, sizeof header, to, kHeaderTag);
-    requests_.send_matched(*open, bytes, message->bytes, to, payload_tag(header.number));
+    open->push_back(requests_.send(first, sizeof header, to, kHeaderTag));
+    requests_.send_matched_parts(*open, bytes, message->bytes, to, payload_tag(header.number));
   }
   if (is_copied) {
     ledger_.end(message, nullptr);
@@ -78,8 +78,8 @@ void Messages::start_receive(const Ref<Message>& message) {
 
 void Messages::receive(Message& message, const Envelope& envelope) {
   message.is_matched = true;
-  requests_.receive(message.requests, message.buffer, message.bytes, message.peer,
-                    payload_tag(envelope.id));
+  requests_.receive_parts(message.requests, message.buffer, message.bytes, message.peer,
+                          payload_tag(envelope.id));
 }
 
 bool Messages::read_headers() {

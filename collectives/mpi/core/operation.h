@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "collectives/mpi/module/module.h"
+#include "collectives/algorithms/plan.h"
+#include "collectives/mpi/traffic/traffic.h"
 #include "collectives/waiting/pending/pending_work.h"
 
 namespace dl::collectives::mpi {
@@ -26,6 +27,9 @@ class Operation : public PendingWork {
   bool is_message() const noexcept { return row_of(descriptor.op).is_message; }
 
   // Driver. ---------------------------------------------------------------------------------------
+  // True if MPI uses its buffers.
+  virtual bool has_requests() const noexcept { return !requests.empty(); }
+
   std::vector<Handle> requests;  // that have not ended
 
  private:
@@ -53,26 +57,36 @@ struct PairCounts {
   std::uint64_t expects;
 };
 
+// True if the announcement has room for what each rank gives.
+inline bool is_inline(const Descriptor& d) noexcept {
+  const OpRow& row = row_of(d.op);
+  return row.input != Side::kEach && !row.is_v_variant() && d.count <= kInlineBytes &&
+         d.count * size_of(d.dtype) <= kInlineBytes;
+}
+
 class Collective final : public Operation {
  public:
   Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
-  std::string_view algorithm() const noexcept override;
+  // Makes the schedule, unless the payload is in the announcement. Rank `rank` of `size`.
+  void plan(const Call& call, const Choices& choices, int rank, int size, std::size_t small_slice);
+
+  std::string_view algorithm() const noexcept override {
+    return traffic ? name_of(traffic->algorithm()) : "inline";
+  }
+  bool has_requests() const noexcept override {
+    return Operation::has_requests() || (traffic && traffic->has_requests());
+  }
 
   const std::byte* const input;
   std::byte* const output;
-  // Elements of each rank's part, if parts differ: sent to the rank, and received from it.
-  std::vector<std::size_t> send_counts, receive_counts;
-  const bool has_pairs;  // the counts are compared before data moves
 
   // Driver.
-  enum class Stage : std::uint8_t { kQueued, kAnnounced, kCompared, kMoving, kSharing, kSpreading };
-  Stage stage = Stage::kQueued;
+  enum class Stage : std::uint8_t { kAnnounced, kCompared, kMoving };
+  Stage stage = Stage::kAnnounced;
   Announcement own{};
   std::vector<Announcement> all;
-  std::vector<PairCounts> told, heard;
-  std::vector<std::byte> scratch;
-  std::size_t reduced = 0;         // elements that are done (of the longest part, if parts differ)
-  std::vector<std::size_t> slice;  // elements of each rank's part of the current slice
+  std::vector<PairCounts> told, heard;  // of a v-variant
+  std::optional<Traffic> traffic;       // nullopt: inline
 };
 
 // Sent before a message's data.

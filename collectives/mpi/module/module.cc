@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 
@@ -155,6 +157,16 @@ int test(Handle* request, Ended* ended) {
   return asked;
 }
 
+int test_some(Handle* requests, int count, int* ended) {
+  std::array<MPI_Request, kMostTested> tested;
+  std::array<int, kMostTested> indices;
+  std::transform(requests, requests + count, tested.begin(), from_handle<MPI_Request>);
+  const int code = MPI_Testsome(count, tested.data(), ended, indices.data(), MPI_STATUSES_IGNORE);
+  if (code != MPI_SUCCESS || *ended == MPI_UNDEFINED) *ended = 0;
+  for (int i = 0; i < *ended; ++i) requests[indices[static_cast<std::size_t>(i)]] = 0;
+  return code;
+}
+
 int cancel(Handle request) {
   MPI_Request of = from_handle<MPI_Request>(request);
   return MPI_Cancel(&of);
@@ -171,7 +183,14 @@ constexpr const char* kLibrary = "MPICH " MPICH_VERSION;
 constexpr const char* kLibrary = "MPI " DL_TEXT(MPI_VERSION) "." DL_TEXT(MPI_SUBVERSION);
 #endif
 
+#if defined(OPEN_MPI)
+constexpr std::size_t kSmallSlice = 2048;  // it asks the receiver above about 4,000 bytes
+#else
+constexpr std::size_t kSmallSlice = 0;
+#endif
+
 constexpr Module kModule{.version = kModuleVersion,
+                         .small_slice = kSmallSlice,
                          .library = kLibrary,
                          .start = start,
                          .finish = finish,
@@ -185,6 +204,7 @@ constexpr Module kModule{.version = kModuleVersion,
                          .send_matched = send_matched,
                          .receive = receive,
                          .test = test,
+                         .test_some = test_some,
                          .cancel = cancel};
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace dl::collectives::mpi {
 
 // Version of this table; a module of another version is refused.
-inline constexpr std::uint32_t kModuleVersion = 1;
+inline constexpr std::uint32_t kModuleVersion = 2;
 inline constexpr char kModuleSymbol[] = "dlrun_mpi_module";
 
 // An MPI_Comm or an MPI_Request, whatever its type.
@@ -37,8 +37,14 @@ struct Ended {
   bool is_cancelled;
 };
 
+// Of one call of test_some.
+inline constexpr int kMostTested = 64;
+
 struct Module {
   std::uint32_t version;
+  // Transfers of at most 8 KiB go in messages of this size, because larger ones wait until the
+  // receiver has answered; 0: in one message.
+  std::size_t small_slice;
   const char* library;  // "Open MPI 4.1.4": the MPI it was compiled for
 
   // Calls MPI_Init_thread, unless the program has. MPI then returns errors instead of aborting.
@@ -64,6 +70,8 @@ struct Module {
                  Handle* request);  // peer < 0: from any rank
 
   int (*test)(Handle* request, Ended* ended);
+  // Of at most kMostTested requests: sets those that have ended to 0, and counts them.
+  int (*test_some)(Handle* requests, int count, int* ended);
   int (*cancel)(Handle request);  // a receive; `test` then reports the outcome
 };
 

@@ -56,7 +56,7 @@ void Notes::send(int to, Note note) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(&note);
   Outgoing::Parcel& parcel = outgoing_.add(
       {.to = to, .memory = std::vector(bytes, bytes + offsetof(Note, cause) + note.bytes)});
-  requests_.send(parcel.open, parcel.memory.data(), parcel.memory.size(), to, kNoteTag);
+  parcel.open = {requests_.send(parcel.memory.data(), parcel.memory.size(), to, kNoteTag)};
 }
 
 void Notes::send_to_others(const Note& note) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "collectives/call/options.h"
-
 namespace dl::collectives::mpi {
 namespace {
 
@@ -20,61 +18,63 @@ void for_each_part(std::size_t bytes, const F& start) {
 
 }  // namespace
 
-void Requests::send_by(decltype(Module::send) how, std::vector<Handle>& open, const void* from,
-                       std::size_t bytes, int to, int tag) {
-  for_each_part(bytes, [&](std::size_t at, std::size_t part) {
-    Handle request = 0;
-    check(mpi_, how(static_cast<const std::byte*>(from) + at, part, to, tag, comm_, &request),
-          "MPI_Isend");
-    open.push_back(request);
-  });
-}
-
-void Requests::receive(std::vector<Handle>& open, void* to, std::size_t bytes, int from, int tag) {
-  for_each_part(bytes, [&](std::size_t at, std::size_t part) {
-    Handle request = 0;
-    check(mpi_, mpi_.receive(static_cast<std::byte*>(to) + at, part, from, tag, comm_, &request),
-          "MPI_Irecv");
-    open.push_back(request);
-  });
-}
-
-Handle Requests::receive_any(void* to, std::size_t bytes, int tag) {
+Handle Requests::send_by(decltype(Module::send) how, const void* from, std::size_t bytes, int to,
+                         int tag) {
   Handle request = 0;
-  check(mpi_, mpi_.receive(to, bytes, kAnySource, tag, comm_, &request), "MPI_Irecv");
+  check(mpi_, how(from, bytes, to, tag, comm_, &request), "MPI_Isend");
   return request;
 }
 
-void Requests::all_gather(std::vector<Handle>& open, const void* own, void* all,
-                          std::size_t bytes) {
+Handle Requests::receive(void* to, std::size_t bytes, int from, int tag) {
   Handle request = 0;
-  check(mpi_, mpi_.all_gather(own, all, bytes, comm_, &request), "MPI_Iallgather");
-  open.push_back(request);
+  check(mpi_, mpi_.receive(to, bytes, from, tag, comm_, &request), "MPI_Irecv");
+  return request;
 }
 
-void Requests::broadcast(std::vector<Handle>& open, void* buffer, std::size_t bytes, int root) {
+Handle Requests::all_gather(const void* own, void* all, std::size_t bytes) {
+  Handle request = 0;
+  check(mpi_, mpi_.all_gather(own, all, bytes, comm_, &request), "MPI_Iallgather");
+  return request;
+}
+
+void Requests::send_matched_parts(std::vector<Handle>& open, const void* from, std::size_t bytes,
+                                  int to, int tag) {
   for_each_part(bytes, [&](std::size_t at, std::size_t part) {
-    Handle request = 0;
-    check(mpi_, mpi_.broadcast(static_cast<std::byte*>(buffer) + at, part, root, comm_, &request),
-          "MPI_Ibcast");
-    open.push_back(request);
+    open.push_back(send_matched(static_cast<const std::byte*>(from) + at, part, to, tag));
+  });
+}
+
+void Requests::receive_parts(std::vector<Handle>& open, void* to, std::size_t bytes, int from,
+                             int tag) {
+  for_each_part(bytes, [&](std::size_t at, std::size_t part) {
+    open.push_back(receive(static_cast<std::byte*>(to) + at, part, from, tag));
   });
 }
 
 bool Requests::have_ended(std::vector<Handle>& open) {
   while (!open.empty()) {
-    Ended ended{};
-    const int code = mpi_.test(&open.back(), &ended);
-    if (code != 0) check(mpi_, code, "group '" + group_ + "'");
-    if (!ended.is_ended) return false;
+    if (!has_ended(open.back())) return false;
     open.pop_back();
   }
   return true;
 }
 
+int Requests::end_some(std::span<Handle> open) {
+  int ended = 0;
+  if (open.size() == 1) {  // unlike MPI_Testsome, MPI_Test sees what its own look has brought
+    if (!has_ended(open.front())) return 0;
+    open.front() = 0;
+    return 1;
+  }
+  const int code = mpi_.test_some(open.data(), static_cast<int>(open.size()), &ended);
+  if (code != 0) check(mpi_, code, "group '" + group_ + "'");
+  return ended;
+}
+
 std::optional<int> Requests::sender_of(Handle& request) {
   Ended ended{};
-  check(mpi_, mpi_.test(&request, &ended), "MPI_Test");
+  const int code = mpi_.test(&request, &ended);
+  if (code != 0) check(mpi_, code, "group '" + group_ + "'");
   return ended.is_ended ? std::optional(ended.source) : std::nullopt;
 }
 

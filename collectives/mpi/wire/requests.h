@@ -1,18 +1,19 @@
 // Requests: what one group asks of MPI, on its own communicator.
 //
-// Only MPI's codes and handles are known here. Each call starts requests and appends them to the
-// caller's list; the buffers belong to MPI until have_ended() has removed them. Every call throws
-// kConnection with MPI's text if MPI reports an error.
+// Each call starts a request; its buffers belong to MPI until has_ended() is true. Every call
+// throws kConnection with MPI's text if MPI reports an error.
 //
 // A value of the group's Core; used under its lock.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "collectives/call/options.h"
 #include "collectives/mpi/module/library.h"
 #include "collectives/mpi/module/module.h"
 
@@ -30,44 +31,53 @@ class Requests {
   Requests(const Module& mpi, Handle comm, std::string group)
       : mpi_(mpi), comm_(comm), group_(std::move(group)) {}
 
-  // An MPI message holds at most INT_MAX bytes; a larger transfer is several messages, in order.
-  void send(std::vector<Handle>& open, const void* from, std::size_t bytes, int to, int tag) {
-    send_by(mpi_.send, open, from, bytes, to, tag);
+  std::size_t small_slice() const noexcept { return mpi_.small_slice; }
+
+  // At most INT_MAX bytes.
+  Handle send(const void* from, std::size_t bytes, int to, int tag) {
+    return send_by(mpi_.send, from, bytes, to, tag);
   }
   // Ends only after the receiver has matched it.
-  void send_matched(std::vector<Handle>& open, const void* from, std::size_t bytes, int to,
-                    int tag) {
-    send_by(mpi_.send_matched, open, from, bytes, to, tag);
+  Handle send_matched(const void* from, std::size_t bytes, int to, int tag) {
+    return send_by(mpi_.send_matched, from, bytes, to, tag);
   }
-  void receive(std::vector<Handle>& open, void* to, std::size_t bytes, int from, int tag);
-  // One message of at most so many bytes, from any rank.
-  Handle receive_any(void* to, std::size_t bytes, int tag);
-  void all_gather(std::vector<Handle>& open, const void* own, void* all, std::size_t bytes);
-  void broadcast(std::vector<Handle>& open, void* buffer, std::size_t bytes, int root);
+  // `from`: or kAnySource.
+  Handle receive(void* to, std::size_t bytes, int from, int tag);
+  Handle all_gather(const void* own, void* all, std::size_t bytes);
 
+  // Any number of bytes: several MPI messages, in order, which are appended to `open`.
+  void send_matched_parts(std::vector<Handle>& open, const void* from, std::size_t bytes, int to,
+                          int tag);
+  void receive_parts(std::vector<Handle>& open, void* to, std::size_t bytes, int from, int tag);
+
+  bool has_ended(Handle& request) { return sender_of(request).has_value(); }
+  // At most kMostTested requests: sets those that have ended to 0, and counts them.
+  int end_some(std::span<Handle> open);
   // Removes requests that have ended; true if none is left.
   bool have_ended(std::vector<Handle>& open);
-  // The sender, if this receive has ended.
+  // nullopt: the request has not ended. Only of a receive is it the sender.
   std::optional<int> sender_of(Handle& request);
   // Ends a receive, whether a message has come or not.
   void cancel(Handle request) noexcept;
   void free() noexcept { mpi_.free(comm_); }
 
  private:
-  void send_by(decltype(Module::send) how, std::vector<Handle>& open, const void* from,
-               std::size_t bytes, int to, int tag);
+  Handle send_by(decltype(Module::send) how, const void* from, std::size_t bytes, int to, int tag);
 
   const Module& mpi_;
   const Handle comm_;
   const std::string group_;
 };
 
-// A receive of a T from any rank, which is posted again after each, until cancel() or its end.
+// A receive of a T from any rank, which is posted again after each, until cancel() or the end of
+// its life.
 template <typename T>
 class Inbox {
  public:
   Inbox(Requests& requests, int tag)
-      : requests_(requests), tag_(tag), request_(requests.receive_any(&note_, sizeof note_, tag)) {}
+      : requests_(requests),
+        tag_(tag),
+        request_(requests.receive(&note_, sizeof note_, kAnySource, tag)) {}
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
   ~Inbox() { cancel(); }
@@ -81,7 +91,7 @@ class Inbox {
     if (!source) return std::nullopt;
     const Arrived arrived{*source, note_};
     request_ = 0;  // the next line may throw
-    request_ = requests_.receive_any(&note_, sizeof note_, tag_);
+    request_ = requests_.receive(&note_, sizeof note_, kAnySource, tag_);
     return arrived;
   }
   void cancel() noexcept {

@@ -13,7 +13,7 @@ constexpr std::size_t kPastOperations = 256;
 // After that many slices the other direction and the other peers get their turn.
 constexpr int kSlicesARound = 2;
 
-static_assert(Execution::kMostSliceBytes <= kMostSliceBytes);
+static_assert(SliceSizes{}.most <= kMostSliceBytes);
 
 [[noreturn]] void throw_mismatch(const Peer& p, const Descriptor& where, std::string text) {
   throw GroupError(
