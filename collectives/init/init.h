@@ -55,8 +55,8 @@ struct ProcessGroupOptions {
   // The plan of collectives over TCP (algorithms/plan.h): a file, else DLRUN_PLAN, else
   // ~/.config/dlrun/plan, else the built-in plan. Rank 0's plan counts for all ranks.
   std::string plan{};
-  // "ring" or "all_reduce:ring,broadcast:chain", else DLRUN_ALGORITHM; over TCP and MPI. If set here,
-  // "auto" means "tcp". Rank 0's value counts for all ranks.
+  // "ring" or "all_reduce:ring,broadcast:chain", else DLRUN_ALGORITHM; over TCP and MPI. If set
+  // here, "auto" means "tcp". Rank 0's value counts for all ranks.
   std::string algorithm{};
 };
 
