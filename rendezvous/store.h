@@ -2,7 +2,7 @@
 // addresses and counters, and a process can wait for a key.
 //
 // Keys are UTF-8 texts without NUL, of 1 to 1024 bytes. Values are bytes, at most 16 MiB, and may
-// be empty. Every call takes a deadline and throws
+// be empty. Every call but close() takes a deadline, and throws
 //   kTimeout          the deadline passed; the text names the keys that are still missing
 //   kConnection       GrpcStore: the service is gone, and a new connection was refused or failed
 //   kIo, kParse       FileStore: the directory cannot be used, or has a damaged file

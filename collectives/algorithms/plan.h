@@ -82,7 +82,7 @@ Plan find_plan(const std::string& path, const std::string& algorithms);
 std::string to_line(const Plan& plan);
 Plan plan_of_line(std::string_view line, std::string_view source);
 
-// A plan, applied to one TCP group.
+// A plan, applied to one group.
 class Choices {
  public:
   struct Step {

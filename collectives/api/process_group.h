@@ -4,7 +4,7 @@
 // starts the operation and returns a Work. The struct holds pointers, counts and dtypes, so any
 // tensor library can use a group; tensor_api.h takes dlrun's tensors. Zero elements and groups of
 // one rank are allowed. The result of a reduction has the same bits on every rank, and on every run
-// with the same shape and plan.
+// with the same shape, plan and nodes.
 //
 // In place: if input and output have the same shape, `input == output`. Otherwise the smaller
 // buffer is this rank's part of the larger one. Any other overlap of an operation's buffers is an
@@ -13,11 +13,11 @@
 // Errors: each operation ends by its deadline. It fails if a peer dies, a peer runs another
 // operation (kMismatch, quoting both sides), the deadline passes, or a rank calls abort(). The
 // Error names the operation, its sequence number, the peer and the cause. The group is then broken:
-// every later call throws the first cause. The output of a failed operation is undefined.
+// later calls throw the first cause. The output of a failed operation is undefined.
 //
-// A rank that hears of a failure still completes the collectives that are complete on the rank that
-// found it. So after one Work has thrown, an earlier one may still run. Its buffers must stay valid
-// until it is over: wait for it, or give CallOptions::keep_alive.
+// A rank that hears of a failure first finishes every collective that the finding rank had finished
+// (not over MPI). So after one Work has thrown, an earlier one may still run. Its buffers must stay
+// valid until it is over: wait for it, or give CallOptions::keep_alive.
 //
 // Thread-safety: calls from several threads run one after the other, in the order of their arrival.
 // This order must be the same on all ranks, so use one thread a group, or one group a thread.
@@ -65,8 +65,8 @@ class ProcessGroup : public RefCounted {
   std::string_view name() const noexcept { return name_; }
   // "tcp", "shm", "nccl", ...
   std::string_view backend() const noexcept { return backend_; }
-  // Name of the plan that picks algorithms; empty if the backend has no choice. A result has the
-  // same bits in every run with the same plan, shapes and number of ranks.
+  // Name of the plan that picks algorithms; empty if no plan is used. A result has the same bits in
+  // every run with the same plan, shapes, number of ranks and number of nodes.
   std::string_view plan() const noexcept { return plan_; }
 
   Ref<Work> all_reduce(const AllReduceOptions& options);
@@ -94,14 +94,14 @@ class ProcessGroup : public RefCounted {
 
   // Collective, blocks: divides the ranks of this group into new groups by color. Returns null for
   // kNoColor. A new group has its own connections and sequence numbers. Events in one group do not
-  // affect the other, except through the ranks that they share. Throws what all_gather and making a
-  // group throw. If making a group fails on a rank, that rank aborts this group, so that the others
-  // learn why. The default throws kNotImplemented.
+  // affect the other, except through the ranks that they share. Throws the errors of all_gather()
+  // and those of making the group. If making a group fails on a rank, that rank aborts this group,
+  // so that the others learn why. The default throws kNotImplemented.
   virtual Ref<ProcessGroup> split(const SplitOptions& options);
 
   // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
   // share if the backend can. Otherwise it is ordinary memory and why_not() gives the reason
-  // (symmetric_memory.h). Throws what all_gather throws. If the backend shares memory, it also
+  // (symmetric_memory.h). Throws the errors of all_gather(). If the backend shares memory, it also
   // throws kMismatch if `bytes` differ, and kIo on every rank if one rank has too little memory.
   // The group stays usable after these two.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
@@ -114,7 +114,7 @@ class ProcessGroup : public RefCounted {
 
   // Breaks the group: every operation that this rank has not completed fails on all ranks with
   // kAborted and `reason`. Collectives that this rank has completed still complete on the other
-  // ranks, as after any other failure. Never blocks.
+  // ranks, as after any other failure (not over MPI). Never blocks.
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause if the group is broken, else null.
   virtual std::exception_ptr error() const noexcept = 0;
@@ -122,7 +122,7 @@ class ProcessGroup : public RefCounted {
   // first error before they continue, and that outlives the group. Null for other groups: their
   // Work::wait() throws the error.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
-  // For groups that are built on this one (hybrid, NCCL, a GPU's). --------------------------------
+  // For groups that are built on this one (hybrid, NCCL, staged). ---------------------------------
   // Starts a call that is already checked (call/checks.h). Uses `call` only until it returns.
   virtual Ref<Work> start(const Call& call) = 0;
   // Starts the calls of a batch or list, and returns one Work for all of them. The default starts

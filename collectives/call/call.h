@@ -70,8 +70,9 @@ struct Call {
   const OpRow& row() const noexcept { return row_of(what.op); }
   // The buffer of a message, which a send only reads.
   void* memory() const noexcept { return output != nullptr ? output : const_cast<void*>(input); }
-  // True if the operation reads this rank's input, or writes its output.
+  // True if the operation reads this rank's input.
   bool reads(int rank) const noexcept { return row().root != Root::kGives || rank == what.root; }
+  // True if it writes this rank's output.
   bool writes(int rank) const noexcept { return row().root != Root::kTakes || rank == what.root; }
   // True if the data that arrives from a rank overwrites the data to be sent to that rank.
   bool exchanges_in_place() const noexcept {
@@ -123,8 +124,8 @@ const CallOptions& options_of(const PeerMessage& message) noexcept;
 // would delay other operations.
 void copy_own_part(const Call& call, int rank) noexcept;
 
-// Replaces the input of an all_to_all in place by a copy. The call's keep_alive owns the copy until
-// the operation is over.
+// An all_to_all whose input and output are one buffer, with a copy of the input instead. The call's
+// keep_alive owns the copy until the operation is over.
 class SeparateCall {
  public:
   SeparateCall(const Call& call, int size);

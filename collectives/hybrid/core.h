@@ -5,27 +5,26 @@
 // A thread drives an operation by taking its slices from one lane to the next. A thread that waits
 // for an operation drives it; otherwise the group's progress thread takes over after a millisecond.
 // One thread drives at a time; while it waits in an inner group, it drives that group (shm_group.h,
-// tcp_group.h). It drives operations in order, and later ones only without waiting. So no operation
-// waits for one that another rank has not called yet.
+// tcp_group.h). It waits for the first operation only, and advances later ones as far as they go
+// without waiting. So no operation waits for a later one, which another rank may not have called.
 //
 // Before any data moves, the group of all ranks agrees on the operation: it compares the
 // descriptors and numbers the operation. So it finds calls that differ, even if they would take
 // different routes.
 //
 // An error of one inner group breaks them all, which also ends waits in the others. The operation's
-// error quotes the inner error. Deadlines are staggered by up to 10 ms (Stagger): first the
-// agreement's, then the lanes' in order. The earlier lane must time out first: a rank in a later
-// lane may wait for one that itself waits for the failed rank in an earlier lane. Shortly before
-// the deadline all ranks are probed: a rank that does not answer is blamed before one that has not
+// error quotes the inner error. Deadlines are staggered (Stagger): first the agreement's, then each
+// lane's, up to 10 ms after the one before. The earlier lane must time out first. Otherwise a rank
+// in a later lane would blame a rank that is itself held up in the earlier lane. Shortly before the
+// deadline all ranks are probed: a rank that does not answer is blamed before one that has not
 // called.
 //
 // After a failure some operations still complete (`completes_until`, ProcessGroup::fail). The rank
-// that fails tells the number of the last such operation to the group of all ranks. It tells each
-// lane how many of its collectives still complete. A rank that hears of the failure in a lane does
-// not know the number yet: the operation that failed there ends, and earlier ones go on until the
-// number arrives or they fail too. If the group of all ranks finds the failure itself, all
-// operations that were agreed on still complete: a rank that waits in a lane for a dead peer
-// notices it there.
+// that finds the failure tells the number of the last such operation to the group of all ranks. It
+// tells each lane how many of its collectives still complete. A rank that hears of the failure in a
+// lane does not know the number yet: the operation that failed there ends, and earlier ones go on
+// until the number arrives or they fail too. If the group of all ranks finds the failure itself,
+// all operations that were agreed on go on. One that waits in a lane for a dead peer fails there.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -54,7 +53,8 @@ class Core final : public RefCounted {
   void stay_if_leaving() const noexcept { at_exit_.stay_if_leaving(); }
 
   tcp::Group& all() const noexcept { return *inner_.all; }
-  // The group of all ranks, for an operation that takes no route; throws if the group is broken.
+  // The group of all ranks. Throws the first cause, unless that group itself is broken: then it
+  // refuses the call, and quotes it.
   tcp::Group& pass_on();
   // Allocates memory that this node's ranks share. No operation may be under way.
   Ref<SymmetricMemory> allocate_on_node(std::size_t bytes);
@@ -103,7 +103,7 @@ class Core final : public RefCounted {
   void end_later() noexcept DL_REQUIRES(mutex_);
 
   const ForkMark fork_mark_{};
-  // Only stop() changes it, under mutex_; a Work may live longer than the group, and copies it.
+  // Only stop() changes it, under mutex_. Others use a copy, because a Work may outlive the group.
   Inner inner_;
   Mutex submit_mutex_;  // keeps the order of operations the same in all lanes
 

@@ -1,15 +1,16 @@
 // Execution: the progress of one rank through a schedule.
 //
-// It knows no sockets and no MPI. A backend asks which slice comes next to or from a peer, moves
-// the bytes, and tells what has moved. The Execution keeps the dependencies between transfers,
+// It knows no sockets and no MPI. A backend asks for the next slice to send or to receive, moves
+// its bytes, and tells what has moved. The Execution keeps the dependencies between transfers,
 // reduces what has arrived, and knows when all is over. Slices of one peer and direction move in
 // order. The backend may begin several slices before the first one is over.
 //
 // To send, call next_send(), start to send its data, and call begin_send(). Call end_send() when
-// bytes of the oldest slice have left. To receive, call next_receive(), start to receive into the
-// slice's memory or the backend's own, and call begin_receive(). Call apply() for arrived bytes of
-// the oldest slice, and end_receive() when all are applied. After either, call combine_ready()
-// until it returns false.
+// bytes of the oldest slice have left. To receive, call next_receive(), or expected() and
+// may_receive() if frames tell their length. Start to receive into the slice's memory or the
+// backend's own, and call begin_receive(). Call apply() for arrived bytes of the oldest slice, and
+// end_receive() when all are applied. After apply() and end_send(), call combine_ready() until it
+// returns false.
 //
 // Owns the schedule and its scratch memory; input and output are the caller's. Not thread-safe:
 // used by the driver of the backend.
@@ -27,12 +28,12 @@
 
 namespace dl::collectives {
 
-// Several slices a transfer make a pipeline; below `least` a slice is not worth the calls that move
-// it. Equal on all ranks. The defaults are for TCP.
+// A transfer is cut into slices, so that it forms a pipeline. A slice below `least` costs more in
+// calls than it saves. Equal on all ranks. The defaults are for TCP.
 struct SliceSizes {
   std::size_t least = 32 * 1024;
   std::size_t most = 256 * 1024;
-  // Transfers of at most four times as many bytes go in slices of this size. 0: in one slice.
+  // Transfers of up to four times this size go in slices of this size. 0: this rule is off.
   std::size_t small = 0;
 };
 
@@ -82,7 +83,7 @@ class Execution {
   void end_receive(int peer) noexcept;
   std::size_t slices_received(int peer) const noexcept { return cursor(peer).slices_received; }
 
-  // Reduces shares of all ranks that have arrived; true if it reduced any.
+  // Reduces the bytes whose shares have arrived from all ranks; true if there were any.
   bool combine_ready();
 
   // True if data is still to come from this peer or to go to it.

@@ -30,13 +30,13 @@ class Traffic {
   bool has_requests() const noexcept;
 
  private:
-  // A message costs more than a frame of TCP: with TCP's slices, 256 KiB and 2 MiB took 1.3 to 1.8
-  // times as long.
+  // A message costs more than a frame of TCP: with TCP's slice sizes, collectives of 256 KiB and
+  // 2 MiB took 1.3 to 1.8 times as long.
   static constexpr std::size_t kMostSlice = 2 * 1024 * 1024;
   static constexpr SliceSizes slices(std::size_t small) {
     return {.least = 256 * 1024, .most = kMostSlice, .small = small};
   }
-  // Requests under way in one direction, oldest first.
+  // Most requests under way to one rank, or from it.
   static constexpr std::size_t kDepth = 4;
   struct Flight {
     Handle request = 0;  // 0: it has ended
@@ -44,6 +44,7 @@ class Traffic {
     std::size_t count = 0;
     std::unique_ptr<std::byte[]> own{};  // memory for bytes that are reduced, kept for the next one
   };
+  // Requests under way in one direction, oldest first.
   struct Lane {
     std::array<Flight, kDepth> flights{};
     std::size_t first = 0, count = 0;
@@ -64,7 +65,7 @@ class Traffic {
   // Start what may start; true if a transfer without bytes was over at once.
   bool receive(int peer, Requests& requests);
   bool send(int peer, Requests& requests);
-  // MPI forbids a receive into memory that it still sends.
+  // True if a send of some of these bytes is under way: MPI forbids to receive into them.
   bool is_being_sent(const std::byte* at, std::size_t count) const noexcept;
 
   Execution execution_;

@@ -66,8 +66,8 @@ class Core final : public RefCounted {
   // users' code.
   void release_finished();
 
-  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection and the first
-  // cause.
+  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection, or the first
+  // cause if the group is broken.
   void pass_memory(std::uint32_t number, int fd);
   PassedMemories& passed_memories() noexcept { return peers_.passed_memories(); }
 

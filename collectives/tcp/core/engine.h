@@ -8,15 +8,15 @@
 // group delays no other.
 //
 // Requests reach the driver through an inbox. The thread that posts a request may become the
-// driver. Otherwise it relies on the current one, which checks the inbox once more after it gives
-// the role back.
+// driver. Otherwise the engine's thread takes the request, or the current driver, which checks the
+// inbox once more after it gives the role back.
 //
-// While callers drive, and between two of their operations in quick succession, the engine's thread
-// is parked: if ranks outnumber cores, each of its polls takes a core from a rank. A parked thread
-// takes over abandoned work at most a millisecond late; a caller that stops driving an unfinished
-// operation wakes it at once.
+// The engine's thread is parked while callers drive, and for a moment after that. If ranks
+// outnumber cores, each of its polls would take a core from a rank. A parked thread takes over
+// abandoned work at most a millisecond late; a caller that stops driving an unfinished operation
+// wakes it at once.
 //
-// Thread-safety: all public members from any thread. A caller that may wait holds a Ref.
+// Thread-safety: all public members from any thread. A caller holds a Ref while it waits.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ namespace dl::collectives::tcp {
 class Core;
 class Driver;
 
-// The right to drive, which one thread at a time holds. Core::driver() asks for it, so that no
-// other thread uses the Driver of a group.
+// The right to drive, which one thread at a time holds. Core::driver() takes it as a proof, so that
+// only its holder reaches the Driver of a group.
 class Role {
  public:
   explicit Role(std::atomic<bool>& is_held) noexcept : is_held_(is_held) {}
@@ -71,8 +71,8 @@ class Engine final : public TcpEngine {
   // engine's thread.
   void post(Request request, bool drive);
 
-  // Drives, or watches others drive, until the operation is over (true), or until it is time to
-  // sleep by the policy or the deadline (false).
+  // Drives, or spins while another thread drives. Returns true once the operation is over, and
+  // false at the deadline or when the policy says to sleep.
   bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
 
   // Drives one round if no other thread drives.
@@ -117,7 +117,7 @@ class Engine final : public TcpEngine {
 
   std::atomic<int> helpers_{0};
   std::atomic<unsigned> helps_{0};  // callers that have begun to wait
-  // after the last round some group had an operation, or its own end, to finish
+  // After the last round a group still had an operation to finish, or was still leaving.
   std::atomic<bool> under_way_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopping_{false};

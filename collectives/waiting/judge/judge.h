@@ -1,6 +1,6 @@
-// judge(): decides about an operation that waits long: when to probe its peers, when to log the
-// missing ranks, and when its deadline ends it. All backends call it, so the same fault gives the
-// same sentence.
+// judge(): decides, for an operation that waits, when to probe its peers, when to log the missing
+// ranks, and when its deadline ends it. All backends call it, so the same fault gives the same
+// sentence.
 //
 // It sends and logs nothing, and changes only its Waiting. Besides its arguments it reads how long
 // this process was stopped. Any thread, if no other one uses the Waiting.
@@ -27,7 +27,7 @@ enum class Contact : std::uint8_t {
   kSilent,  // it has the probe but does not answer, or its host does not answer
 };
 
-// What this rank knows of another one, for one operation.
+// What this rank knows of another rank, for one operation.
 struct PeerState {
   enum class Presence : std::uint8_t { kHere, kLeft, kGone };
 
@@ -35,7 +35,7 @@ struct PeerState {
   Presence presence = Presence::kHere;
   Contact contact = Contact::kAnswers;
   std::uint64_t last_called = 0;  // its last collective that this rank has heard of
-  bool has_told = true;           // it has told `last_called` since the probe
+  bool has_told = true;           // `last_called` is from after the probe
   bool is_needed = false;         // the operation still has data to get from it or to send to it
 };
 
@@ -49,7 +49,7 @@ struct WaitWords {
 
 // The rank for which an operation waits, and the text that names all such ranks.
 struct Missing {
-  int rank = -1;  // the first of them, in the group; -1: no other rank, or unknown
+  int rank = -1;  // in the group; silent ranks come first; -1: no other rank, or unknown
   Blame blame = Blame::kNone;
   int in_job = -1;         // `rank` in the job
   std::string text;        // "waiting for rank 2 (node1, pid 4711), which has not called it ..."
@@ -62,7 +62,7 @@ Missing missing_in(const Descriptor& collective, std::span<const PeerState> othe
                    const WaitWords& words = {});
 // `peer`: of the send or recv, in the group, or kAnySource.
 Missing missing_for(const Descriptor& message, int peer, std::span<const PeerState> others);
-// For a collective that begins only after `earlier`. That operation waits for `missing`.
+// For a collective that begins only after `earlier`. `earlier` itself waits for `missing`.
 Missing missing_behind(const Descriptor& earlier, Missing missing);
 
 // The wait of one operation. Its times exclude those in which this process was stopped. The driver

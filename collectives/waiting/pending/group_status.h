@@ -23,7 +23,7 @@ namespace dl::collectives {
 class GroupStatus {
  public:
   // `self`: this rank, which owns the group. `log`: lives as long as this object. `reports`: the
-  // agent is told of a cause that blames a rank, and looks for the first cause there.
+  // agent is told of a cause that blames a rank, and looks for the first cause at that rank.
   GroupStatus(std::string group, Identity self, record::GroupRecorder& log, bool reports)
       : group_(std::move(group)), self_(std::move(self)), log_(log), reports_(reports) {}
 
@@ -40,7 +40,7 @@ class GroupStatus {
   void throw_if_refused(const Descriptor& called, std::uint64_t sequence) const {
     if (is_broken() || is_in_child()) throw_refusal(called, sequence);
   }
-  // After a mismatch: this rank's call with the sequence number of the mismatch.
+  // After a mismatch: the operation that this rank called under the mismatch's sequence number.
   std::string own_call() const { return is_broken() ? own_call_ : std::string(); }
   // The last collective that is complete on this rank.
   std::uint64_t completed() const noexcept { return completed_.load(); }

@@ -1,8 +1,8 @@
 // Ledger: notes the begin and the end of a group's operations in the flight recorder, and wakes the
 // threads that wait for the end.
 //
-// A part of a group's Core. The driver begins and ends operations. Those with an owner
-// (PendingWork::has_owner) are kept until release() drops them on a caller's thread.
+// A part of a group's Core. The driver begins and ends operations. Operations
+// with an owner (PendingWork::has_owner) are kept until release() drops them on a caller's thread.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class Ledger {
   // Caller's thread: drops the operations that end() has kept.
   void release();
 
-  // Driver: the operation begins; its first byte may move from now on.
+  // Driver: it has begun to work on the operation.
   void begin(const PendingWork& operation);
   // Driver: ends an operation; null `error`: success. Only the first end counts.
   void end(Ref<PendingWork> operation, std::exception_ptr error) noexcept;
@@ -46,7 +46,7 @@ class Ledger {
   std::atomic<bool> has_any_{false};
 };
 
-// Both are inline because the smallest operations take a quarter of a microsecond.
+// end() and release() are inline because the smallest operations take a quarter of a microsecond.
 
 inline void Ledger::end(Ref<PendingWork> operation, std::exception_ptr error) noexcept {
   if (operation->is_over()) return;
