@@ -58,6 +58,8 @@ struct Session {
 Session make_mpi_session(const ProcessGroupOptions& options) {
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
   watch_for_stops();
+  // A plan's file tells of TCP. A name that is wrong is refused before MPI starts and has to end.
+  collectives::Plan plan = collectives::find_plan("default", options.algorithm);
   const collectives::MpiWorld world = collectives::start_mpi(timeout);
   DL_CHECK(options.rank.value_or(world.rank) == world.rank &&
                options.world_size.value_or(world.size) == world.size,
@@ -69,8 +71,7 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
       {.name = options.name,
        .timeout = timeout,
        .connect_timeout = timeout,
-       // A plan's file tells of TCP.
-       .plan = collectives::find_plan("default", options.algorithm),
+       .plan = std::move(plan),
        .recorder = collectives::open_recorder(world.rank, world.size, 0)});
   session.group->barrier()->wait();
   return session;

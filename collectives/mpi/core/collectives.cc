@@ -48,8 +48,9 @@ bool Collectives::advance() {
     begin_next_stage(c);
     if (c.traffic) return true;
   }
-  ledger_.end(queue_.front(), nullptr);
+  Ref<Collective> over = std::move(queue_.front());
   queue_.pop_front();
+  ledger_.end(std::move(over), nullptr);
   if (queue_.empty()) return true;
   announce(*queue_.front());
   ledger_.begin(*queue_.front());

@@ -150,16 +150,18 @@ void Driver::look_at_leavers() {
                 Blame::kLeft, left->who.in_job()));
 }
 
-std::vector<Ref<Operation>> Driver::under_way() const {
-  std::vector<Ref<Operation>> all;
-  for (const Ref<Message>& message : messages_.under_way()) all.emplace_back(message);
-  for (const Ref<Collective>& collective : collectives_.under_way()) all.emplace_back(collective);
+std::vector<Operation*> Driver::under_way() const {
+  std::vector<Operation*> all;
+  for (const Ref<Message>& message : messages_.under_way()) all.push_back(message.get());
+  for (const Ref<Collective>& collective : collectives_.under_way()) {
+    all.push_back(collective.get());
+  }
   return all;
 }
 
 void Driver::look_at_clocks(Clock::time_point now) {
   timer_ = Clock::time_point::max();
-  for (const Ref<Operation>& operation : under_way()) {
+  for (Operation* const operation : under_way()) {
     look_at_clock(*operation, now);
     if (status_.is_broken()) return;
   }

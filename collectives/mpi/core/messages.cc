@@ -105,14 +105,15 @@ bool Messages::advance() {
   // Only while a send or receive waits: the rest stays within the senders' credit.
   while (read_headers()) moved = true;
   for (std::size_t i = 0; i < open_.size();) {
-    const Ref<Message> message = open_[i];
-    const bool may_end = message->is_send() || message->is_matched;
-    if (!may_end || !requests_.have_ended(message->requests)) {
+    Message& message = *open_[i];
+    const bool may_end = message.is_send() || message.is_matched;
+    if (!may_end || !requests_.have_ended(message.requests)) {
       ++i;
       continue;
     }
+    Ref<Message> over = std::move(open_[i]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
-    ledger_.end(message, nullptr);
+    ledger_.end(std::move(over), nullptr);
     moved = true;
   }
   return moved;

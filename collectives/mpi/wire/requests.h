@@ -87,7 +87,8 @@ class Inbox {
     T note;
   };
   std::optional<Arrived> take() {
-    const std::optional<int> source = requests_.sender_of(request_);
+    // 0: MPI has refused a receive.
+    const auto source = request_ != 0 ? requests_.sender_of(request_) : std::nullopt;
     if (!source) return std::nullopt;
     const Arrived arrived{*source, note_};
     request_ = 0;  // the next line may throw

@@ -34,7 +34,8 @@ class Ledger {
 
   // Driver: it has begun to work on the operation.
   void begin(const PendingWork& operation);
-  // Driver: ends an operation; null `error`: success. Only the first end counts.
+  // Driver: ends an operation; null `error`: success. Only the first end counts. `operation` is the
+  // driver's last Ref: another thread may drop all others before this returns.
   void end(Ref<PendingWork> operation, std::exception_ptr error) noexcept;
 
  private:
