@@ -1,4 +1,5 @@
 // The functions of tensor_api.h that take lists of tensors.
+#include <type_traits>
 #include <vector>
 
 #include "collectives/compose/coalesced.h"
@@ -15,10 +16,28 @@ void check_device(std::string_view operation, const Tensor& tensor, const Tensor
            first.device().str(), tensor.device().str());
 }
 
-void check_lists(std::string_view operation, std::span<const Tensor> outputs,
-                 std::span<const Tensor> inputs) {
+// One operation for each output and its input, both checked. The larger of the two holds the parts
+// of all ranks: the output of an all_gather, the input of a reduce_scatter.
+template <typename Options>
+std::vector<Options> checked_pairs(std::string_view operation, std::span<const Tensor> outputs,
+                                   std::span<const Tensor> inputs, int size) {
+  constexpr bool kGathers = std::is_same_v<Options, AllGatherOptions>;
   DL_CHECK(outputs.size() == inputs.size(), kInvalidArgument, "{}: {} outputs for {} inputs",
            operation, outputs.size(), inputs.size());
+  std::vector<Options> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if constexpr (kGathers) {
+      check_pair(operation, "an output", outputs[i], "its input", inputs[i], size);
+    } else {
+      check_pair(operation, "an input", inputs[i], "its output", outputs[i], size);
+    }
+    check_device(operation, inputs[i], inputs.front());
+    parts.push_back({.input = inputs[i].data_ptr(),
+                     .output = outputs[i].data_ptr(),
+                     .count = count_of(kGathers ? inputs[i] : outputs[i]),
+                     .dtype = inputs[i].dtype()});
+  }
+  return parts;
 }
 
 CallOptions holding_all(const CallOptions& call, std::span<const Tensor> outputs,
@@ -49,35 +68,17 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
 
 Ref<Work> all_gather_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
                                std::span<const Tensor> inputs, const CallOptions& call) {
-  constexpr std::string_view kName = "all_gather_coalesced";
-  check_lists(kName, outputs, inputs);
-  std::vector<AllGatherOptions> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_pair(kName, "an output", outputs[i], "its input", inputs[i], group.size());
-    check_device(kName, inputs[i], inputs.front());
-    parts.push_back({.input = inputs[i].data_ptr(),
-                     .output = outputs[i].data_ptr(),
-                     .count = count_of(inputs[i]),
-                     .dtype = inputs[i].dtype()});
-  }
+  const auto parts =
+      checked_pairs<AllGatherOptions>("all_gather_coalesced", outputs, inputs, group.size());
   for (const Tensor& output : outputs) output.bump_version();
   return all_gather_coalesced(group, parts, holding_all(call, outputs, inputs));
 }
 
 Ref<Work> reduce_scatter_coalesced(ProcessGroup& group, std::span<const Tensor> outputs,
                                    std::span<const Tensor> inputs, const TensorReduceOptions& o) {
-  constexpr std::string_view kName = "reduce_scatter_coalesced";
-  check_lists(kName, outputs, inputs);
-  std::vector<ReduceScatterOptions> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_pair(kName, "an input", inputs[i], "its output", outputs[i], group.size());
-    check_device(kName, inputs[i], inputs.front());
-    parts.push_back({.input = inputs[i].data_ptr(),
-                     .output = outputs[i].data_ptr(),
-                     .count = count_of(outputs[i]),
-                     .dtype = inputs[i].dtype(),
-                     .op = o.op});
-  }
+  auto parts = checked_pairs<ReduceScatterOptions>("reduce_scatter_coalesced", outputs, inputs,
+                                                   group.size());
+  for (ReduceScatterOptions& part : parts) part.op = o.op;
   for (const Tensor& output : outputs) output.bump_version();
   return reduce_scatter_coalesced(group, parts, holding_all(o.call, outputs, inputs));
 }
