@@ -150,19 +150,15 @@ void Driver::look_at_leavers() {
                 Blame::kLeft, left->who.in_job()));
 }
 
-std::vector<Operation*> Driver::under_way() const {
-  std::vector<Operation*> all;
-  for (const Ref<Message>& message : messages_.under_way()) all.push_back(message.get());
-  for (const Ref<Collective>& collective : collectives_.under_way()) {
-    all.push_back(collective.get());
-  }
-  return all;
-}
-
 void Driver::look_at_clocks(Clock::time_point now) {
   timer_ = Clock::time_point::max();
-  for (Operation* const operation : under_way()) {
-    look_at_clock(*operation, now);
+  // A failure ends all operations, so that no loop may go on.
+  for (const Ref<Message>& message : messages_.under_way()) {
+    look_at_clock(*message, now);
+    if (status_.is_broken()) return;
+  }
+  for (const Ref<Collective>& collective : collectives_.under_way()) {
+    look_at_clock(*collective, now);
     if (status_.is_broken()) return;
   }
 }

@@ -51,8 +51,6 @@ class Driver {
   void look_at_leavers();
   void look_at_clocks(Clock::time_point now);
   void look_at_clock(Operation& operation, Clock::time_point now);
-  // Messages, then collectives.
-  std::vector<Operation*> under_way() const;
   // Ends an operation by the first cause.
   void end(Ref<Operation> operation) noexcept;
   template <typename F>
