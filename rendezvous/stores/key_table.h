@@ -71,7 +71,7 @@ class KeyTable {
   std::unordered_multimap<std::string, Ticket> by_key_
       DL_GUARDED_BY(mutex_);  // a wait is listed under one missing key
   Ticket next_ticket_ DL_GUARDED_BY(mutex_) = 1;
-  std::optional<std::string> closed_;
+  std::optional<std::string> closed_ DL_GUARDED_BY(mutex_);
 };
 
 }  // namespace dl::rendezvous
