@@ -57,8 +57,8 @@ bool has_meaning(DType dtype, ReduceOp op) {
   }
 }
 
-// The cases that -d, -o and -r ask for. "all" leaves out undefined pairs of dtype and reduction,
-// and those that the operation or NCCL does not support.
+// The cases that -d, -o and -r ask for. "all" leaves out each pair of dtype and reduction that is
+// undefined, or that the operation or NCCL does not support.
 std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks,
                            bool over_nccl) {
   std::vector<int> roots;

@@ -40,10 +40,10 @@ namespace dl {
 
 struct ProcessGroupOptions {
   // The same on all ranks. "auto" takes DLRUN_BACKEND if it is set. Otherwise it chooses "shm" if
-  // all ranks share a node, "hybrid" if some do, and else "tcp", also if ranks on a node cannot
-  // share memory. "mpi" is for ranks that mpirun or srun started; only this backend needs no init
-  // method, store or key. "nccl" is "auto" for CPU memory, and CUDA memory must go over NCCL
-  // (device_group.h).
+  // all ranks share a node, and "hybrid" if some do. It chooses "tcp" if no ranks share a node, or
+  // if ranks of one node cannot share memory. "mpi" is for ranks that mpirun or srun started; only
+  // this backend needs no init method, store or key. "nccl" is "auto" for CPU memory, and CUDA
+  // memory must go over NCCL (device_group.h).
   std::string backend = "auto";
   std::string init_method = "env://";
   std::optional<int> rank{};

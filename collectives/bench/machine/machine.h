@@ -33,7 +33,7 @@ std::string cpu_list(const RankInfo& rank);
 std::size_t cpu_count(const RankInfo& rank) noexcept;
 
 // One clause for each host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on
-// node2". A host's CPUs are all those that any of its ranks may use.
+// node2". A host's CPUs are all CPUs that any of its ranks may use.
 std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
 
 // True if two ranks use one GPU.

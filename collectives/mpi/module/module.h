@@ -37,7 +37,7 @@ struct Ended {
   bool is_cancelled;
 };
 
-// Of one call of test_some.
+// Most requests in one call of test_some.
 inline constexpr int kMostTested = 64;
 
 struct Module {
@@ -70,7 +70,7 @@ struct Module {
                  Handle* request);  // peer < 0: from any rank
 
   int (*test)(Handle* request, Ended* ended);
-  // Of at most kMostTested requests: sets those that have ended to 0, and counts them.
+  // Tests at most kMostTested requests: sets each ended request to 0, and stores their number.
   int (*test_some)(Handle* requests, int count, int* ended);
   int (*cancel)(Handle request);  // a receive; `test` then reports the outcome
 };

@@ -51,7 +51,7 @@ class Requests {
   void receive_parts(std::vector<Handle>& open, void* to, std::size_t bytes, int from, int tag);
 
   bool has_ended(Handle& request) { return sender_of(request).has_value(); }
-  // At most kMostTested requests: sets those that have ended to 0, and counts them.
+  // Tests at most kMostTested requests: sets each ended request to 0, and returns their number.
   int end_some(std::span<Handle> open);
   // Removes requests that have ended; true if none is left.
   bool have_ended(std::vector<Handle>& open);

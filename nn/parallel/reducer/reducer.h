@@ -2,7 +2,7 @@
 //
 // Gradients are always stored in buckets (set_grad_destination). When the last gradient of a bucket
 // is final, the bucket's all-reduce may start. All-reduces start strictly in the order of the
-// buckets, which is the same on all ranks. The end of backward waits for those that are still in
+// buckets, which is the same on all ranks. The end of backward waits for all-reduces in
 // flight. The first buckets follow the reverse order of registration. After the first synchronised
 // pass they are rebuilt once, in the order in which rank 0's gradients were ready.
 //
