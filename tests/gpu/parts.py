@@ -249,7 +249,7 @@ def kill(s, a):
             continue
         common = {**os.environ, **environment, "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(free_port())}
-        command = [str(a.bin / "dlbench"), "all_reduce", "-b", "4M", "-e", "4M", "--loop", "--device", a.device, "-T", "20", "--json"]
+        command = [str(a.bin / "dlbench"), "all_reduce", "-b", "4M", "-e", "4M", "-N", "0", "--device", a.device, "-T", "20", "--json"]
         with tempfile.TemporaryDirectory() as folder:
             files = [open(os.path.join(folder, f"{rank}.{kind}"), "w+") for rank in range(size) for kind in ("out", "err")]
             group = [subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=files[2 * rank], stderr=files[2 * rank + 1], start_new_session=True,

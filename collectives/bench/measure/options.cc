@@ -144,7 +144,6 @@ struct Words {
   int average = 3;
   bool json = false;
   bool csv = false;
-  bool loop = false;
 };
 
 // The defaults of nccl-tests' programs: one size, and steps that are added.
@@ -243,7 +242,6 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   app.add_flag("--cold", o.cold, "empty the caches before each iteration");
   app.add_flag("--symmetric", o.symmetric,
                "buffers in symmetric memory, which all ranks of a node map");
-  app.add_flag("--loop", words.loop, "until stopped: -N 0");
   auto* json = app.add_flag("--json", words.json, "an object a size instead of the table");
   app.add_flag("--csv", words.csv, "comma-separated values instead of the table")->excludes(json);
   app.set_version_flag("--version", std::string(kVersion));
@@ -330,7 +328,6 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
   o.average = static_cast<Average>(words.average);
   o.timeout = std::chrono::seconds(words.timeout);
   o.format = words.json ? Format::kJson : words.csv ? Format::kCsv : Format::kTable;
-  if (words.loop) o.cycles = 0;
   for (const Idle& each : idle) {
     if (each.value == each.neutral) continue;
     o.remarks.push_back(fmt::format("{} {} has no meaning {}: {}", each.flag, each.value,
