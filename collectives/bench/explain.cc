@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "collectives/bench/measure/workload.h"
 #include "collectives/bench/planner.h"
 #include "collectives/shm/layout/plan.h"
@@ -42,7 +44,7 @@ std::string nanoseconds(double seconds) {
 
 }  // namespace
 
-void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to) {
+void explain(const Options& o, const Plan& plan, GroupShape shape) {
   const std::optional<OpKind> op = o.operation->kind;
   DL_CHECK(op.has_value(), kInvalidArgument, "{} is not a collective and has no plan",
            o.operation->name);
@@ -61,8 +63,8 @@ void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to
   const std::string_view backend = over_shm ? "shm" : "tcp";
   const bool json = o.format == Format::kJson;
   const auto line = [&](const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), to);
-    std::fputc('\n', to);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fputc('\n', stdout);
   };
   if (!json) {
     line(fmt::format("# {} over {} by plan {}: {} ranks on {} nodes", o.operation->name, backend,

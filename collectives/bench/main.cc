@@ -40,7 +40,7 @@ int nodes_of(const Options& options) {
 int explain_job(const Options& options, const Launch& launch, int ranks) {
   if (launch.rank != 0) return 0;
   explain(options, find_plan(options.plan, options.algorithm),
-          {.ranks = ranks, .nodes = nodes_of(options)}, stdout);
+          {.ranks = ranks, .nodes = nodes_of(options)});
   return 0;
 }
 

@@ -133,7 +133,6 @@ class Run {
 
   Summary summary() const {
     return {.wrong = wrong_,
-            .checked = o_.check > 0,
             .bus_bandwidth = results_ > 0 ? bandwidth_ / static_cast<double>(results_) : 0,
             .wanted_bandwidth = wanted_bandwidth()};
   }

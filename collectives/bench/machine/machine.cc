@@ -30,9 +30,7 @@ std::string cpu_model() {
 }
 
 RankInfo this_rank(int rank, const Gpu* gpu) {
-  RankInfo info{.rank = rank,
-                .pid = ::getpid(),
-                .online = static_cast<std::int32_t>(::sysconf(_SC_NPROCESSORS_ONLN))};
+  RankInfo info{.rank = rank, .pid = ::getpid()};
   std::array<char, 64> host{};
   ::gethostname(host.data(), host.size() - 1);
   copy(info.host, host.data());

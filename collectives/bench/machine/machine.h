@@ -16,7 +16,6 @@ namespace dl::collectives::bench {
 struct RankInfo {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
-  std::int32_t online = 0;               // CPUs of the machine
   std::array<std::uint64_t, 32> cpus{};  // bit i: CPU i may be used
   std::array<char, 64> host{};
   std::array<char, 64> model{};  // of the CPU

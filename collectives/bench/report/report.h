@@ -42,7 +42,6 @@ struct Row {
 
 struct Summary {
   std::size_t wrong = 0;
-  bool checked = true;
   double bus_bandwidth = 0;                  // mean, GB/s
   std::optional<double> wanted_bandwidth{};  // NCCL_TESTS_MIN_BW
   // nccl-tests tolerates 10 % less than the wanted bandwidth.
