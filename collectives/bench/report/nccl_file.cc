@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "collectives/bench/report/report.h"
@@ -17,14 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kFileVersion = 3;
-
-std::string now() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
-}
 
 // nccl-tests writes booleans as text.
 const char* truth(bool value) {
@@ -75,7 +66,7 @@ class NcclFile final : public Report {
                    {"parallel_init", "false"},
                    {"devices", devices}});
     document_ = {{"version", kFileVersion},
-                 {"start_time", now()},
+                 {"start_time", time_of_day()},
                  {"args", info.command},
                  {"env", Json::array()},
                  {"nccl_version", info.nccl_version},
@@ -105,7 +96,7 @@ class NcclFile final : public Report {
         {"bandwidth", s.wrong > 0 ? Json(nullptr) : Json(s.bus_bandwidth)},
         {"okay", s.wanted_bandwidth ? truth(s.is_fast_enough()) : "unchecked"}};
     document_["errors"] = Json::array();
-    document_["end_time"] = now();
+    document_["end_time"] = time_of_day();
     const std::string text = document_.dump(1) + "\n";
     std::fwrite(text.data(), 1, text.size(), file_);
     require_written(file_, path_);

@@ -66,6 +66,8 @@ class Report {
 
 // "2.28.9"; empty for 0.
 std::string nccl_text(int version);
+// "2026-11-28 13:45:00", local time.
+std::string time_of_day();
 
 std::unique_ptr<Report> make_table(std::FILE* to);
 std::unique_ptr<Report> make_json_lines(std::FILE* to);

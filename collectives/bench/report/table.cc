@@ -25,14 +25,6 @@ std::string bandwidth(std::optional<double> value) {
   return value ? number(*value, 6) : fmt::format("{:>6}", "-");
 }
 
-std::string time_of_day(const char* format) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof text, format, &parts)};
-}
-
 std::string device_versions(const RunInfo& info) {
   if (!info.options.on_gpu()) return {};
   return (info.nccl_version == 0 ? "" : ", NCCL " + nccl_text(info.nccl_version)) +
@@ -86,7 +78,7 @@ class Table final : public Report {
     std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", r.bytes, r.count,
                                    table_name(r.dtype), r.reduction, r.root);
     text += half(r, r.out_of_place) + half(r, r.in_place);
-    if (options_.timestamps) text += fmt::format("{:>21}", time_of_day("%Y-%m-%d %H:%M:%S"));
+    if (options_.timestamps) text += fmt::format("{:>21}", time_of_day());
     const Result& shown = r.in_place ? *r.in_place : *r.out_of_place;
     if (!options_.back_to_back) {
       if (!options_.per_iteration) text += extremes(r.out_of_place) + extremes(r.in_place);
@@ -217,6 +209,14 @@ class Table final : public Report {
 std::string nccl_text(int version) {
   if (version == 0) return {};
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
 }
 
 double time_of(const Options& options, const Result& result) noexcept {
