@@ -136,10 +136,6 @@ RendezvousService::~RendezvousService() {
   shutdown(Deadline::after(std::chrono::seconds(0)));
 }
 
-const Address& RendezvousService::address() const noexcept {
-  return impl_->acceptor.address();
-}
-
 void RendezvousService::begin_generation(std::uint64_t generation) {
   impl_->store.begin_generation(generation);
 }

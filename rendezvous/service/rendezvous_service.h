@@ -30,7 +30,6 @@ class RendezvousService {
   RendezvousService(const RendezvousService&) = delete;
   RendezvousService& operator=(const RendezvousService&) = delete;
 
-  const Address& address() const noexcept;
   // Refuses changes of the store by earlier generations. For a job whose generations are not
   // counted by this service's membership.
   void begin_generation(std::uint64_t generation);

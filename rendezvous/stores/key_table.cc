@@ -173,9 +173,4 @@ void KeyTable::close(std::string_view reason) {
   tell(ended);
 }
 
-bool KeyTable::is_closed() const {
-  const Lock lock(mutex_);
-  return closed_.has_value();
-}
-
 }  // namespace dl::rendezvous

@@ -46,7 +46,6 @@ class KeyTable {
 
   // Ends all waits. Later calls throw kAborted, and later waits end at once.
   void close(std::string_view reason);
-  bool is_closed() const;
 
  private:
   struct Waiter {

@@ -343,8 +343,10 @@ TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
 // A node that comes while node 0 ends tries again, for node 0 may be started anew.
 TEST(RendezvousService, EndingDuringAHandshakeRefusesNoNode) {
   const JobKey key = JobKey::generate();
-  RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
-  const UniqueFd fd = connect_to({"127.0.0.1", service.address().port()}, soon());
+  Listener listener = Listener::bind({.host = "127.0.0.1"});
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  RendezvousService service(std::move(listener), key, "j1");
+  const UniqueFd fd = connect_to(endpoint, soon());
   HandshakeClient node(key,
                        {.job = "j1", .purpose = std::string(kMembershipPurpose), .from = "node 1"},
                        fresh_nonce());
@@ -371,9 +373,11 @@ TEST(RendezvousService, EndingDuringAHandshakeRefusesNoNode) {
 
 TEST(StoreFence, RefusesLateChangesAndForgetsOldKeys) {
   const JobKey key = JobKey::generate();
-  RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
+  Listener listener = Listener::bind({.host = "127.0.0.1"});
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  RendezvousService service(std::move(listener), key, "j1");
   const auto client = [&](std::uint64_t generation) {
-    return GrpcStore({.endpoint = {"127.0.0.1", service.address().port()},
+    return GrpcStore({.endpoint = endpoint,
                       .key = key,
                       .hello = {.job = "j1", .generation = generation, .from = "rank 1"}},
                      soon());

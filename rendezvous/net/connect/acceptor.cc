@@ -176,8 +176,7 @@ void Acceptor::drive_or_drop(std::uint64_t id) {
   try {
     drive(id);
   } catch (const std::exception& error) {
-    const bool was_pending = pending_.erase(id) > 0;
-    if (was_pending) dropped_.fetch_add(1, std::memory_order_relaxed);
+    pending_.erase(id);
     log_drop(fmt::format("dropped a connection: {}", text_with_limits(error)));
   }
 }
@@ -232,7 +231,6 @@ void Acceptor::finish(std::uint64_t id) {
     const bool told =
         handshake.refusal() != Refusal::kMalformed && handshake.refusal() != Refusal::kBusy;
     if (!told) return drop(id, handshake.reason());
-    refused_.fetch_add(1, std::memory_order_relaxed);
     log_drop(
         fmt::format("refused a connection from {}: {}", pending.peer.text(), handshake.reason()));
     pending_.erase(found);
@@ -241,7 +239,6 @@ void Acceptor::finish(std::uint64_t id) {
   Connection connection{std::move(pending.fd), handshake.peer(), pending.peer.text()};
   pending_.erase(found);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd.get(), nullptr);
-  proved_.fetch_add(1, std::memory_order_relaxed);
   hand_over(std::move(connection));
 }
 
@@ -261,7 +258,6 @@ void Acceptor::hand_over(Connection connection) {
 
 void Acceptor::drop(std::uint64_t id, const std::string& why) {
   const auto found = pending_.find(id);
-  dropped_.fetch_add(1, std::memory_order_relaxed);
   log_drop(fmt::format("dropped a connection from {}: {}", found->second->peer.text(), why));
   pending_.erase(found);
 }
@@ -338,11 +334,6 @@ void Acceptor::log_drop(const std::string& line) {
   } else {
     ++not_logged_;
   }
-}
-
-Acceptor::Counts Acceptor::counts() const noexcept {
-  return {proved_.load(std::memory_order_relaxed), refused_.load(std::memory_order_relaxed),
-          dropped_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace dl::rendezvous

@@ -10,8 +10,8 @@
 // loop: watch poll_fd() for reading, and call process() whenever it is readable, always from the
 // same thread.
 //
-// Thread-safety: serve(), forget(), address() and counts() from any thread; start(), stop() or
-// process() from the owner's.
+// Thread-safety: serve(), forget() and address() from any thread; start(), stop() or process() from
+// the owner's.
 #pragma once
 
 #include <atomic>
@@ -67,13 +67,6 @@ class Acceptor {
 
   const Address& address() const noexcept { return listener_.address(); }
 
-  struct Counts {
-    std::uint64_t proved = 0;
-    std::uint64_t refused = 0;  // followed the protocol and were told why
-    std::uint64_t dropped = 0;  // garbage, silence, lost, or dropped to make room
-  };
-  Counts counts() const noexcept;
-
  private:
   struct Pending;
   struct Route {
@@ -118,9 +111,6 @@ class Acceptor {
   int logged_ = 0;
   std::uint64_t not_logged_ = 0;
 
-  std::atomic<std::uint64_t> proved_{0};
-  std::atomic<std::uint64_t> refused_{0};
-  std::atomic<std::uint64_t> dropped_{0};
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;

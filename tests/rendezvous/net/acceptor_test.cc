@@ -204,10 +204,6 @@ TEST_F(AcceptorTest, RefusesWithASentence) {
   Hello other = hello("group/world");
   other.job = "j2";
   EXPECT_THAT(refusal(other, key_, ErrorKind::kMismatch), HasSubstr("belongs to job 'j1'"));
-  // A refusal is counted after it was sent.
-  const Deadline deadline = Deadline::after(20s);
-  while (acceptor_.counts().refused < 4 && !deadline.has_passed()) std::this_thread::yield();
-  EXPECT_EQ(acceptor_.counts().refused, 4U);
   EXPECT_EQ(inbox_.size(), 0U);
 }
 
@@ -230,7 +226,7 @@ TEST_F(AcceptorTest, GarbageAndHalfOpenConnectionsDoNoHarm) {
   }
   const Connection fine = connect(hello("store"));
   store.next();
-  EXPECT_EQ(acceptor_.counts().proved, 21U);
+  EXPECT_EQ(store.size(), 0U);
 }
 
 TEST_F(AcceptorTest, KeepsAtMost64PendingAndDropsTheOldest) {
@@ -244,7 +240,6 @@ TEST_F(AcceptorTest, KeepsAtMost64PendingAndDropsTheOldest) {
   EXPECT_TRUE(wait_closed(silent.front().get()));
   const Connection fine = connect(hello("store"));
   store.next();
-  EXPECT_GE(acceptor_.counts().dropped, 1U);
 }
 
 TEST_F(AcceptorTest, KeepsOneMoreForEachExpectedPeer) {
@@ -262,7 +257,13 @@ TEST_F(AcceptorTest, KeepsOneMoreForEachExpectedPeer) {
   // By the time this one has its answer all before it have been accepted.
   connect_and_prove(endpoint, hello("store"), key_, Deadline::after(20s));
   store.next();
-  EXPECT_EQ(acceptor.counts().dropped, 1U);
+  const auto is_closed = [](const UniqueFd& fd) {
+    char buffer[256];
+    ssize_t n = 1;
+    while (n > 0) n = ::recv(fd.get(), buffer, sizeof buffer, 0);
+    return n == 0 || errno != EAGAIN;
+  };
+  EXPECT_EQ(std::ranges::count_if(silent, is_closed), 1);
 }
 
 TEST(LocalAcceptor, AClientThatIsRefusedForWantOfRoomTriesAgain) {
