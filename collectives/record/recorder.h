@@ -138,7 +138,6 @@ class GroupRecorder {
   // the operations end, because the process may exit as soon as they do.
   void broken(std::string_view kind, std::string_view cause) noexcept;
 
-  explicit operator bool() const noexcept { return recorder_ != nullptr; }
   // Null if nothing is recorded.
   Recorder* recorder() const noexcept { return recorder_.get(); }
 

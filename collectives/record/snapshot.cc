@@ -141,14 +141,11 @@ Operation read_slot(const Header& h, const Slot& s, const Timeline& times) {
   o.sequence = s.sequence.load(kRelaxed);
   o.count = s.count.load(kRelaxed);
   o.root = static_cast<std::int32_t>(kinds >> 32);
-  o.op_number = static_cast<std::uint8_t>(kinds);
-  o.dtype_number = static_cast<std::uint8_t>(kinds >> 8);
-  o.reduce_number = static_cast<std::uint8_t>(kinds >> 16);
   o.order = static_cast<std::uint8_t>(kinds >> 24 & (kPointToPoint - 1));
   o.is_message = (kinds >> 24 & kPointToPoint) != 0;
-  o.op = name(h.ops, o.op_number, "operation");
-  o.dtype = name(h.dtypes, o.dtype_number, "dtype");
-  o.reduce = name(h.reduces, o.reduce_number, "reduction");
+  o.op = name(h.ops, kinds & 0xff, "operation");
+  o.dtype = name(h.dtypes, kinds >> 8 & 0xff, "dtype");
+  o.reduce = name(h.reduces, kinds >> 16 & 0xff, "reduction");
   o.enqueued = times.before(s.enqueued_at.load(kRelaxed));
   o.started = times.before(s.started_at.load(kRelaxed));
   o.ended = times.before(s.ended_at.load(kRelaxed));

@@ -34,7 +34,7 @@ struct Operation {
   std::int32_t root = -1;  // point-to-point: the tag
   std::string op, dtype, reduce;
   std::string algorithm;  // empty: not recorded
-  std::uint8_t op_number = 0, dtype_number = 0, reduce_number = 0, order = 0;
+  std::uint8_t order = 0;
   std::uint16_t hash = 0;
   int waits_for = -1;       // rank in the group
   bool is_message = false;  // point-to-point

@@ -227,13 +227,13 @@ TEST(Recorder, ReusesThePlacesOfGroupsThatLeft) {
   const auto recorder = make();
   for (std::size_t i = 0; i < 3 * kGroups; ++i) {
     GroupRecorder group = recorder->add_group({.name = "short"});
-    EXPECT_TRUE(group);
+    EXPECT_NE(group.recorder(), nullptr);
   }
   std::vector<GroupRecorder> all;
   for (std::size_t i = 0; i < kGroups; ++i) all.push_back(recorder->add_group({.name = "long"}));
-  EXPECT_TRUE(all.back());
+  EXPECT_NE(all.back().recorder(), nullptr);
   GroupRecorder one_too_many = recorder->add_group({.name = "more"});
-  EXPECT_FALSE(one_too_many);
+  EXPECT_EQ(one_too_many.recorder(), nullptr);
   EXPECT_EQ(one_too_many.begin({.sequence = 1}), nullptr);
   one_too_many.broken("timeout", "nobody hears it");
   const RankFacts facts = read(*recorder);
