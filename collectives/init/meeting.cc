@@ -38,12 +38,6 @@ constexpr std::chrono::seconds kTimeToResolve{10};
 // Time for the store to answer the rank that serves it: seconds on a loaded machine.
 constexpr std::chrono::seconds kTimeToAnswer{20};
 
-// The key of a job without a job key. It is not secret, but the handshake needs one for its other
-// checks. Used on loopback only.
-JobKey open_key() {
-  return JobKey::from_hex(std::string(2 * JobKey::kBytes, '0'));
-}
-
 rendezvous::Hello hello_of(const MeetingOptions& options) {
   return {.job = options.job,
           .generation = options.generation,

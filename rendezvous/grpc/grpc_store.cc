@@ -90,9 +90,7 @@ class GrpcStore::Client {
  private:
   // A connection and gRPC's stub for it. Calls under way share it. A call may still return from a
   // Link that another call has already replaced.
-  struct Link {
-    std::unique_ptr<Stub> stub;
-  };
+  using Link = Stub;
 
   std::shared_ptr<Link> link(const std::string& what, Deadline deadline, const std::string& lost);
   std::shared_ptr<Link> connect(Deadline deadline);
@@ -161,13 +159,11 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
                                                 {.hangup_fd = pipe_end_.get(),
                                                  .is_turn = turn.left() < deadline.left(),
                                                  .goal = "the job's store"});
-      auto link = std::make_shared<Link>();
-      link->stub = pb::Store::NewStub(grpc::CreateCustomInsecureChannelFromFd(
+      std::shared_ptr<Link> link = pb::Store::NewStub(grpc::CreateCustomInsecureChannelFromFd(
           "dlrun-store", connection.fd.release(), channel_arguments()));
       pb::OpenReply reply;
-      const grpc::Status status =
-          run([&](grpc::ClientContext* context) { return link->stub->Open(context, {}, &reply); },
-              deadline);
+      const grpc::Status status = run(
+          [&](grpc::ClientContext* context) { return link->Open(context, {}, &reply); }, deadline);
       if (status.ok()) {
         DL_CHECK(incarnation_ == 0 || incarnation_ == reply.incarnation(), kConnection,
                  "store: the service at {} was started anew and has lost the job's keys",
@@ -243,9 +239,7 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
     const std::shared_ptr<Link> on = link(what, deadline, lost);
     Reply reply;
     const grpc::Status status = run(
-        [&](grpc::ClientContext* context) {
-          return (on->stub.get()->*method)(context, request, &reply);
-        },
+        [&](grpc::ClientContext* context) { return (on.get()->*method)(context, request, &reply); },
         turn);
     if (status.ok()) return reply;
     check_open();

@@ -72,13 +72,8 @@ Resolution look_up_by(const Endpoint& endpoint, Deadline deadline) {
   }).detach();
   Lock lock(question->mutex);
   const auto is_done = [&]() DL_REQUIRES(question->mutex) { return question->done; };
-  if (deadline.is_never()) {
-    question->answered.wait(lock.native(), is_done);
-  } else {
-    question->answered.wait_until(lock.native(), deadline.when(), is_done);
-  }
-  DL_CHECK(question->done, kTimeout, "resolve {}: no answer from the name service in time",
-           endpoint.host);
+  DL_CHECK(wait_until(question->answered, lock.native(), deadline, is_done), kTimeout,
+           "resolve {}: no answer from the name service in time", endpoint.host);
   return std::move(question->answer);
 }
 
