@@ -33,15 +33,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "collectives/api/symmetric_memory.h"
 #include "collectives/call/options.h"
 #include "collectives/waiting/work.h"
 #include "core/base/first_error.h"
 #include "core/base/lifetime/ref.h"
-#include "core/device/stream.h"
-#include "core/tensor/dtype.h"
 
 namespace dl::collectives {
 

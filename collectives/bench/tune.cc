@@ -16,7 +16,6 @@
 #include "collectives/reduce/reduce.h"
 #include "core/base/error.h"
 #include "core/base/system/atomic_file.h"
-#include "core/base/system/unique_fd.h"
 
 namespace dl::collectives::bench {
 namespace {

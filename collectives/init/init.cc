@@ -1,7 +1,6 @@
 #include "collectives/init/init.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "collectives/call/recording.h"
 #include "collectives/device/device_group.h"

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "collectives/api/process_group.h"
 #include "collectives/compose/split_plan.h"

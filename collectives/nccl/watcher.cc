@@ -1,7 +1,6 @@
 #include "collectives/nccl/watcher.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"

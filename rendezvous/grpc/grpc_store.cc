@@ -5,7 +5,6 @@
 #include <grpcpp/create_channel_posix.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>

@@ -12,7 +12,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "core/base/deadline.h"
 #include "rendezvous/first_cause/restart_policy.h"

@@ -9,7 +9,6 @@
 #include <functional>
 #include <optional>
 
-#include "rendezvous/membership/membership.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/rendezvous.pb.h"
 

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/store.h"

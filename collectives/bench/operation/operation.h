@@ -3,7 +3,6 @@
 // Rows are constants; any thread.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -12,7 +11,6 @@
 
 #include "collectives/api/process_group.h"
 #include "collectives/call/descriptor.h"
-#include "core/device/stream.h"
 
 namespace dl::collectives::bench {
 

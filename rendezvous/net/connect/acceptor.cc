@@ -16,7 +16,6 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/thread.h"
 
