@@ -154,11 +154,11 @@ bool Messages::begin_next_frame(Line& line) {
 }
 
 void Messages::end_frame_to(Line& line) {
-  const Ref<Message> message = std::exchange(line.leaving, nullptr);
+  Ref<Message> message = std::exchange(line.leaving, nullptr);
   message->moved = line.leaving_whole;
   if (message->moved < message->bytes) return;
   if (!line.messages.is_small(*message)) line.messages.end_cleared();
-  end(message);
+  end(std::move(message));
 }
 
 // ---- from a peer --------------------------------------------------------------------------------
@@ -229,17 +229,17 @@ void Messages::end_frame(const Peer& p) {
   matching_.throw_violation(p.who.rank, "wrote a frame of an unknown type");
 }
 
-void Messages::settle(const Peer& p, const Conversation<Message>::Outcome& outcome) {
+void Messages::settle(const Peer& p, Conversation<Message>::Outcome outcome) {
   Line& line = this->line(p);
   if (outcome.credit > 0 && line.in.release(outcome.credit)) bells_.published_to(p.who.rank);
   if (outcome.clear) line.clears.push_back(*outcome.clear);
-  if (outcome.received) end(outcome.received);
+  if (outcome.received) end(std::move(outcome.received));
 }
 
-void Messages::end(const Ref<Message>& message) {
+void Messages::end(Ref<Message> message) {
   std::erase(under_way_, message);
   queue_.note_message_over();
-  ledger_.end(message, nullptr);
+  ledger_.end(std::move(message), nullptr);
 }
 
 // ---- when it goes wrong -------------------------------------------------------------------------

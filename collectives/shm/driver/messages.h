@@ -71,10 +71,10 @@ class Messages {
   bool receive_from(Peer& p);
   void begin_frame(const Peer& p);
   void end_frame(const Peer& p);
-  void settle(const Peer& p, const Conversation<Message>::Outcome& outcome);
+  void settle(const Peer& p, Conversation<Message>::Outcome outcome);
   void take_what_has_come() noexcept;
 
-  void end(const Ref<Message>& message);
+  void end(Ref<Message> message);
 
   Peers& peers_;
   Failure& failure_;

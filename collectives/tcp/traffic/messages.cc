@@ -89,8 +89,8 @@ void Messages::announce(Side& to) {
     if (to.credit < cost) return;
     to.credit -= cost;
     push(to, header, {next->buffer, next->buffer + bytes});
-    const Ref<Message> message = to.talk.announce();
-    if (is_small) end(message);
+    Ref<Message> message = to.talk.announce();
+    if (is_small) end(std::move(message));
   }
 }
 
@@ -121,11 +121,11 @@ bool Messages::transmit(const Peer& p) {
     if (!p.side->flush()) break;
     moved = true;
     if (to.bulk_leaving > 0) {
-      const Ref<Message> message = to.talk.cleared()->second;
+      Ref<Message> message = to.talk.cleared()->second;
       message->moved += std::exchange(to.bulk_leaving, 0);
       if (message->moved == message->bytes) {
         to.talk.end_cleared();
-        end(message);
+        end(std::move(message));
       }
     }
   }
@@ -184,13 +184,13 @@ void Messages::end_frame(const Peer& p, Side& from, const FrameHeader& header) {
   }
 }
 
-void Messages::settle(Side& with, const Conversation<Message>::Outcome& outcome) {
+void Messages::settle(Side& with, Conversation<Message>::Outcome outcome) {
   with.owed_credit += outcome.credit;
   if (with.owed_credit >= kCreditPortion) {
     push(with, {.type = FrameType::kCredit, .aux = std::exchange(with.owed_credit, 0)}, {});
   }
   if (outcome.clear) push(with, {.type = FrameType::kClear, .aux = *outcome.clear}, {});
-  if (outcome.received) end(outcome.received);
+  if (outcome.received) end(std::move(outcome.received));
 }
 
 std::string_view Messages::payload(const Peer& p) const noexcept {
@@ -202,9 +202,9 @@ bool Messages::is_drained(const Peer& p) const noexcept {
   return side(p).out.empty() && !p.side->is_sending() && p.side->is_drained();
 }
 
-void Messages::end(const Ref<Message>& message) {
-  ledger_.end(message, nullptr);
+void Messages::end(Ref<Message> message) {
   std::erase(under_way_, message);
+  ledger_.end(std::move(message), nullptr);
 }
 
 // A slice that is partly sent must be finished, or the peer takes the next frame for its bytes; it

@@ -83,8 +83,8 @@ class Messages {
   bool load(const Peer& p, Side& to);
   std::byte* begin_frame(Side& from, const FrameHeader& header);
   void end_frame(const Peer& p, Side& from, const FrameHeader& header);
-  void settle(Side& with, const Conversation<Message>::Outcome& outcome);
-  void end(const Ref<Message>& message);
+  void settle(Side& with, Conversation<Message>::Outcome outcome);
+  void end(Ref<Message> message);
 
   const Membership& group_;
   const GroupStatus& status_;
