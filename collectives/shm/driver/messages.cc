@@ -57,7 +57,7 @@ void Messages::start(Ref<Message> message) {
   if (!message->is_send()) {
     if (const auto found = matching_.post(message)) {
       Peer& from = peers_[message->peer];
-      settle(from, line(from).messages.take(message, *found));
+      settle(from, line(from).messages.take(std::move(message), *found));
     }
     return;
   }

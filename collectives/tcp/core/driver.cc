@@ -59,9 +59,11 @@ void Driver::start(Ref<Operation> operation) {
   if (refused) {
     ledger_.end(std::move(operation), refused);
   } else if (row_of(d.op).is_message) {
-    guarded([&] { messages_.start(Ref<Message>(static_cast<Message*>(operation.get()))); });
+    Ref<Message> message(static_cast<Message*>(std::exchange(operation, nullptr).get()));
+    guarded([&] { messages_.start(std::move(message)); });
   } else {
-    collectives_.start(Ref<Collective>(static_cast<Collective*>(operation.get())));
+    Ref<Collective> collective(static_cast<Collective*>(std::exchange(operation, nullptr).get()));
+    collectives_.start(std::move(collective));
   }
 }
 

@@ -56,7 +56,7 @@ void Messages::start(Ref<Message> message) {
     announce(side(p));
   } else if (const auto found = matching_.post(message)) {
     Side& from = side(peers_[message->peer]);
-    settle(from, from.talk.take(message, *found));
+    settle(from, from.talk.take(std::move(message), *found));
   }
 }
 

@@ -98,7 +98,9 @@ class Conversation {
       return {.received = std::move(message), .credit = envelope.cost};
     }
     Unexpected arrived{envelope, std::move(payload_)};
-    if (const auto receive = matching_.take_posted(peer_, arrived)) return take(receive, arrived);
+    if (auto receive = matching_.take_posted(peer_, arrived)) {
+      return take(std::move(receive), arrived);
+    }
     matching_.keep(peer_, std::move(arrived));
     return {};
   }
@@ -110,13 +112,13 @@ class Conversation {
     return {.received = std::move(message)};
   }
   // A receive takes a message that had arrived before it.
-  Outcome take(const Ref<Message>& receive, const Unexpected& arrived) {
+  Outcome take(Ref<Message> receive, const Unexpected& arrived) {
     if (arrived.is_request) {
-      receiving_.emplace(arrived.id, receive);
+      receiving_.emplace(arrived.id, std::move(receive));
       return {.credit = arrived.cost, .clear = arrived.id};
     }
     std::copy(arrived.payload.begin(), arrived.payload.end(), receive->buffer);
-    return {.received = receive, .credit = arrived.cost};
+    return {.received = std::move(receive), .credit = arrived.cost};
   }
   // True if the peer's next frames may be what this rank waits for, apart from posted receives.
   bool awaits_frames() const noexcept { return !requested_.empty() || !receiving_.empty(); }
