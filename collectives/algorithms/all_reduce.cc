@@ -32,7 +32,7 @@ Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_plac
 }
 
 // Sends as many bytes as a ring: shares to the rank that sums them, results to all ranks.
-Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
+Schedule shares_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   const std::vector<Part> parts = even_parts(d, size);
   const Part own = parts[static_cast<std::size_t>(rank)];
   Schedule s = exchange_shares(parts, rank, size, Region::kOutput, own.offset);
@@ -44,16 +44,19 @@ Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
                        .offset = own.offset,
                        .bytes = own.bytes,
                        .after = Transfer::kCombined});
-    s.receives.push_back(
-        {.peer = from, .region = Region::kOutput, .offset = theirs.offset, .bytes = theirs.bytes});
+    s.receives.push_back({.peer = from,
+                          .region = Region::kOutput,
+                          .offset = theirs.offset,
+                          .bytes = theirs.bytes,
+                          // the share that went to `from`
+                          .after = in_place ? size - 1 - step : Transfer::kNothing});
   }
   return s;
 }
 
 // Patarasuk and Yuan 2009: p-1 steps of reduce-scatter, then p-1 of all-gather; each chunk's sum is
-// computed once, along the ring, and then copied. In place needs no guard: a chunk's final bytes
-// exist only after this rank's share of them has arrived at its neighbour.
-Schedule ring_all_reduce(const Descriptor& d, int rank, int size) {
+// computed once, along the ring, and then copied.
+Schedule ring_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   Schedule s;
   const std::size_t element = size_of(d.dtype);
   const int left = modulo(rank - 1, size);
@@ -82,8 +85,12 @@ Schedule ring_all_reduce(const Descriptor& d, int rank, int size) {
                        .bytes = out.bytes,
                        .after = last(s.receives)});
     const Part in = chunk(rank - step);
-    s.receives.push_back(
-        {.peer = left, .region = Region::kOutput, .offset = in.offset, .bytes = in.bytes});
+    s.receives.push_back({.peer = left,
+                          .region = Region::kOutput,
+                          .offset = in.offset,
+                          .bytes = in.bytes,
+                          // the send of the same chunk, the first one from the input
+                          .after = step > 0 || in_place ? step : Transfer::kNothing});
   }
   return s;
 }
@@ -104,12 +111,14 @@ struct Core {
   bool has_partner() const noexcept { return index >= 0 && index < rest; }
 };
 
-// A rank that stays out. No guard is needed: the result it receives depends on all that it has
-// sent.
-Schedule outside(int partner, std::size_t bytes) {
+// A rank that stays out.
+Schedule outside(int partner, std::size_t bytes, bool in_place) {
   Schedule s;
   s.sends.push_back({.peer = partner, .region = Region::kInput, .bytes = bytes});
-  s.receives.push_back({.peer = partner, .region = Region::kOutput, .bytes = bytes});
+  s.receives.push_back({.peer = partner,
+                        .region = Region::kOutput,
+                        .bytes = bytes,
+                        .after = in_place ? last(s.sends) : Transfer::kNothing});
   return s;
 }
 
@@ -125,7 +134,7 @@ struct Sum {
 Schedule doubling_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   const Core core(rank, size);
   const std::size_t bytes = d.count * size_of(d.dtype);
-  if (core.index < 0) return outside(rank - 1, bytes);
+  if (core.index < 0) return outside(rank - 1, bytes, in_place);
   Schedule s;
   Sum sum;
   std::size_t slots = 0;  // filled so far
@@ -168,13 +177,12 @@ Schedule doubling_all_reduce(const Descriptor& d, int rank, int size, bool in_pl
 }
 
 // Rabenseifner 2004: in lg p rounds pairs of twice the distance exchange halves of their partial
-// sums, and then in reverse order the results. In place needs no guard: the result for a range
-// depends on what this rank has sent of this range.
-Schedule halving_all_reduce(const Descriptor& d, int rank, int size) {
+// sums, and then in reverse order the results.
+Schedule halving_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   const Core core(rank, size);
   const std::size_t element = size_of(d.dtype);
   const std::size_t bytes = d.count * element;
-  if (core.index < 0) return outside(rank - 1, bytes);
+  if (core.index < 0) return outside(rank - 1, bytes, in_place);
   // Chunks [begin, end) as one range of bytes.
   const auto range = [&](int begin, int end) -> Part {
     const std::size_t from = chunk_of(d.count, element, core.size, begin).offset;
@@ -215,6 +223,7 @@ Schedule halving_all_reduce(const Descriptor& d, int rank, int size) {
   Part have = range(begin, end);
   for (int distance = core.size / 2; distance > 0; distance /= 2) {
     const int peer = core.rank_at(core.index ^ distance);
+    const int sent = static_cast<int>(given.size()) - 1;
     const Part other = given.back();
     given.pop_back();
     s.sends.push_back({.peer = peer,
@@ -223,8 +232,13 @@ Schedule halving_all_reduce(const Descriptor& d, int rank, int size) {
                        .bytes = have.bytes,
                        .after = last(s.receives),
                        .after_all = true});
-    s.receives.push_back(
-        {.peer = peer, .region = Region::kOutput, .offset = other.offset, .bytes = other.bytes});
+    const bool overwrites =
+        in_place || s.sends[static_cast<std::size_t>(sent)].region == Region::kOutput;
+    s.receives.push_back({.peer = peer,
+                          .region = Region::kOutput,
+                          .offset = other.offset,
+                          .bytes = other.bytes,
+                          .after = overwrites ? sent : Transfer::kNothing});
     have = {std::min(have.offset, other.offset), have.bytes + other.bytes};
   }
   if (core.has_partner()) {
@@ -244,11 +258,11 @@ Schedule all_reduce_schedule(const Descriptor& d, Algorithm algorithm, int rank,
   if (size == 1) algorithm = Algorithm::kDirect;
   switch (algorithm) {
     case Algorithm::kShares:
-      return shares_all_reduce(d, rank, size);
+      return shares_all_reduce(d, rank, size, in_place);
     case Algorithm::kRing:
-      return ring_all_reduce(d, rank, size);
+      return ring_all_reduce(d, rank, size, in_place);
     case Algorithm::kHalving:
-      return halving_all_reduce(d, rank, size);
+      return halving_all_reduce(d, rank, size, in_place);
     case Algorithm::kDoubling:
       if (size >= kLeastRanksToDouble) return doubling_all_reduce(d, rank, size, in_place);
       break;

@@ -57,7 +57,8 @@ struct Transfer {
   bool own_first = false;  // own op received: min and max return the later of equal operands
   // For a send: the receive whose bytes it forwards. For a receive: the send that must have left
   // before, because its bytes are overwritten, or (zero bytes) because rounds must not overtake
-  // each other.
+  // each other. It stands there even if the bytes can arrive only after that send has left: MPI
+  // must not even be told to receive before.
   int after = kNothing;
   bool after_all = false;  // for a send: receive `after` and all before it must be over
 };

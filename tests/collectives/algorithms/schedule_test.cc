@@ -535,6 +535,35 @@ TEST(Schedule, RingMovesNoMoreBytesThanItMust) {
   }
 }
 
+// MPI forbids to send bytes that a posted receive will overwrite.
+TEST(Schedule, StoresNameTheSendsThatTheyOverwrite) {
+  for (const Algorithm algorithm : algorithms_of(OpKind::kAllReduce, false)) {
+    for (const int size : {2, 3, 4, 5, 8, 13}) {
+      for (int i = 0; i < 2 * size; ++i) {
+        const bool in_place = i % 2 == 1;
+        const Schedule s = make_schedule({.count = 1000, .op = OpKind::kAllReduce}, algorithm,
+                                         i / 2, size, in_place);
+        for (std::size_t r = 0; r < s.receives.size(); ++r) {
+          const Transfer& in = s.receives[r];
+          if (in.apply != Apply::kStore || in.region != Region::kOutput) continue;
+          for (std::size_t j = 0; j < s.sends.size(); ++j) {
+            const Transfer& out = s.sends[j];
+            if (out.region == Region::kScratch || (out.region == Region::kInput && !in_place) ||
+                out.offset >= in.offset + in.bytes || in.offset >= out.offset + out.bytes ||
+                out.after >= static_cast<int>(r) || out.after == Transfer::kCombined) {
+              continue;
+            }
+            EXPECT_EQ(in.after, static_cast<int>(j))
+                << name_of(algorithm) << ", rank " << i / 2 << " of " << size;
+            EXPECT_EQ(in.offset, out.offset);
+            EXPECT_EQ(in.bytes, out.bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Schedule, CountsOverFourGiBAreOrdinary) {
   const std::size_t count = (std::size_t{5} << 30) + 3;
   const std::size_t whole = count * 4;
