@@ -33,7 +33,7 @@ void Collectives::submit(const Ref<Collective>& collective, const Call& call,
   queue_.push_back(collective);
   // The announcement travels while this rank plans.
   if (queue_.size() == 1) announce(*collective);
-  collective->plan(call, choices, peers_.rank(), peers_.size(), requests_.small_slice());
+  collective->plan(call, choices, peers_.rank(), peers_.size(), requests_);
   if (queue_.size() == 1) ledger_.begin(*collective);
 }
 

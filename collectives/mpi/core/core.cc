@@ -37,7 +37,7 @@ Collective::Collective(Ref<Core> core, const Call& call, std::chrono::nanosecond
       output(static_cast<std::byte*>(call.output)) {}
 
 void Collective::plan(const Call& call, const Choices& choices, int rank, int size,
-                      std::size_t small_slice) {
+                      const Requests& mpi) {
   if (is_inline(descriptor)) return;
   Call planned = call;
   Schedule schedule = choices.schedule(planned, rank, size);
@@ -51,7 +51,7 @@ void Collective::plan(const Call& call, const Choices& choices, int rank, int si
       told[static_cast<std::size_t>(receive.peer)].expects += receive.bytes / element;
     }
   }
-  traffic.emplace(planned, std::move(schedule), rank, size, small_slice);
+  traffic.emplace(planned, std::move(schedule), rank, size, mpi);
 }
 
 Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank,

@@ -68,7 +68,7 @@ class Collective final : public Operation {
  public:
   Collective(Ref<Core> core, const Call& call, std::chrono::nanoseconds timeout);
   // Makes the schedule, unless the payload is in the announcement. Rank `rank` of `size`.
-  void plan(const Call& call, const Choices& choices, int rank, int size, std::size_t small_slice);
+  void plan(const Call& call, const Choices& choices, int rank, int size, const Requests& requests);
 
   std::string_view algorithm() const noexcept override {
     return traffic ? name_of(traffic->algorithm()) : "inline";

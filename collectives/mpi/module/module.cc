@@ -160,10 +160,15 @@ int test(Handle* request, Ended* ended) {
 int test_some(Handle* requests, int count, int* ended) {
   std::array<MPI_Request, kMostTested> tested;
   std::array<int, kMostTested> indices;
+  std::array<MPI_Status, kMostTested> statuses;
   std::transform(requests, requests + count, tested.begin(), from_handle<MPI_Request>);
-  const int code = MPI_Testsome(count, tested.data(), ended, indices.data(), MPI_STATUSES_IGNORE);
-  if (code != MPI_SUCCESS || *ended == MPI_UNDEFINED) *ended = 0;
-  for (int i = 0; i < *ended; ++i) requests[indices[static_cast<std::size_t>(i)]] = 0;
+  const int code = MPI_Testsome(count, tested.data(), ended, indices.data(), statuses.data());
+  const bool has_own_codes = code == MPI_ERR_IN_STATUS;
+  if ((code != MPI_SUCCESS && !has_own_codes) || *ended == MPI_UNDEFINED) *ended = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(*ended); ++i) {
+    requests[indices[i]] = 0;
+    if (has_own_codes && statuses[i].MPI_ERROR != MPI_SUCCESS) return statuses[i].MPI_ERROR;
+  }
   return code;
 }
 
@@ -185,12 +190,17 @@ constexpr const char* kLibrary = "MPI " DL_TEXT(MPI_VERSION) "." DL_TEXT(MPI_SUB
 
 #if defined(OPEN_MPI)
 constexpr std::size_t kSmallSlice = 2048;  // it asks the receiver above about 4,000 bytes
+// With 256 KiB, all_gather of 512 KiB to 8 MiB took up to 1.4 times as long, broadcast 1.1 times.
+constexpr std::size_t kLeastSlice = 2 * 1024 * 1024;
 #else
 constexpr std::size_t kSmallSlice = 0;
+// With 2 MiB, broadcast of 4 MiB to 4 ranks took 1.4 times as long.
+constexpr std::size_t kLeastSlice = 256 * 1024;
 #endif
 
 constexpr Module kModule{.version = kModuleVersion,
                          .small_slice = kSmallSlice,
+                         .least_slice = kLeastSlice,
                          .library = kLibrary,
                          .start = start,
                          .finish = finish,

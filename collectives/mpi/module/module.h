@@ -17,7 +17,7 @@
 namespace dl::collectives::mpi {
 
 // Version of this table; a module of another version is refused.
-inline constexpr std::uint32_t kModuleVersion = 2;
+inline constexpr std::uint32_t kModuleVersion = 3;
 inline constexpr char kModuleSymbol[] = "dlrun_mpi_module";
 
 // An MPI_Comm or an MPI_Request, whatever its type.
@@ -45,6 +45,8 @@ struct Module {
   // Transfers of at most 8 KiB go in messages of this size, because larger ones wait until the
   // receiver has answered; 0: in one message.
   std::size_t small_slice;
+  // Larger transfers form a pipeline of messages of at least this size.
+  std::size_t least_slice;
   const char* library;  // "Open MPI 4.1.4": the MPI it was compiled for
 
   // Calls MPI_Init_thread, unless the program has. MPI then returns errors instead of aborting.

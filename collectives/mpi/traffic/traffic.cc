@@ -1,7 +1,6 @@
 #include "collectives/mpi/traffic/traffic.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace dl::collectives::mpi {
 
@@ -16,10 +15,12 @@ bool Traffic::advance(Requests& requests) {
     }
     goes_on = false;
     // Every rank begins with a neighbour, so that not all ranks send to the same rank first.
+    // Sends come first: MPI_Irecv of a large message that waits may copy all of it, and meanwhile
+    // the other rank would not learn of this rank's message.
+    for (int step = 1; step < size; ++step) goes_on |= send((rank_ + step) % size, requests);
     for (int step = 1; step < size; ++step) {
       goes_on |= receive((rank_ - step + size) % size, requests);
     }
-    for (int step = 1; step < size; ++step) goes_on |= send((rank_ + step) % size, requests);
   }
   return true;
 }
@@ -81,7 +82,6 @@ bool Traffic::send(int peer, Requests& requests) {
       continue;
     }
     Flight& flight = lane.next();
-    flight.bytes = slice->data;
     flight.count = slice->bytes;
     flight.request = requests.send(slice->data, slice->bytes, peer, kDataTag);
     lane.push();
@@ -95,7 +95,6 @@ bool Traffic::receive(int peer, Requests& requests) {
   while (!lane.is_full()) {
     const std::optional<Execution::Place> place = execution_.next_receive(peer);
     if (!place || (place->bytes == 0 && lane.count > 0)) break;
-    if (place->to != nullptr && is_being_sent(place->to, place->bytes)) break;
     execution_.begin_receive(peer, place->bytes);
     if (place->bytes == 0) {
       execution_.end_receive(peer);
@@ -114,17 +113,6 @@ bool Traffic::receive(int peer, Requests& requests) {
     lane.push();
   }
   return is_over;
-}
-
-bool Traffic::is_being_sent(const std::byte* at, std::size_t count) const noexcept {
-  const std::less<const std::byte*> is_before;
-  for (const Lanes& lanes : lanes_) {
-    for (std::size_t i = 0; i < lanes.out.count; ++i) {
-      const Flight& sent = lanes.out.at(i);
-      if (is_before(at, sent.bytes + sent.count) && is_before(sent.bytes, at + count)) return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace dl::collectives::mpi

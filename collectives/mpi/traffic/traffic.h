@@ -17,8 +17,10 @@ namespace dl::collectives::mpi {
 
 class Traffic {
  public:
-  Traffic(const Call& call, Schedule schedule, int rank, int size, std::size_t small)
-      : execution_(call, std::move(schedule), size, slices(small)),
+  Traffic(const Call& call, Schedule schedule, int rank, int size, const Requests& requests)
+      : execution_(
+            call, std::move(schedule), size,
+            {.least = requests.least_slice(), .most = kMostSlice, .small = requests.small_slice()}),
         rank_(rank),
         lanes_(static_cast<std::size_t>(size)) {}
 
@@ -33,9 +35,6 @@ class Traffic {
   // A message costs more than a frame of TCP: with TCP's slice sizes, collectives of 256 KiB and
   // 2 MiB took 1.3 to 1.8 times as long.
   static constexpr std::size_t kMostSlice = 2 * 1024 * 1024;
-  static constexpr SliceSizes slices(std::size_t small) {
-    return {.least = 256 * 1024, .most = kMostSlice, .small = small};
-  }
   // Most requests under way to one rank, or from it.
   static constexpr std::size_t kDepth = 4;
   struct Flight {
@@ -65,8 +64,6 @@ class Traffic {
   // Start what may start; true if a transfer without bytes was over at once.
   bool receive(int peer, Requests& requests);
   bool send(int peer, Requests& requests);
-  // True if a send of some of these bytes is under way: MPI forbids to receive into them.
-  bool is_being_sent(const std::byte* at, std::size_t count) const noexcept;
 
   Execution execution_;
   const int rank_;

@@ -32,6 +32,7 @@ class Requests {
       : mpi_(mpi), comm_(comm), group_(std::move(group)) {}
 
   std::size_t small_slice() const noexcept { return mpi_.small_slice; }
+  std::size_t least_slice() const noexcept { return mpi_.least_slice; }
 
   // At most INT_MAX bytes.
   Handle send(const void* from, std::size_t bytes, int to, int tag) {
