@@ -430,17 +430,15 @@ void Core::leave_at_exit() {
 
 void Core::stop() noexcept {
   if (at_exit_.keeps({this}, is_in_child())) return;
-  bool is_busy = false;
+  std::optional<Descriptor> under_way;
   {
     const Lock lock(mutex_);
-    is_busy = !operations_.is_empty();
+    if (!operations_.is_empty()) under_way = operations_.front().descriptor();
     is_stopping_ = true;
     changed_.notify_all();
   }
-  if (is_busy) {
-    fail({.kind = ErrorKind::kAborted,
-          .text = fmt::format("{} destroyed group '{}' while an operation was under way",
-                              inner_.all->identity().text(), inner_.all->name())});
+  if (under_way) {
+    fail(cause_of_destruction(inner_.all->name(), inner_.all->identity().text(), &*under_way));
   }
   thread_.join();
   Inner groups;

@@ -250,10 +250,8 @@ bool Watcher::leave() noexcept {
   if (!wait_for_streams()) return false;
   if (!pending_.empty()) {
     const Operation& left = *pending_.front().operation;
-    failure_.set(cause_in(
-        left.descriptor(), ErrorKind::kAborted,
-        fmt::format("{} destroyed group '{}' while it was under way",
-                    ranks_[static_cast<std::size_t>(options_.host->rank())].text(), name_)));
+    const Identity& self = ranks_[static_cast<std::size_t>(options_.host->rank())];
+    failure_.set(cause_of_destruction(name_, self.text(), &left.descriptor()));
     return false;
   }
   // NCCL waits until graphs with its operations are destroyed.

@@ -33,6 +33,14 @@ Cause cause_of_abort(std::string_view group, std::string_view by, std::string_vi
           .text = fmt::format("group '{}' was aborted by {}: {}", group, by, reason)};
 }
 
+Cause cause_of_destruction(std::string_view group, std::string_view by,
+                           const Descriptor* operation) {
+  const std::string text = fmt::format("{} destroyed group '{}' while {} was under way", by, group,
+                                       operation != nullptr ? "it" : "an operation");
+  if (operation == nullptr) return {.kind = ErrorKind::kAborted, .text = text};
+  return cause_in(*operation, ErrorKind::kAborted, text);
+}
+
 Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text, Blame blame,
                   int rank) {
   return {.kind = kind,

@@ -33,6 +33,9 @@ Cause cause_caught(std::string_view group);
 
 // "group 'world' was aborted by rank 1 (...): `reason`"
 Cause cause_of_abort(std::string_view group, std::string_view by, std::string_view reason);
+// Rank `by` destroyed the group while this operation was under way; null: it is not known which.
+Cause cause_of_destruction(std::string_view group, std::string_view by,
+                           const Descriptor* operation);
 
 // A cause that was found in an operation: "all_reduce #7 (f32[8] sum): `why`". `rank`: the blamed
 // rank in the job; -1: none.

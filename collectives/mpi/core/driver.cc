@@ -94,9 +94,7 @@ bool Driver::leave() noexcept {
       const Descriptor& first = collectives_.under_way().empty()
                                     ? messages_.under_way().front()->descriptor
                                     : collectives_.under_way().front()->descriptor;
-      fail(cause_in(first, ErrorKind::kAborted,
-                    fmt::format("{} destroyed group '{}' while it was under way",
-                                peers_.self().who.text(), name_)));
+      fail(cause_of_destruction(name_, peers_.self().who.text(), &first));
     }
     notes_.say_goodbye();
   });

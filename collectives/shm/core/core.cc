@@ -47,9 +47,7 @@ void Core::stop() noexcept {
     }
   }
   if (queue_.has_operations() || (failure_.is_broken() && !failure_.is_closed())) {
-    fail({.kind = ErrorKind::kAborted,
-          .text = fmt::format("{} destroyed group '{}' while an operation was under way",
-                              peers_.self().text(), name())});
+    fail(cause_of_destruction(name(), peers_.self().text(), nullptr));
   } else {
     failure_.leave();
   }

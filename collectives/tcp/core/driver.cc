@@ -148,9 +148,7 @@ void Driver::retire() {
   if (!queue.empty() || !messages.empty()) {
     const Operation& first =
         queue.empty() ? static_cast<Operation&>(*messages.front()) : *queue.front();
-    fail(cause_in(first.descriptor, ErrorKind::kAborted,
-                  fmt::format("{} destroyed group '{}' while it was under way",
-                              group_.self().text(), group_.name)));
+    fail(cause_of_destruction(group_.name, group_.self().text(), &first.descriptor));
     return;
   }
   for (const Peer& p : peers_) {
