@@ -10,7 +10,7 @@
 #include "collectives/waiting/still_running.h"
 #include "core/base/error.h"
 #include "core/base/system/machine/cpus.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
@@ -101,10 +101,6 @@ void Core::submit(const Ref<Operation>& operation) {
 }
 
 void Core::run() {
-  // Signals belong to the program's threads.
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-hybrid");
   use_all_bound_cpus();
   const auto may_drive = [this]() DL_REQUIRES(mutex_) {

@@ -7,7 +7,7 @@
 
 #include "collectives/call/recording.h"
 #include "core/base/error.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 #include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {

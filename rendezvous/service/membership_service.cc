@@ -7,7 +7,7 @@
 
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 #include "rendezvous/grpc/grpc_support.h"
 
 namespace dl::rendezvous {

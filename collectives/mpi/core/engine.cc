@@ -13,7 +13,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::collectives::mpi {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::collectives::nccl {
 namespace {

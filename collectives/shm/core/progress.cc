@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/system/machine/cpus.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::collectives::shm {
 namespace {
@@ -29,10 +29,6 @@ void Progress::stop() {
 }
 
 void Progress::run() {
-  // Signals belong to the program's threads.
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-shm");
   use_all_bound_cpus();
   while (!callers_.is_stopping.load()) {

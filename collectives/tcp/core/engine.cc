@@ -13,7 +13,7 @@
 #include "collectives/tcp/core/core.h"
 #include "core/base/error.h"
 #include "core/base/system/machine/cpus.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -41,14 +41,8 @@ Engine::Engine()
       next_timer_(Clock::time_point::max().time_since_epoch().count()) {
   if (!event_) throw_errno(errno, "eventfd");
   parent_only_.add(event_.get());
-  // Signals belong to the program's threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = make_thread("the engine of tcp groups", [this] { run(); });
   ::pthread_setname_np(thread_.native_handle(), "dlrun-progress");
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Engine::~Engine() {

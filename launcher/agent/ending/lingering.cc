@@ -17,8 +17,8 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/system/machine/thread.h"
 #include "core/base/system/process/process_stat.h"
-#include "core/base/thread.h"
 #include "launcher/process/descendants.h"
 #include "rendezvous/first_cause/first_cause.h"
 

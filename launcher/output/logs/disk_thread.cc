@@ -11,8 +11,8 @@
 
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/system/machine/thread.h"
 #include "core/base/system/unique_fd.h"
-#include "core/base/thread.h"
 #include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher {

@@ -17,7 +17,7 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/system/machine/limits.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::rendezvous {
 namespace {

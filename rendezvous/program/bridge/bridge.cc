@@ -15,7 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/thread.h"
+#include "core/base/system/machine/thread.h"
 #include "rendezvous/grpc/grpc_support.h"
 #include "rendezvous/program/endpoint.h"
 

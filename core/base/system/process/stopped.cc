@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "core/base/mutex.h"
+#include "core/base/system/machine/thread.h"
 #include "core/base/system/process/fork.h"
-#include "core/base/thread.h"
 
 namespace dl {
 namespace {
@@ -46,22 +46,15 @@ void watch_for_stops() {
   const ForkMark* const known = watching_process.load(std::memory_order_relaxed);
   if (known != nullptr && !known->is_in_child()) return;
   const auto* const mark = new ForkMark();
-  // Leave signals to the program's threads.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     // Detached: it holds nothing, and runs until the process ends.
     std::thread thread = make_thread("the watch for stops", &run_looks);
     ::pthread_setname_np(thread.native_handle(), "dlrun-clock");
     thread.detach();
   } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     delete mark;
     throw;
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   watching_process.store(mark, std::memory_order_relaxed);
   last_look.store(Clock::now().time_since_epoch().count(), std::memory_order_release);
 }

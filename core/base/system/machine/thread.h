@@ -1,5 +1,8 @@
-// Starts a thread; the error text names the limit if the system refuses.
+// Starts a thread of the library: it takes no signals, which belong to the program's threads, and
+// if the system refuses it, the error text names the limit.
 #pragma once
+
+#include <signal.h>
 
 #include <string_view>
 #include <system_error>
@@ -11,9 +14,23 @@
 
 namespace dl {
 
+// While it lives, this thread takes no signals but those of its own faults, such as SIGSEGV. A
+// thread that starts meanwhile keeps that.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept;
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked();
+
+ private:
+  sigset_t before_;
+};
+
 // Throws kIo "WHAT: no thread for it: Resource temporarily unavailable; ... (ulimit -u) is 4096".
 template <typename Run>
 std::thread make_thread(std::string_view what, Run&& run) {
+  const SignalsBlocked blocked;
   try {
     return std::thread(std::forward<Run>(run));
   } catch (const std::system_error& error) {
