@@ -125,62 +125,80 @@ Call call_of(const BarrierOptions& o) noexcept {
   return make_call(OpKind::kBarrier, {.options = &o.call});
 }
 
+Call make_call(OpKind op, Arguments a, int rank, int size) {
+  const OpRow& row = row_of(op);
+  if (!row.is_v_variant()) return make_call(op, a);
+  const bool has_two = row.input == row.output;
+  const auto take = [&](std::span<const std::size_t>& counts, Side side, Root root,
+                        std::string_view name) {
+    if (side == Side::kEach && (row.root != root || rank == a.root)) {
+      return check_counts(op, has_two ? name : "counts", counts, size);
+    }
+    counts = {};
+  };
+  take(a.input_counts, row.input, Root::kGives, "send_counts");
+  take(a.output_counts, row.output, Root::kTakes, "receive_counts");
+  if (row.has_common_count) {
+    const auto counts = row.input == Side::kEach ? a.input_counts : a.output_counts;
+    a.count = counts[static_cast<std::size_t>(rank)];
+  }
+  return make_call(op, a);
+}
+
 Call call_of(const AllGathervOptions& o, int rank, int size) {
-  check_counts(OpKind::kAllGatherv, "counts", o.counts, size);
-  return make_call(OpKind::kAllGatherv, {.input = o.input,
-                                         .output = o.output,
-                                         .count = o.counts[static_cast<std::size_t>(rank)],
-                                         .output_counts = o.counts,
-                                         .dtype = o.dtype,
-                                         .options = &o.call});
+  return make_call(OpKind::kAllGatherv,
+                   {.input = o.input,
+                    .output = o.output,
+                    .output_counts = o.counts,
+                    .dtype = o.dtype,
+                    .options = &o.call},
+                   rank, size);
 }
 
 Call call_of(const ReduceScattervOptions& o, int rank, int size) {
-  check_counts(OpKind::kReduceScatterv, "counts", o.counts, size);
-  return make_call(OpKind::kReduceScatterv, {.input = o.input,
-                                             .output = o.output,
-                                             .count = o.counts[static_cast<std::size_t>(rank)],
-                                             .input_counts = o.counts,
-                                             .dtype = o.dtype,
-                                             .reduce = o.op,
-                                             .options = &o.call});
+  return make_call(OpKind::kReduceScatterv,
+                   {.input = o.input,
+                    .output = o.output,
+                    .input_counts = o.counts,
+                    .dtype = o.dtype,
+                    .reduce = o.op,
+                    .options = &o.call},
+                   rank, size);
 }
 
 Call call_of(const GathervOptions& o, int rank, int size) {
-  const bool is_root = rank == o.root;
-  if (is_root) check_counts(OpKind::kGatherv, "counts", o.counts, size);
   return make_call(OpKind::kGatherv,
                    {.input = o.input,
                     .output = o.output,
                     .count = o.count,
-                    .output_counts = is_root ? o.counts : std::span<const std::size_t>(),
+                    .output_counts = o.counts,
                     .dtype = o.dtype,
                     .root = o.root,
-                    .options = &o.call});
+                    .options = &o.call},
+                   rank, size);
 }
 
 Call call_of(const ScattervOptions& o, int rank, int size) {
-  const bool is_root = rank == o.root;
-  if (is_root) check_counts(OpKind::kScatterv, "counts", o.counts, size);
   return make_call(OpKind::kScatterv,
                    {.input = o.input,
                     .output = o.output,
                     .count = o.count,
-                    .input_counts = is_root ? o.counts : std::span<const std::size_t>(),
+                    .input_counts = o.counts,
                     .dtype = o.dtype,
                     .root = o.root,
-                    .options = &o.call});
+                    .options = &o.call},
+                   rank, size);
 }
 
-Call call_of(const AllToAllvOptions& o, int /*rank*/, int size) {
-  check_counts(OpKind::kAllToAllv, "send_counts", o.send_counts, size);
-  check_counts(OpKind::kAllToAllv, "receive_counts", o.receive_counts, size);
-  return make_call(OpKind::kAllToAllv, {.input = o.input,
-                                        .output = o.output,
-                                        .input_counts = o.send_counts,
-                                        .output_counts = o.receive_counts,
-                                        .dtype = o.dtype,
-                                        .options = &o.call});
+Call call_of(const AllToAllvOptions& o, int rank, int size) {
+  return make_call(OpKind::kAllToAllv,
+                   {.input = o.input,
+                    .output = o.output,
+                    .input_counts = o.send_counts,
+                    .output_counts = o.receive_counts,
+                    .dtype = o.dtype,
+                    .options = &o.call},
+                   rank, size);
 }
 
 Call call_of(const SendOptions& o) noexcept {

@@ -95,6 +95,10 @@ struct Arguments {
   const CallOptions* options = nullptr;
 };
 Call make_call(OpKind op, const Arguments& arguments) noexcept;
+// The same for arguments from outside, of a call by `rank` of `size` ranks. Of a v-variant it reads
+// only the counts that this rank must give, and throws kInvalidArgument unless there is one for
+// each rank; if they are common to all ranks, it takes `count` from them.
+Call make_call(OpKind op, Arguments arguments, int rank, int size);
 
 Call call_of(const AllReduceOptions& options) noexcept;
 Call call_of(const BroadcastOptions& options) noexcept;
