@@ -19,6 +19,7 @@ class DoneWork final : public Work {
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
     return made_;
   }
+  void watch(Ref<Alarm> alarm) override { alarm->ring(); }
   std::string_view algorithm() const noexcept override { return algorithm_; }
 
  private:

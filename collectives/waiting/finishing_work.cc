@@ -1,15 +1,11 @@
 #include "collectives/waiting/finishing_work.h"
 
-#include <pthread.h>
-
 #include <atomic>
-#include <csignal>
-#include <thread>
 #include <utility>
 
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
-#include "core/base/system/machine/limits.h"
+#include "core/base/system/machine/thread.h"
 
 namespace dl::collectives {
 namespace {
@@ -91,21 +87,17 @@ class FinishingWork final : public Work {
     return is_completed() ? last_->work().completed_at() : std::nullopt;
   }
   std::optional<int> source() const noexcept override { return last_->work().source(); }
+  void watch(Ref<Alarm> alarm) override { last_->work().watch(std::move(alarm)); }
   std::string_view algorithm() const noexcept override { return last_->work().algorithm(); }
 
  private:
   ~FinishingWork() override {
     if (is_completed()) return;
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-      std::thread([last = last_] { run_when_over(last); }).detach();
+      make_thread("a dropped operation", [last = last_] { run_when_over(last); }).detach();
     } catch (const std::exception& error) {
-      log::warning("a dropped operation's output stays unwritten: {}", text_with_limits(error));
+      log::warning("a dropped operation's output stays unwritten: {}", error.what());
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void finish() {

@@ -1,6 +1,7 @@
 #include "collectives/waiting/joined_work.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "collectives/waiting/still_running.h"
@@ -8,6 +9,19 @@
 
 namespace dl::collectives {
 namespace {
+
+// Rings another alarm when it has been rung `times` times.
+class CountingAlarm final : public Alarm {
+ public:
+  CountingAlarm(std::size_t times, Ref<Alarm> then) : left_(times), then_(std::move(then)) {}
+  void ring() noexcept override {
+    if (left_.fetch_sub(1) == 1) then_->ring();
+  }
+
+ private:
+  std::atomic<std::size_t> left_;
+  const Ref<Alarm> then_;
+};
 
 class JoinedWork final : public Work {
  public:
@@ -45,6 +59,11 @@ class JoinedWork final : public Work {
       last = std::max(last, at);
     }
     return last;
+  }
+  void watch(Ref<Alarm> alarm) override {
+    if (works_.empty()) return alarm->ring();
+    const auto all = make_ref<CountingAlarm>(works_.size(), std::move(alarm));
+    for (const Ref<Work>& work : works_) work->watch(all);
   }
   std::optional<int> source() const noexcept override {
     for (const Ref<Work>& work : works_) {

@@ -16,6 +16,13 @@
 
 namespace dl::collectives {
 
+// Rung when an operation is over, by any thread, also by a driver: ring() must not block, throw or
+// call a group. A driver may drop the last Ref.
+class Alarm : public RefCounted {
+ public:
+  virtual void ring() noexcept = 0;
+};
+
 class Work : public RefCounted {
  public:
   // Orders the stream after the operation. For the CPU's stream: blocks until it is over, and
@@ -41,6 +48,9 @@ class Work : public RefCounted {
   virtual std::optional<int> source_of(std::size_t message) const noexcept {
     return message == 0 ? source() : std::nullopt;
   }
+  // Rings the alarm once the operation is over; at once if it is. wait() then blocks no more than
+  // for a last step (finishing_work.h). The default takes a thread of its own, which waits.
+  virtual void watch(Ref<Alarm> alarm);
   // The path that the operation took: "ring", "direct", "copy", ...; empty if the group does not
   // tell. Text of static lifetime, the same on every rank.
   virtual std::string_view algorithm() const noexcept { return {}; }

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "collectives/waiting/still_running.h"
+#include "tests/support/eventually.h"
 
 namespace dl::collectives {
 namespace {
@@ -34,6 +36,22 @@ class TimedWork final : public Work {
   std::chrono::nanoseconds time_;
   bool is_over_;
 };
+
+class Bell final : public Alarm {
+ public:
+  void ring() noexcept override { ++rings; }
+  std::atomic<int> rings{0};
+};
+
+TEST(JoinedWork, RingsOnceAfterTheLastOfItsWorks) {
+  const auto bell = make_ref<Bell>();
+  join({})->watch(bell);
+  EXPECT_EQ(bell->rings, 1);
+  // TimedWork has no alarm of its own: a thread waits for each.
+  const auto both = make_ref<Bell>();
+  join({make_ref<TimedWork>(1ms, true), make_ref<TimedWork>(50ms, true)})->watch(both);
+  EXPECT_TRUE(tests::eventually([&] { return both->rings == 1; }));
+}
 
 TEST(JoinedWork, NamesTheTimeoutOfTheCallAndNotWhatWasLeftOfIt) {
   const Ref<Work> both = join({make_ref<TimedWork>(10ms, true), make_ref<TimedWork>(0ms, false)});

@@ -30,6 +30,8 @@ class PendingWork : public Work {
     return is_over() ? std::optional(record::tick_time().time_of(over_at_)) : std::nullopt;
   }
 
+  void watch(Ref<Alarm> alarm) override;
+
   // is_completed(), without driving anything.
   bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire) != 0; }
   // Sleeps until it is over (true) or the deadline has passed (false).
@@ -60,10 +62,13 @@ class PendingWork : public Work {
         waiting(timeout),
         backend_(backend),
         owner_(call.options->keep_alive) {}
-  ~PendingWork() override = default;
+  ~PendingWork() override;
 
  private:
+  struct Watch;
+
   void wake_sleepers() noexcept;
+  void ring_alarms() noexcept;
 
   const std::string_view backend_;
   const Ref<RefCounted> owner_;
@@ -73,7 +78,8 @@ class PendingWork : public Work {
   // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees the
   // end.
   std::atomic<std::uint32_t> is_over_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<std::uint32_t> sleepers_{0};  // a watch counts as one that does not wake
+  std::atomic<Watch*> watches_{nullptr};
 };
 
 // A send or recv. `Operation`: the PendingWork of its group.
