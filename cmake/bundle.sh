@@ -36,7 +36,7 @@ needed_by() { # FILE: "SONAME PATH" a line, PATH empty if the loader does not fi
 
 cmake --install "$build" --prefix "$folder" >"$build/bundle.log"
 # For building against dlrun there is `cmake --install`: that takes the machine's compiler and packages.
-rm -rf "$folder/include" "$folder"/lib*/cmake
+rm -rf "$folder/include" "$folder"/lib*/cmake "$folder"/lib*/pkgconfig
 find "$folder" -name '*.a' -delete
 # The names of nccl-tests: links in the build, copies in an installation.
 for name in "$folder"/bin/*_perf; do ln -sf dlbench "$name"; done

@@ -2,6 +2,7 @@
 
 #include "collectives/c/handles.h"
 #include "collectives/init/init.h"
+#include "collectives/waiting/group_error.h"
 
 namespace dl::collectives::c {
 namespace {
@@ -12,14 +13,20 @@ static_assert(static_cast<int>(ErrorKind::kInternal) + 1 == DL_INTERNAL);
 static_assert(kNoColor == DL_NO_COLOR);
 
 thread_local std::string last_error;
+thread_local int last_error_rank = -1;
 
 }  // namespace
 
 dl_status status_of_exception() noexcept {
   dl_status status = DL_INTERNAL;
+  last_error_rank = -1;
   try {
     try {
       throw;
+    } catch (const GroupError& error) {
+      status = static_cast<dl_status>(static_cast<int>(error.kind()) + 1);
+      last_error = error.what();
+      last_error_rank = error.cause().rank;
     } catch (const Error& error) {
       status = static_cast<dl_status>(static_cast<int>(error.kind()) + 1);
       last_error = error.what();
@@ -59,6 +66,10 @@ const char* dl_last_error(void) {
   return dl::collectives::c::last_error.c_str();
 }
 
+int dl_last_error_rank(void) {
+  return dl::collectives::c::last_error_rank;
+}
+
 dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
                        dl_comm** world) {
   return dl_comm_init_named(nullptr, init_method, rank, size, timeout_s, world);
@@ -66,18 +77,36 @@ dl_status dl_comm_init(const char* init_method, int rank, int size, double timeo
 
 dl_status dl_comm_init_named(const char* name, const char* init_method, int rank, int size,
                              double timeout_s, dl_comm** world) {
+  dl_comm_options options = DL_COMM_OPTIONS_INIT;
+  options.name = name;
+  options.init_method = init_method;
+  options.rank = rank;
+  options.size = size;
+  options.timeout_s = timeout_s;
+  return dl_comm_init_options(&options, world);
+}
+
+dl_status dl_comm_init_options(const dl_comm_options* given, dl_comm** world) {
   return guarded([&] {
     DL_CHECK(world != nullptr, kInvalidArgument, "dl_comm_init: world is NULL");
-    dl::ProcessGroupOptions options{.timeout = time_of(timeout_s)};
-    if (name != nullptr) options.name = name;
-    if (init_method != nullptr) options.init_method = init_method;
-    if (rank >= 0) options.rank = rank;
-    if (size >= 0) options.world_size = size;
+    DL_CHECK(given != nullptr && given->struct_size == sizeof *given, kInvalidArgument,
+             "dl_comm_init_options: the options are NULL, or do not begin with "
+             "DL_COMM_OPTIONS_INIT");
+    dl::ProcessGroupOptions options{.timeout = time_of(given->timeout_s)};
+    const auto take = [](const char* text, std::string& to) {
+      if (text != nullptr) to = text;
+    };
+    take(given->name, options.name);
+    take(given->init_method, options.init_method);
+    take(given->backend, options.backend);
+    take(given->algorithm, options.algorithm);
+    take(given->plan, options.plan);
+    if (given->rank >= 0) options.rank = given->rank;
+    if (given->size >= 0) options.world_size = given->size;
     auto comm = std::make_unique<dl_comm>();
     dl::init_process_group(options);
-    comm->group = dl::default_group();
-    comm->backend = comm->group->backend();
     comm->is_world = true;
+    comm->set(dl::default_group());
     *world = comm.release();
   });
 }
@@ -85,9 +114,18 @@ dl_status dl_comm_init_named(const char* name, const char* init_method, int rank
 dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part) {
   return guarded([&] {
     DL_CHECK(part != nullptr, kInvalidArgument, "dl_comm_split: part is NULL");
-    Ref<ProcessGroup> group = group_of(parent).split({.color = color, .key = key});
-    const std::string backend(group ? group->backend() : "");
-    *part = group ? new dl_comm{.group = std::move(group), .backend = backend} : nullptr;
+    auto comm = std::make_unique<dl_comm>();
+    comm->set(group_of(parent).split({.color = color, .key = key}));
+    *part = comm->group ? comm.release() : nullptr;
+  });
+}
+
+dl_status dl_comm_split_by_node(dl_comm* parent, dl_comm** part) {
+  return guarded([&] {
+    DL_CHECK(part != nullptr, kInvalidArgument, "dl_comm_split_by_node: part is NULL");
+    auto comm = std::make_unique<dl_comm>();
+    comm->set(dl::split_by_node(group_of(parent)));
+    *part = comm.release();
   });
 }
 
@@ -110,6 +148,14 @@ const char* dl_comm_backend(const dl_comm* comm) {
   return comm == nullptr ? "" : comm->backend.c_str();
 }
 
+const char* dl_comm_name(const dl_comm* comm) {
+  return comm == nullptr ? "" : comm->name.c_str();
+}
+
+const char* dl_comm_plan(const dl_comm* comm) {
+  return comm == nullptr ? "" : comm->plan.c_str();
+}
+
 void dl_comm_abort(dl_comm* comm, const char* reason) {
   if (comm != nullptr) comm->group->abort(reason == nullptr ? "no reason was given" : reason);
 }
@@ -118,26 +164,6 @@ dl_status dl_comm_error(dl_comm* comm) {
   return guarded([&] {
     if (const std::exception_ptr cause = group_of(comm).error()) std::rethrow_exception(cause);
   });
-}
-
-dl_status dl_work_wait(dl_work* work) {
-  const std::unique_ptr<dl_work> mine(work);
-  return guarded([&] {
-    DL_CHECK(work != nullptr, kInvalidArgument, "dl_work_wait: the work is NULL");
-    work->work->wait();
-  });
-}
-
-int dl_work_is_completed(const dl_work* work) {
-  return work == nullptr || work->work->is_completed() ? 1 : 0;
-}
-
-int dl_work_source(const dl_work* work) {
-  return work == nullptr ? -1 : work->work->source().value_or(-1);
-}
-
-void dl_work_free(dl_work* work) {
-  delete work;
 }
 
 dl_status dl_memory_allocate(dl_comm* comm, size_t bytes, dl_memory** memory) {

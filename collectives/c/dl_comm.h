@@ -28,12 +28,13 @@
 extern "C" {
 #endif
 
-#define DL_COMM_VERSION 1
+#define DL_COMM_VERSION 2 /* 1: without dl_call, options, byte strings, descriptors */
 
 /* NOLINTBEGIN(modernize-use-using): this is C */
 typedef struct dl_comm dl_comm;     /* a group of ranks */
 typedef struct dl_work dl_work;     /* an operation under way */
 typedef struct dl_memory dl_memory; /* symmetric memory */
+typedef struct dl_bytes dl_bytes;   /* byte strings that other ranks have sent */
 
 /* Plain 32-bit numbers: every language passes them alike, and a wrong one is an error instead of
  * undefined behaviour. */
@@ -70,7 +71,10 @@ enum {
   DL_U32 = 9,
   DL_I64 = 10,
   DL_U64 = 11,
-  DL_BOOL = 12
+  DL_BOOL = 12,
+  /* Pairs of floats, real and imaginary part; DL_SUM and DL_AVG reduce them. */
+  DL_C64 = 13, /* of f32 */
+  DL_C128 = 14 /* of f64 */
 };
 typedef int32_t dl_dtype;
 
@@ -86,6 +90,13 @@ enum {
 };
 typedef int32_t dl_reduce_op;
 
+/* The order of additions. */
+enum {
+  DL_ORDER_PLAN = 0, /* that of the plan's algorithm, the fastest */
+  DL_ORDER_TREE = 1  /* one fixed tree: the same bits for every number of ranks */
+};
+typedef int32_t dl_order;
+
 #define DL_ANY_SOURCE (-1) /* peer of dl_recv */
 #define DL_NO_COLOR (-1)   /* color of dl_comm_split */
 
@@ -93,6 +104,8 @@ typedef int32_t dl_reduce_op;
 int dl_comm_version(void);
 /* Text of this thread's last error; "" if there was none. Valid until its next failing call. */
 const char* dl_last_error(void);
+/* The rank in the job (RANK) that this error blames, for example one that died; -1: none. */
+int dl_last_error_rank(void);
 
 /* Groups. ---------------------------------------------------------------------------------------
  */
@@ -107,8 +120,27 @@ dl_status dl_comm_init(const char* init_method, int rank, int size, double timeo
  * and `dlrun autopsy` show it. NULL: "world". */
 dl_status dl_comm_init_named(const char* name, const char* init_method, int rank, int size,
                              double timeout_s, dl_comm** world);
+
+/* What dl_comm_init() takes, and more. Begin with DL_COMM_OPTIONS_INIT. NULL: from the environment
+ * (init_method, backend, algorithm, plan: DLRUN_BACKEND and so on), and "world" for the name. */
+typedef struct dl_comm_options {
+  size_t struct_size;
+  const char* name;
+  const char* init_method; /* "env://", "tcp://host:port", "file:///directory" */
+  const char* backend;     /* "auto", "shm", "tcp", "hybrid", "mpi" */
+  const char* algorithm;   /* "ring", or "all_reduce:ring,broadcast:chain" */
+  const char* plan;        /* a file */
+  int rank;                /* -1: from the environment */
+  int size;                /* -1: from the environment */
+  double timeout_s;        /* of an operation, and of this call; 0: DLRUN_TIMEOUT, else 600 */
+} dl_comm_options;
+#define DL_COMM_OPTIONS_INIT {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0}
+dl_status dl_comm_init_options(const dl_comm_options* options, dl_comm** world);
+
 /* Collective over the parent. Sets *part to NULL for DL_NO_COLOR. */
 dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
+/* Collective over the parent: one group for the ranks of each node, in the parent's order. */
+dl_status dl_comm_split_by_node(dl_comm* parent, dl_comm** part);
 /* Leaves the group; operations under way end with DL_ABORTED. `comm` may be NULL. */
 void dl_comm_destroy(dl_comm* comm);
 int dl_comm_rank(const dl_comm* comm);
@@ -116,6 +148,9 @@ int dl_comm_size(const dl_comm* comm);
 /* "tcp", "shm", "hybrid", "mpi", or "solo" for one rank; "" for NULL. Valid as long as the group.
  */
 const char* dl_comm_backend(const dl_comm* comm);
+/* The group's name, and the name of the plan that picks algorithms, "" if none does. */
+const char* dl_comm_name(const dl_comm* comm);
+const char* dl_comm_plan(const dl_comm* comm);
 /* Breaks the group: operations under way end with DL_ABORTED and this reason on every rank. */
 void dl_comm_abort(dl_comm* comm, const char* reason);
 /* The first cause of a broken group, else DL_OK. */
@@ -126,10 +161,28 @@ dl_status dl_comm_error(dl_comm* comm);
 
 /* Waits for the operation, and frees the work. */
 dl_status dl_work_wait(dl_work* work);
+/* Waits without freeing the work, for at most `timeout_s` (0: until the operation is over). Returns
+ * the operation's status, or DL_TIMEOUT naming the missing ranks if it still runs:
+ * dl_work_is_completed() then returns 0. */
+dl_status dl_work_wait_for(dl_work* work, double timeout_s);
 /* 1 once the operation is over, with or without an error. */
 int dl_work_is_completed(const dl_work* work);
-/* The rank whose message a receive has taken; -1 for other operations, and while it runs. */
+/* The error of an operation that is over; DL_OK while it runs, and if it succeeded. */
+dl_status dl_work_error(const dl_work* work);
+/* The rank whose message a receive has taken; -1 for other operations, and while it runs. For a
+ * list of messages `dl_work_source_of` tells it of each, by its place in the list. */
 int dl_work_source(const dl_work* work);
+int dl_work_source_of(const dl_work* work, size_t message);
+/* A descriptor that becomes readable once the operation is over, for poll() and event loops. Only
+ * poll it: it belongs to the work, and is closed when that is freed. wait() may still run a last
+ * step, such as a user's function. */
+dl_status dl_work_fd(dl_work* work, int* fd);
+/* Waits until one of the works is over, for at most `timeout_s` (0: for ever), and stores its place
+ * in *which. NULL works are skipped. Returns DL_TIMEOUT if none is over in time. Frees no work, and
+ * does not return the operation's error. */
+dl_status dl_wait_any(dl_work* const* works, size_t count, double timeout_s, size_t* which);
+/* 1 if all works are over; NULL works are. */
+int dl_test_all(dl_work* const* works, size_t count);
 /* Frees the work without waiting; its error appears at the group's next call. May be NULL. */
 void dl_work_free(dl_work* work);
 
@@ -155,6 +208,58 @@ void dl_memory_free(dl_memory* memory);
 
 /* Operations. -----------------------------------------------------------------------------------
  */
+
+/* Any operation as data. Every function below that takes buffers makes such a call, except those
+ * for factors and users' functions. */
+enum {
+  DL_OP_ALL_REDUCE = 0,
+  DL_OP_BROADCAST = 1,
+  DL_OP_ALL_GATHER = 2,
+  DL_OP_REDUCE_SCATTER = 3,
+  DL_OP_BARRIER = 4,
+  DL_OP_SEND = 5,
+  DL_OP_RECV = 6,
+  DL_OP_REDUCE = 7,
+  DL_OP_GATHER = 8,
+  DL_OP_SCATTER = 9,
+  DL_OP_ALL_TO_ALL = 10,
+  DL_OP_ALL_GATHERV = 11,
+  DL_OP_REDUCE_SCATTERV = 12,
+  DL_OP_GATHERV = 13,
+  DL_OP_SCATTERV = 14,
+  DL_OP_ALL_TO_ALLV = 15
+};
+typedef int32_t dl_op;
+
+/* May be called from any thread, but must not call the library. */
+typedef void (*dl_release_function)(void* context);
+
+typedef struct dl_call {
+  size_t struct_size; /* sizeof(dl_call); set the rest to 0 first */
+  dl_op op;
+  dl_dtype dtype;
+  dl_reduce_op reduce;
+  dl_order order;
+  const void* input; /* of a send: its buffer */
+  void* output;      /* of a broadcast and a recv: the buffer */
+  size_t count;
+  const size_t* input_counts; /* v-variants: elements of each rank's part, on the divided side */
+  const size_t* output_counts;
+  int32_t peer; /* the root of a collective, the other rank of a message */
+  uint32_t tag; /* of a message */
+  double timeout_s;
+  /* If not NULL, called once with `context` when the library needs the buffers no more, also if the
+   * call fails. */
+  dl_release_function release;
+  void* context;
+} dl_call;
+
+dl_status dl_start(dl_comm* comm, const dl_call* call, dl_work** work);
+/* Starts a list as one operation. Messages start at once, and none waits for another.
+ * all_reduce, all_gather or reduce_scatter of one dtype and reduction are packed, so that their
+ * latency is paid once (collectives/compose/coalesced.h); the first call's timeout and order count.
+ * Other lists are refused. */
+dl_status dl_start_list(dl_comm* comm, const dl_call* calls, size_t count, dl_work** work);
 
 dl_status dl_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
                         dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work);
@@ -225,6 +330,38 @@ dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output,
 /* Blocks until all ranks have called it. At the deadline (more than 0) every rank that has called
  * it gets DL_TIMEOUT and the name of each missing rank, and the group is broken. */
 dl_status dl_monitored_barrier(dl_comm* comm, double timeout_s);
+
+/* Byte strings whose lengths the other ranks do not know. These block. ---------------------------
+ */
+
+/* Every rank's string, by rank. */
+dl_status dl_all_gather_bytes(dl_comm* comm, const void* data, size_t size, double timeout_s,
+                              dl_bytes** all);
+/* Every rank's string on the root; none elsewhere. */
+dl_status dl_gather_bytes(dl_comm* comm, const void* data, size_t size, int root, double timeout_s,
+                          dl_bytes** all);
+/* The root's string; other ranks' `data` is not read. */
+dl_status dl_broadcast_bytes(dl_comm* comm, const void* data, size_t size, int root,
+                             double timeout_s, dl_bytes** bytes);
+/* parts[rank] of the root, of sizes[rank] bytes; not read elsewhere. */
+dl_status dl_scatter_bytes(dl_comm* comm, const void* const* parts, const size_t* sizes, int root,
+                           double timeout_s, dl_bytes** bytes);
+/* The number of strings, and one of them; NULL if there is no such one. Valid until freed. */
+size_t dl_bytes_count(const dl_bytes* bytes);
+const void* dl_bytes_data(const dl_bytes* bytes, size_t which, size_t* size);
+void dl_bytes_free(dl_bytes* bytes); /* `bytes` may be NULL */
+
+/* *should: 1 on all ranks after the same call, once the job is asked to save; to be called once a
+ * step on every rank (collectives/init/checkpoint/checkpoint.h). Needs no group. */
+dl_status dl_should_checkpoint(int* should);
+
+/* Lets all ranks of the job agree on a flag, even after the group broke and with ranks gone;
+ * blocks. *agreed is "and" over the flags of the ranks that came before the patience of any waiting
+ * rank ended; *missing is the number of the others, and their ranks are stored in `ranks`, as many
+ * as `room` allows. `ranks` and `missing` may be NULL. A name is used once. Needs the group of
+ * dl_comm_init(). */
+dl_status dl_agree(const char* name, int flag, double patience_s, int* agreed, int* ranks,
+                   size_t room, size_t* missing);
 
 /* NOLINTEND(modernize-use-using) */
 

@@ -5,21 +5,54 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/api/process_group.h"
 #include "collectives/c/dl_comm.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/base/system/unique_fd.h"
 
 struct dl_comm {
-  dl::Ref<dl::collectives::ProcessGroup> group;
-  std::string backend;
+  // `part`: null if this rank joins none.
+  void set(dl::Ref<dl::collectives::ProcessGroup> part) {
+    if (!part) return;
+    backend = part->backend();
+    name = part->name();
+    plan = part->plan();
+    group = std::move(part);
+  }
+
+  dl::Ref<dl::collectives::ProcessGroup> group{};
+  std::string backend{}, name{}, plan{};  // end with a zero byte
   bool is_world = false;
 };
+
+namespace dl::collectives::c {
+
+// Makes its descriptor readable.
+class EventAlarm final : public Alarm {
+ public:
+  EventAlarm();
+  int fd() const noexcept { return fd_.get(); }
+  void ring() noexcept override;
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace dl::collectives::c
+
 struct dl_work {
   dl::Ref<dl::collectives::Work> work;
+  dl::Mutex mutex{};
+  dl::Ref<dl::collectives::c::EventAlarm> alarm DL_GUARDED_BY(mutex);  // null: not asked for
 };
 struct dl_memory {
   dl::Ref<dl::collectives::SymmetricMemory> memory;
+};
+struct dl_bytes {
+  std::vector<std::string> strings;
 };
 
 namespace dl::collectives::c {
@@ -59,6 +92,9 @@ dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
   });
 }
 
+// Throw kInvalidArgument for other numbers.
+DType dtype_of(dl_dtype dtype);
+ReduceOp op_of(dl_reduce_op op);
 // Null for 0: the group's timeout.
 std::optional<std::chrono::nanoseconds> time_of(double seconds);
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "collectives/call/recording.h"
+#include "collectives/compose/objects.h"
 #include "collectives/device/device_group.h"
 #include "collectives/hybrid/hybrid_group.h"
+#include "collectives/hybrid/route/places.h"
 #include "collectives/init/checkpoint/preemption_signals.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
+#include "collectives/join/roster.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/process/at_exit.h"
 #include "collectives/shm/shm_group.h"
@@ -226,6 +229,15 @@ Ref<ProcessGroup> default_group() {
   DL_CHECK(session != nullptr, kInvalidArgument,
            "there is no default group; call dl::init_process_group() first");
   return session->group;
+}
+
+Ref<ProcessGroup> split_by_node(ProcessGroup& group) {
+  const collectives::Identity self =
+      collectives::this_process(group.rank(), env::get(env::Var::kNodeId).value_or(""));
+  const auto places =
+      collectives::hybrid::places_of(collectives::all_gather_bytes(group, self.node));
+  return group.split(
+      {.color = places.node_of[static_cast<std::size_t>(group.rank())], .key = group.rank()});
 }
 
 collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nanoseconds patience) {

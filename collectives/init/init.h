@@ -77,6 +77,9 @@ int world_size() noexcept;
 // Throws kInvalidArgument before init_process_group().
 Ref<collectives::ProcessGroup> default_group();
 
+// Collective over the group: splits it into one group for the ranks of each node, in its order.
+Ref<collectives::ProcessGroup> split_by_node(collectives::ProcessGroup& group);
+
 // Lets all ranks of the job agree on a flag, even after the default group broke and with ranks gone
 // (collectives/join/agree.h). The result is "and" over the flags of the ranks that came in time,
 // that is before the `patience` of any waiting rank ended. A name is used once. If rank 0 serves

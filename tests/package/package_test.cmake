@@ -27,6 +27,26 @@ run("${work}/build/outside")
 if(NOT output STREQUAL "dlrun ${VERSION}\n")
   message(FATAL_ERROR "the outside program printed: ${output}")
 endif()
+# A C program finds the C interface by pkg-config.
+find_program(pkg_config pkg-config REQUIRED)
+find_program(cc cc REQUIRED)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env "PKG_CONFIG_PATH=${work}/prefix/lib/pkgconfig" "${pkg_config}" --cflags --libs dl_comm
+                OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(flags)
+file(WRITE "${work}/alone.c" "#include <dl_comm.h>
+#include <stdio.h>
+int main(void) {
+  dl_comm* world;
+  if (dl_comm_init(NULL, -1, -1, 0, &world) != DL_OK) return puts(dl_last_error()), 1;
+  printf(\"%s\", dl_comm_backend(world));
+  dl_comm_destroy(world);
+}
+")
+run("${cc}" "${work}/alone.c" ${flags} -o "${work}/alone")
+run(${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${work}/prefix/lib" "${work}/alone")
+if(NOT output STREQUAL "solo")
+  message(FATAL_ERROR "the C program printed: ${output}")
+endif()
 # The module for MPI is in the prefix, and the program is not.
 find_program(mpirun mpirun.mpich)
 if(mpirun AND EXISTS "${work}/prefix/lib/libdlrun_mpi_mpich.so")

@@ -1,6 +1,7 @@
 /* dl_comm from C: three processes that meet in a directory and use what a binding would use. */
 #define _GNU_SOURCE
 #include <dl_comm.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,158 @@ static void messages(dl_comm* comm) {
   }
 }
 
+static void count_release(void* context) {
+  ++*(int*)context;
+}
+
+static void calls(dl_comm* comm) {
+  int released = 0;
+  float z[4] = {1, (float)my_rank, 2, 0}; /* 1 + i rank, 2 */
+  dl_call call = {.struct_size = sizeof call,
+                  .op = DL_OP_ALL_REDUCE,
+                  .dtype = DL_C64,
+                  .reduce = DL_SUM,
+                  .order = DL_ORDER_TREE,
+                  .input = z,
+                  .output = z,
+                  .count = 2,
+                  .release = count_release,
+                  .context = &released};
+  CHECK(dl_start(comm, &call, NULL) == DL_OK);
+  CHECK(z[0] == 3 && z[1] == 3 && z[2] == 6 && z[3] == 0);
+  CHECK(dl_barrier(comm, 0, NULL) == DL_OK && released == 1);
+  /* A refused call releases its buffers, too. */
+  call.reduce = DL_MAX;
+  CHECK(dl_start(comm, &call, NULL) == DL_DTYPE && released == 2);
+  call.op = 99;
+  CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 3);
+  CHECK(dl_start(NULL, &call, NULL) == DL_INVALID_ARGUMENT && released == 4);
+  call.struct_size = 8;
+  CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 4);
+  CHECK(dl_start(comm, NULL, NULL) == DL_INVALID_ARGUMENT);
+  /* Two complex numbers of rank 0, one of rank 2. */
+  const size_t counts[kRanks] = {2, 0, 1};
+  float all[6] = {0};
+  const dl_call gather = {.struct_size = sizeof gather,
+                          .op = DL_OP_ALL_GATHERV,
+                          .dtype = DL_C64,
+                          .input = z,
+                          .output = all,
+                          .output_counts = counts};
+  z[0] = (float)my_rank;
+  CHECK(dl_start(comm, &gather, NULL) == DL_OK && all[1] == 3 && all[4] == 2 && all[5] == 3);
+}
+
+static void lists(dl_comm* comm) {
+  int released = 0, x[kRanks], y[kRanks] = {0}, sums[3] = {1, my_rank, 10};
+  dl_call list[2 * kRanks];
+  memset(list, 0, sizeof list);
+  for (int r = 0; r < kRanks; ++r) {
+    x[r] = 10 * my_rank + r;
+    list[r] = (dl_call){.struct_size = sizeof(dl_call),
+                        .op = DL_OP_SEND,
+                        .dtype = DL_I32,
+                        .input = &x[r],
+                        .count = 1,
+                        .peer = (my_rank + 1) % kRanks,
+                        .tag = (uint32_t)r,
+                        .release = count_release,
+                        .context = &released};
+    list[kRanks + r] = (dl_call){.struct_size = sizeof(dl_call),
+                                 .op = DL_OP_RECV,
+                                 .dtype = DL_I32,
+                                 .output = &y[r],
+                                 .count = 1,
+                                 .peer = DL_ANY_SOURCE,
+                                 .tag = (uint32_t)r};
+  }
+  dl_work* work = NULL;
+  CHECK(dl_start_list(comm, list, 2 * kRanks, &work) == DL_OK);
+  CHECK(dl_work_wait_for(work, 0) == DL_OK && dl_work_error(work) == DL_OK);
+  const int left = (my_rank + 2) % kRanks;
+  CHECK(dl_work_source_of(work, kRanks) == left && dl_work_source_of(work, 99) == -1);
+  CHECK(dl_work_wait(work) == DL_OK);
+  for (int r = 0; r < kRanks; ++r) CHECK(y[r] == 10 * left + r);
+  for (int i = 0; i < 2; ++i) {
+    list[i] = (dl_call){.struct_size = sizeof(dl_call),
+                        .op = DL_OP_ALL_REDUCE,
+                        .dtype = DL_I32,
+                        .input = &sums[i],
+                        .output = &sums[i],
+                        .count = i == 0 ? 1 : 2};
+  }
+  CHECK(dl_start_list(comm, list, 2, NULL) == DL_OK);
+  CHECK(sums[0] == 3 && sums[1] == 3 && sums[2] == 30);
+  CHECK(released == kRanks);
+  list[1].op = DL_OP_BROADCAST;
+  CHECK(dl_start_list(comm, list, 2, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_start_list(comm, NULL, 0, NULL) == DL_OK);
+}
+
+/* Rank 0 sends to the others when they have looked at their open receives. */
+static void waits(dl_comm* comm) {
+  char go = 1;
+  if (my_rank == 0) {
+    for (int k = 1; k < kRanks; ++k) {
+      dl_work* asked = NULL;
+      CHECK(dl_recv(comm, &go, 1, DL_U8, DL_ANY_SOURCE, 21, 0, &asked) == DL_OK);
+      CHECK(dl_work_wait_for(asked, 0) == DL_OK);
+      const int from = dl_work_source(asked);
+      dl_work_free(asked);
+      CHECK(dl_send(comm, &go, 1, DL_U8, from, 22, 0, NULL) == DL_OK);
+    }
+    return;
+  }
+  dl_work* works[3] = {NULL, NULL, NULL};
+  size_t which = 99;
+  int fd = -1;
+  CHECK(dl_wait_any(works, 3, 0, &which) == DL_INVALID_ARGUMENT);
+  CHECK(dl_test_all(works, 3) == 1);
+  CHECK(dl_recv(comm, &go, 1, DL_U8, 0, 22, 0, &works[1]) == DL_OK);
+  CHECK(dl_test_all(works, 3) == 0);
+  CHECK(dl_work_wait_for(works[1], 0.01) == DL_TIMEOUT && !dl_work_is_completed(works[1]));
+  CHECK(dl_work_error(works[1]) == DL_OK);
+  CHECK(dl_wait_any(works, 3, 0.01, &which) == DL_TIMEOUT);
+  CHECK(dl_work_fd(works[1], &fd) == DL_OK);
+  struct pollfd polled = {.fd = fd, .events = POLLIN};
+  CHECK(poll(&polled, 1, 0) == 0);
+  CHECK(dl_send(comm, &go, 1, DL_U8, 0, 21, 0, NULL) == DL_OK);
+  CHECK(poll(&polled, 1, 1000 * kTimeout) == 1 && dl_work_is_completed(works[1]));
+  CHECK(dl_wait_any(works, 3, 0, &which) == DL_OK && which == 1 && dl_test_all(works, 3) == 1);
+  CHECK(dl_work_wait(works[1]) == DL_OK);
+}
+
+static void strings(dl_comm* comm) {
+  const char* words[kRanks] = {"", "one", "three times"};
+  dl_bytes* all = NULL;
+  size_t size = 0;
+  CHECK(dl_all_gather_bytes(comm, words[my_rank], strlen(words[my_rank]), 0, &all) == DL_OK);
+  CHECK(dl_bytes_count(all) == kRanks && dl_bytes_data(all, kRanks, &size) == NULL && size == 0);
+  CHECK(memcmp(dl_bytes_data(all, 2, &size), words[2], strlen(words[2])) == 0 && size == 11);
+  dl_bytes_free(all);
+  CHECK(dl_gather_bytes(comm, words[my_rank], strlen(words[my_rank]), 1, 0, &all) == DL_OK);
+  CHECK(dl_bytes_count(all) == (my_rank == 1 ? kRanks : 0));
+  dl_bytes_free(all);
+  CHECK(dl_broadcast_bytes(comm, my_rank == 2 ? "two" : NULL, 3, 2, 0, &all) == DL_OK);
+  CHECK(dl_bytes_count(all) == 1 && memcmp(dl_bytes_data(all, 0, NULL), "two", 3) == 0);
+  dl_bytes_free(all);
+  const size_t sizes[kRanks] = {0, 3, 11};
+  CHECK(dl_scatter_bytes(comm, (const void* const*)words, sizes, 0, 0, &all) == DL_OK);
+  dl_bytes_data(all, 0, &size);
+  CHECK(size == sizes[my_rank]);
+  dl_bytes_free(all);
+  dl_bytes_free(NULL);
+  CHECK(dl_all_gather_bytes(comm, NULL, 1, 0, &all) == DL_INVALID_ARGUMENT);
+  int agreed = -1, missing_rank = -1;
+  size_t missing = 99;
+  CHECK(dl_agree("all", my_rank != 1, kTimeout, &agreed, &missing_rank, 1, &missing) == DL_OK);
+  CHECK(agreed == 0 && missing == 0);
+  int should = -1;
+  CHECK(dl_should_checkpoint(&should) == DL_OK && should == 0);
+  CHECK(dl_should_checkpoint(NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_agree("again", 1, kTimeout, &agreed, NULL, 0, NULL) == DL_OK && agreed == 1);
+}
+
 static void groups(dl_comm* world) {
   dl_comm* part = NULL;
   CHECK(dl_comm_split(world, my_rank == 0 ? DL_NO_COLOR : 1, -my_rank, &part) == DL_OK);
@@ -111,6 +264,14 @@ static void groups(dl_comm* world) {
   CHECK(dl_comm_size(part) == 2 && dl_comm_rank(part) == kRanks - 1 - my_rank);
   CHECK(dl_barrier(part, 0, NULL) == DL_OK);
   dl_comm_destroy(part);
+}
+
+static void nodes(dl_comm* world) {
+  dl_comm* node = NULL;
+  CHECK(dl_comm_split_by_node(world, &node) == DL_OK);
+  CHECK(dl_comm_size(node) == kRanks && dl_comm_rank(node) == my_rank);
+  CHECK(strcmp(dl_comm_name(node), dl_comm_name(world)) != 0);
+  dl_comm_destroy(node);
 }
 
 static void memories(dl_comm* comm) {
@@ -145,6 +306,7 @@ static void abort_by_rank_1(dl_comm* comm) {
   dl_status status = DL_OK;
   while (status == DL_OK) status = dl_barrier(comm, 0, NULL);
   CHECK(status == DL_ABORTED && strstr(dl_last_error(), "enough") != NULL);
+  CHECK(dl_last_error_rank() == -1 || dl_last_error_rank() == 1);
   CHECK(dl_comm_error(comm) == DL_ABORTED);
 }
 
@@ -168,6 +330,23 @@ static void errors(dl_comm* comm) {
 /* After a group that broke, at the same place. */
 static void again_with_a_name(const char* method) {
   dl_comm* named = NULL;
+  dl_comm_options options = DL_COMM_OPTIONS_INIT;
+  options.backend = "carrier pigeon";
+  options.init_method = method;
+  options.rank = my_rank;
+  options.size = kRanks;
+  options.timeout_s = kTimeout;
+  CHECK(dl_comm_init_options(&options, &named) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "carrier pigeon") != NULL);
+  CHECK(dl_comm_init_options(NULL, &named) == DL_INVALID_ARGUMENT);
+  options.backend = "tcp";
+  options.name = "by options";
+  CHECK(dl_comm_init_options(&options, &named) == DL_OK);
+  CHECK(strcmp(dl_comm_backend(named), "tcp") == 0 && strlen(dl_comm_plan(named)) > 0);
+  CHECK(strcmp(dl_comm_name(named), "by options") == 0 && strcmp(dl_comm_name(NULL), "") == 0);
+  waits(named);
+  CHECK(dl_barrier(named, 0, NULL) == DL_OK);
+  dl_comm_destroy(named);
   CHECK(dl_comm_init_named("a/b", method, my_rank, kRanks, kTimeout, &named) ==
         DL_INVALID_ARGUMENT);
   CHECK(dl_comm_init_named("second", method, my_rank, kRanks, kTimeout, &named) == DL_OK);
@@ -196,7 +375,12 @@ static void run_rank(int rank, const char* directory) {
   reductions(world);
   parts(world);
   messages(world);
+  calls(world);
+  lists(world);
+  waits(world);
+  strings(world);
   groups(world);
+  nodes(world);
   memories(world);
   errors(world);
   dl_comm_destroy(world);

@@ -1,0 +1,224 @@
+// The C interface's calls as data.
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "collectives/c/dl_comm.h"
+#include "collectives/c/handles.h"
+#include "collectives/call/checks.h"
+#include "collectives/compose/coalesced.h"
+
+using namespace dl::collectives;
+using dl::DType;
+using dl::Ref;
+using dl::collectives::c::dtype_of;
+using dl::collectives::c::guarded;
+using dl::collectives::c::op_of;
+using dl::collectives::c::run;
+using dl::collectives::c::time_of;
+
+namespace dl::collectives::c {
+
+DType dtype_of(dl_dtype dtype) {
+  DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
+           "dl_comm: {} is not a dl_dtype that this operation takes", dtype);
+  return static_cast<DType>(dtype);
+}
+
+ReduceOp op_of(dl_reduce_op op) {
+  DL_CHECK(static_cast<unsigned>(op) < kReduceOpCount, kInvalidArgument,
+           "dl_comm: {} is not a dl_reduce_op", op);
+  return static_cast<ReduceOp>(op);
+}
+
+}  // namespace dl::collectives::c
+
+namespace {
+
+static_assert(static_cast<int>(DType::kF16) == DL_F16 && static_cast<int>(DType::kF32) == DL_F32);
+static_assert(static_cast<int>(DType::kI64) == DL_I64 && static_cast<int>(DType::kBool) == DL_BOOL);
+static_assert(dl::kDTypeCount == DL_C64);
+static_assert(static_cast<int>(ReduceOp::kSum) == DL_SUM &&
+              static_cast<int>(ReduceOp::kBxor) == DL_BXOR);
+static_assert(static_cast<int>(Order::kTree) == DL_ORDER_TREE);
+static_assert(static_cast<int>(OpKind::kAllReduce) == DL_OP_ALL_REDUCE &&
+              static_cast<int>(OpKind::kRecv) == DL_OP_RECV &&
+              static_cast<int>(OpKind::kAllToAll) == DL_OP_ALL_TO_ALL &&
+              static_cast<int>(OpKind::kAllToAllv) == DL_OP_ALL_TO_ALLV);
+static_assert(kAnySource == DL_ANY_SOURCE);
+
+// Owns the caller's buffers: calls release(context) at its end.
+class Released final : public dl::RefCounted {
+ public:
+  explicit Released(const dl_call& call) : release_(call.release), context_(call.context) {}
+
+ private:
+  ~Released() override { release_(context_); }
+
+  const dl_release_function release_;
+  void* const context_;
+};
+
+// The owners of the buffers of a list.
+struct Owners final : dl::RefCounted {
+  std::vector<Ref<dl::RefCounted>> owners;
+};
+
+Ref<dl::RefCounted> owner_of(const dl_call* call) {
+  DL_CHECK(call != nullptr && call->struct_size == sizeof *call, kInvalidArgument,
+           "dl_start: the call is NULL, or its struct_size is not sizeof(dl_call)");
+  return call->release == nullptr ? nullptr : dl::make_ref<Released>(*call);
+}
+
+// A dl_call as a checked Call, with what that points to.
+class Translated {
+ public:
+  Translated(const dl_call& given, Ref<dl::RefCounted> owner, const ProcessGroup& group) {
+    DL_CHECK(static_cast<unsigned>(given.op) < kOpKindCount, kInvalidArgument,
+             "dl_start: {} is not a dl_op", given.op);
+    DL_CHECK(static_cast<unsigned>(given.order) <= DL_ORDER_TREE, kInvalidArgument,
+             "dl_start: {} is not a dl_order", given.order);
+    options_ = {.timeout = time_of(given.timeout_s),
+                .order = static_cast<Order>(given.order),
+                .keep_alive = std::move(owner)};
+    const auto op = static_cast<OpKind>(given.op);
+    const DType dtype = floats_of(given, row_of(op));
+    call_ = row_of(op).is_message ? message(given, op, dtype)
+                                  : collective(given, op, dtype, group.rank(), group.size());
+    check(call_, group.rank(), group.size());
+  }
+  Translated(const Translated&) = delete;
+  Translated& operator=(const Translated&) = delete;
+
+  const Call& call() const noexcept { return call_; }
+  const CallOptions& options() const noexcept { return options_; }
+
+ private:
+  // The dtype that moves, and how many of it make one of the caller's elements.
+  DType floats_of(const dl_call& given, const OpRow& row) {
+    if (given.dtype != DL_C64 && given.dtype != DL_C128) return dtype_of(given.dtype);
+    DL_CHECK(!row.reduces || given.reduce == DL_SUM || given.reduce == DL_AVG, kDType,
+             "{}: complex numbers have no reductions but DL_SUM and DL_AVG", row.name);
+    floats_ = 2;
+    return given.dtype == DL_C64 ? DType::kF32 : DType::kF64;
+  }
+  std::size_t floats(std::size_t count) const {
+    DL_CHECK(count <= std::numeric_limits<std::size_t>::max() / floats_, kInvalidArgument,
+             "dl_start: {} elements are more than memory can hold", count);
+    return count * floats_;
+  }
+  Call message(const dl_call& given, OpKind op, DType dtype) {
+    Call call = op == OpKind::kSend ? call_of(SendOptions{.buffer = given.input,
+                                                          .count = floats(given.count),
+                                                          .dtype = dtype,
+                                                          .peer = given.peer,
+                                                          .tag = given.tag})
+                                    : call_of(RecvOptions{.buffer = given.output,
+                                                          .count = floats(given.count),
+                                                          .dtype = dtype,
+                                                          .peer = given.peer,
+                                                          .tag = given.tag});
+    call.options = &options_;
+    return call;
+  }
+  Call collective(const dl_call& given, OpKind op, DType dtype, int rank, int size) {
+    const OpRow& row = row_of(op);
+    const auto counts = [&](const size_t* from, std::vector<std::size_t>& to) {
+      if (from == nullptr || !row.is_v_variant()) return std::span<const std::size_t>();
+      if (floats_ == 1) return std::span(from, static_cast<std::size_t>(size));
+      for (int r = 0; r < size; ++r) to.push_back(floats(from[r]));
+      return std::span<const std::size_t>(to);
+    };
+    return make_call(op,
+                     {.input = op == OpKind::kBroadcast ? given.output : given.input,
+                      .output = given.output,
+                      .count = floats(given.count),
+                      .input_counts = counts(given.input_counts, input_counts_),
+                      .output_counts = counts(given.output_counts, output_counts_),
+                      .dtype = dtype,
+                      .reduce = row.reduces ? op_of(given.reduce) : ReduceOp::kSum,
+                      .root = given.peer,
+                      .options = &options_},
+                     rank, size);
+  }
+
+  CallOptions options_{};
+  std::size_t floats_ = 1;
+  std::vector<std::size_t> input_counts_{}, output_counts_{};
+  Call call_{};
+};
+
+// `Options`: of an operation that can be packed.
+template <typename Options>
+std::vector<Options> parts_of(std::span<const std::unique_ptr<Translated>> calls) {
+  std::vector<Options> parts;
+  parts.reserve(calls.size());
+  for (const auto& translated : calls) {
+    const Call& call = translated->call();
+    Options part;
+    part.input = call.input;
+    part.output = call.output;
+    part.count = call.what.count;
+    part.dtype = call.what.dtype;
+    if constexpr (requires { part.op; }) part.op = call.what.reduce;
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+Ref<Work> start_list(ProcessGroup& group, std::span<const dl_call> given,
+                     std::span<const Ref<dl::RefCounted>> owners) {
+  std::vector<std::unique_ptr<Translated>> calls;
+  calls.reserve(given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    calls.push_back(std::make_unique<Translated>(given[i], owners[i], group));
+  }
+  if (std::ranges::all_of(calls, [](const auto& c) { return c->call().row().is_message; })) {
+    std::vector<Call> messages;
+    messages.reserve(calls.size());
+    for (const auto& c : calls) messages.push_back(c->call());
+    return group.start_all(messages);
+  }
+  const OpKind op = calls.front()->call().what.op;
+  const bool has_one_op =
+      std::ranges::all_of(calls, [op](const auto& c) { return c->call().what.op == op; });
+  CallOptions options = calls.front()->options();
+  const auto all = dl::make_ref<Owners>();
+  all->owners.assign(owners.begin(), owners.end());
+  options.keep_alive = all;
+  if (has_one_op && op == OpKind::kAllReduce) {
+    return all_reduce_coalesced(group, parts_of<AllReduceOptions>(calls), options);
+  }
+  if (has_one_op && op == OpKind::kAllGather) {
+    return all_gather_coalesced(group, parts_of<AllGatherOptions>(calls), options);
+  }
+  if (has_one_op && op == OpKind::kReduceScatter) {
+    return reduce_scatter_coalesced(group, parts_of<ReduceScatterOptions>(calls), options);
+  }
+  dl::throw_error(dl::ErrorKind::kInvalidArgument,
+                  "dl_start_list: a list is of messages, or of one of all_reduce, all_gather and "
+                  "reduce_scatter");
+}
+
+}  // namespace
+
+dl_status dl_start(dl_comm* comm, const dl_call* call, dl_work** work) {
+  // Before anything may fail, because it calls release() then.
+  Ref<dl::RefCounted> owner;
+  if (const dl_status bad = guarded([&] { owner = owner_of(call); }); bad != DL_OK) return bad;
+  return run(comm, work, [&](ProcessGroup& group) {
+    return group.start(Translated(*call, owner, group).call());
+  });
+}
+
+dl_status dl_start_list(dl_comm* comm, const dl_call* calls, size_t count, dl_work** work) {
+  std::vector<Ref<dl::RefCounted>> owners;
+  const dl_status bad = guarded([&] {
+    DL_CHECK(calls != nullptr || count == 0, kInvalidArgument, "dl_start_list: calls is NULL");
+    for (std::size_t i = 0; i < count; ++i) owners.push_back(owner_of(calls + i));
+  });
+  if (bad != DL_OK) return bad;
+  return run(comm, work,
+             [&](ProcessGroup& group) { return start_list(group, {calls, count}, owners); });
+}
