@@ -177,7 +177,7 @@ ROOMS = {
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),
            ("module", "trees, state"), ("optim", "SGD, schedulers"), ("parallel", "DDP"), ("data", "loaders, images"),
            ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("utils", "clipping")],
-    "collectives": [("init", "ranks meet"), ("bench", "dlbench"), ("c", "interface for C"), ("tensor", "for Tensors"), ("device", "CPU or GPU"),
+    "collectives": [("init", "ranks meet"), ("bench", "dlbench"), ("c", "interface for C"), ("python", "the package"), ("tensor", "for Tensors"), ("device", "CPU or GPU"),
                     ("hybrid", "shm and tcp"), ("shm", "one node"), ("tcp", "any nodes"), ("nccl", "GPUs"), ("mpi", "over an MPI"),
                     ("join", "new groups"), ("solo", "one rank"), ("compose", "from others"), ("api", "ProcessGroup"), ("algorithms", "schedules"),
                     ("waiting", "Work, causes"), ("process", "peers, exit"), ("reduce", "arithmetic"), ("call", "one call"), ("record", "recorder")],
@@ -203,11 +203,13 @@ def rooms():
         d.rect(x, y, w, h, name, 10)
         d.heading(x + 14, y + 22, name + "/", gloss, 15, f"{name}-ink", False, 12, True)
         cell = (w - 20) / columns
+        row = min(42, (h - 43) / -(-len(ROOMS[name]) // columns))
+        up = (42 - row) / 2
         for i, (child, what) in enumerate(ROOMS[name]):
-            cx, cy = x + 10 + (i % columns) * cell, y + 34 + (i // columns) * 42
-            d.rect(round(cx + 3, 1), cy, round(cell - 6, 1), 38, "paper", 5)
-            d.text(round(cx + cell / 2, 1), cy + 16, child, "ink", 12.5, "600", "middle", mono=True)
-            d.text(round(cx + cell / 2, 1), cy + 31, what, "soft", 11, anchor="middle")
+            cx, cy = x + 10 + (i % columns) * cell, round(y + 34 + (i // columns) * row, 1)
+            d.rect(round(cx + 3, 1), cy, round(cell - 6, 1), round(row - 4, 1), "paper", 5)
+            d.text(round(cx + cell / 2, 1), round(cy + 16 - up / 2, 1), child, "ink", 12.5, "600", "middle", mono=True)
+            d.text(round(cx + cell / 2, 1), round(cy + 31 - up * 1.5, 1), what, "soft", 11, anchor="middle")
 
     d.rect(366, 56, 482, 34, "core", 10)
     d.heading(380, 78, "examples/", "train_cnn, benchmarks, programs of books", 15, "core-ink", False, 12, True)

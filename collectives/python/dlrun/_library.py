@@ -1,0 +1,142 @@
+"""libdl_comm.so, its functions and structures (collectives/c/dl_comm.h)."""
+
+import ctypes
+import os
+import sys
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Iterator
+
+_NAME = "libdl_comm.so.1"
+_VERSION = 2  # DL_COMM_VERSION
+
+Release = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class CommOptions(ctypes.Structure):
+    """dl_comm_options."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("init_method", c_char_p),
+        ("backend", c_char_p),
+        ("algorithm", c_char_p),
+        ("plan", c_char_p),
+        ("rank", c_int),
+        ("size", c_int),
+        ("timeout_s", c_double),
+    ]
+
+
+class Call(ctypes.Structure):
+    """dl_call."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("op", c_int32),
+        ("dtype", c_int32),
+        ("reduce", c_int32),
+        ("order", c_int32),
+        ("input", c_void_p),
+        ("output", c_void_p),
+        ("count", c_size_t),
+        ("input_counts", POINTER(c_size_t)),
+        ("output_counts", POINTER(c_size_t)),
+        ("peer", c_int32),
+        ("tag", c_uint32),
+        ("timeout_s", c_double),
+        ("release", c_void_p),
+        ("context", c_void_p),
+    ]
+
+
+# Function: result, arguments.
+_COMM = _WORK = _MEMORY = _BYTES = c_void_p
+_PREMUL = [c_void_p, c_void_p, c_size_t, c_int32, c_int32, c_double]
+_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "dl_comm_version": (c_int, []),
+    "dl_last_error": (c_char_p, []),
+    "dl_last_error_rank": (c_int, []),
+    "dl_comm_init_options": (c_int32, [POINTER(CommOptions), POINTER(_COMM)]),
+    "dl_comm_split": (c_int32, [_COMM, c_int, c_int, POINTER(_COMM)]),
+    "dl_comm_split_by_node": (c_int32, [_COMM, POINTER(_COMM)]),
+    "dl_comm_destroy": (None, [_COMM]),
+    "dl_comm_rank": (c_int, [_COMM]),
+    "dl_comm_size": (c_int, [_COMM]),
+    "dl_comm_backend": (c_char_p, [_COMM]),
+    "dl_comm_name": (c_char_p, [_COMM]),
+    "dl_comm_plan": (c_char_p, [_COMM]),
+    "dl_comm_abort": (None, [_COMM, c_char_p]),
+    "dl_comm_error": (c_int32, [_COMM]),
+    "dl_work_wait_for": (c_int32, [_WORK, c_double]),
+    "dl_work_is_completed": (c_int, [_WORK]),
+    "dl_work_error": (c_int32, [_WORK]),
+    "dl_work_source_of": (c_int, [_WORK, c_size_t]),
+    "dl_work_fd": (c_int32, [_WORK, POINTER(c_int)]),
+    "dl_wait_any": (c_int32, [POINTER(_WORK), c_size_t, c_double, POINTER(c_size_t)]),
+    "dl_work_free": (None, [_WORK]),
+    "dl_memory_allocate": (c_int32, [_COMM, c_size_t, POINTER(_MEMORY)]),
+    "dl_memory_data": (c_void_p, [_MEMORY]),
+    "dl_memory_why_not": (c_char_p, [_MEMORY]),
+    "dl_memory_check": (c_int32, [_MEMORY]),
+    "dl_memory_free": (None, [_MEMORY]),
+    "dl_start": (c_int32, [_COMM, POINTER(Call), POINTER(_WORK)]),
+    "dl_start_list": (c_int32, [_COMM, POINTER(Call), c_size_t, POINTER(_WORK)]),
+    "dl_premul_all_reduce": (c_int32, [_COMM, *_PREMUL, c_double, POINTER(_WORK)]),
+    "dl_premul_reduce": (c_int32, [_COMM, *_PREMUL, c_int, c_double, POINTER(_WORK)]),
+    "dl_premul_reduce_scatter": (c_int32, [_COMM, *_PREMUL, c_double, POINTER(_WORK)]),
+    "dl_monitored_barrier": (c_int32, [_COMM, c_double]),
+    "dl_all_gather_bytes": (c_int32, [_COMM, c_char_p, c_size_t, c_double, POINTER(_BYTES)]),
+    "dl_gather_bytes": (c_int32, [_COMM, c_char_p, c_size_t, c_int, c_double, POINTER(_BYTES)]),
+    "dl_broadcast_bytes": (c_int32, [_COMM, c_char_p, c_size_t, c_int, c_double, POINTER(_BYTES)]),
+    "dl_scatter_bytes": (
+        c_int32,
+        [_COMM, POINTER(c_char_p), POINTER(c_size_t), c_int, c_double, POINTER(_BYTES)],
+    ),
+    "dl_bytes_count": (c_size_t, [_BYTES]),
+    "dl_bytes_data": (c_void_p, [_BYTES, c_size_t, POINTER(c_size_t)]),
+    "dl_bytes_free": (None, [_BYTES]),
+    "dl_should_checkpoint": (c_int32, [POINTER(c_int)]),
+    "dl_agree": (
+        c_int32,
+        [c_char_p, c_int, c_double, POINTER(c_int), POINTER(c_int), c_size_t, POINTER(c_size_t)],
+    ),
+}
+
+
+def _places() -> Iterator[Path]:
+    """Where the library may be: the files of the installed package, then a prefix."""
+    try:
+        for file in metadata.distribution("dlrun").files or []:
+            if file.name == _NAME:
+                yield Path(str(file.locate()))
+    except metadata.PackageNotFoundError:
+        pass
+    yield Path(sys.prefix, "lib", "dlrun", _NAME)
+    yield Path(sys.prefix, "lib", _NAME)
+
+
+def _load() -> ctypes.CDLL:
+    given = os.environ.get("DLRUN_LIBRARY")
+    found = given or next((str(place) for place in _places() if place.exists()), _NAME)
+    try:
+        library = ctypes.CDLL(found)
+    except OSError as error:
+        hint = "" if given else "; name the file in DLRUN_LIBRARY"
+        raise ImportError(f"dlrun: cannot load {found}: {error}{hint}") from None
+    try:
+        version = library.dl_comm_version()
+    except AttributeError:
+        raise ImportError(f"dlrun: {found} is not dlrun's library") from None
+    if version < _VERSION:
+        raise ImportError(f"dlrun: {found} has version {version}, wanted {_VERSION} or newer")
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+lib = _load()

@@ -1,0 +1,744 @@
+"""Groups of ranks and their operations."""
+
+import ctypes
+import pickle
+import threading
+from typing import Any, Iterable, Optional, Sequence, Union
+
+from dlrun import _library
+from dlrun._buffers import Buffer
+from dlrun._library import lib
+from dlrun.errors import InvalidArgument, check
+
+ANY_SOURCE = -1
+NO_COLOR = -1
+
+_OPS = {
+    "all_reduce": 0,
+    "broadcast": 1,
+    "all_gather": 2,
+    "reduce_scatter": 3,
+    "barrier": 4,
+    "send": 5,
+    "recv": 6,
+    "reduce": 7,
+    "gather": 8,
+    "scatter": 9,
+    "all_to_all": 10,
+    "all_gatherv": 11,
+    "reduce_scatterv": 12,
+    "gatherv": 13,
+    "scatterv": 14,
+    "all_to_allv": 15,
+}
+_REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "prod": 4, "band": 5, "bor": 6, "bxor": 7}
+_ORDERS = {"plan": 0, "tree": 1}
+
+Counts = Sequence[int]
+
+
+def _refuse(text: str) -> InvalidArgument:
+    return InvalidArgument(text, "invalid argument")
+
+
+def _number(names: dict[str, int], name: str, what: str) -> int:
+    try:
+        return names[name]
+    except KeyError:
+        raise _refuse(f"there is no {what} '{name}'; there are {', '.join(names)}") from None
+
+
+def _seconds(timeout: Optional[float]) -> float:
+    """The library's 0 means the group's timeout."""
+    if timeout is None:
+        return 0.0
+    if not timeout > 0:
+        raise _refuse(f"timeout is {timeout}, wanted more than 0 seconds, or None for the group's")
+    return float(timeout)
+
+
+class Work:
+    """An operation under way. It keeps the operation's buffers until that is over."""
+
+    def __init__(self, handle: int, kept: Any):
+        self._handle: Optional[int] = handle
+        self._kept = kept
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Blocks until the operation is over, and throws its error.
+
+        After `timeout` seconds it throws TimeoutError naming the missing ranks, and the operation
+        goes on.
+        """
+        check(lib.dl_work_wait_for(self._handle, _seconds(timeout)))
+
+    def is_completed(self) -> bool:
+        """True once the operation is over, with or without an error."""
+        return bool(lib.dl_work_is_completed(self._handle))
+
+    def source(self, message: int = 0) -> Optional[int]:
+        """The rank whose message a receive has taken; of a batch: that of one of its messages."""
+        rank = lib.dl_work_source_of(self._handle, message)
+        return rank if rank >= 0 else None
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable once the operation is over, for select and asyncio.
+
+        It belongs to the Work: only poll it.
+        """
+        fd = ctypes.c_int(-1)
+        check(lib.dl_work_fd(self._handle, ctypes.byref(fd)))
+        return fd.value
+
+    def __del__(self) -> None:
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle is None:
+            return
+        if lib.dl_work_is_completed(handle):
+            lib.dl_work_free(handle)
+        else:
+            _dropped.add(handle, self._kept)
+
+
+class _Dropped:
+    """Works that nobody holds any more, with their buffers, until they are over."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: list[tuple[int, Any]] = []
+
+    def add(self, handle: int, kept: Any) -> None:
+        with self._lock:
+            self._works.append((handle, kept))
+
+    def sweep(self) -> None:
+        if not self._works or not self._lock.acquire(blocking=False):
+            return
+        try:
+            works, self._works = self._works, []
+            for handle, kept in works:
+                if lib.dl_work_is_completed(handle):
+                    lib.dl_work_free(handle)
+                else:
+                    self._works.append((handle, kept))
+        finally:
+            self._lock.release()
+
+
+_dropped = _Dropped()
+
+
+def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> int:
+    """Waits until one of the works is over, and returns its place; None in the list is skipped.
+
+    Does not throw the operation's error. Throws TimeoutError if none is over in time.
+    """
+    handles = (ctypes.c_void_p * len(works))(*(w._handle if w else None for w in works))
+    which = ctypes.c_size_t()
+    check(lib.dl_wait_any(handles, len(works), _seconds(timeout), ctypes.byref(which)))
+    return which.value
+
+
+class Send:
+    """A message of Group.batch()."""
+
+    def __init__(self, buffer: Any, peer: int, tag: int = 0):
+        self.buffer, self.peer, self.tag = buffer, peer, tag
+
+
+class Recv:
+    """A message of Group.batch(); `peer` may be ANY_SOURCE."""
+
+    def __init__(self, buffer: Any, peer: int, tag: int = 0):
+        self.buffer, self.peer, self.tag = buffer, peer, tag
+
+
+class Memory:
+    """Memory that the ranks of a node share; operations are fastest in it.
+
+    `numpy.frombuffer(memory.buffer, dtype)` makes an array of it. why_not: "" if the ranks share
+    it, else the reason.
+    """
+
+    def __init__(self, handle: int, nbytes: int):
+        self._handle = handle
+        self.why_not: str = lib.dl_memory_why_not(handle).decode()
+        self.buffer = (ctypes.c_ubyte * nbytes).from_address(lib.dl_memory_data(handle) or 0)
+        self.buffer._owner = self  # type: ignore[attr-defined]
+        self.nbytes = nbytes
+
+    def check(self) -> None:
+        """Throws Aborted if an operation that used the memory has failed."""
+        check(lib.dl_memory_check(self._handle))
+
+    def __del__(self) -> None:
+        lib.dl_memory_free(self._handle)
+
+
+class Group:
+    """A group of ranks. Every rank makes the same calls in the same order.
+
+    Buffers are NumPy arrays, array.array, bytearray or anything else with the buffer protocol;
+    Typed(buffer, "bf16") names the dtype of others. Where ranks have parts of equal size, all of
+    one buffer counts, so `output` of all_gather has size times the elements of `input`.
+
+    Every operation takes `async_op=True`, and then returns a Work instead of waiting, and
+    `timeout`, its deadline in seconds. A thread that waits lets other threads of Python run.
+
+    Errors (dlrun.errors) name the operation, the rank and the cause. After one, the group is broken:
+    later calls throw the first cause.
+    """
+
+    def __init__(self, handle: int):
+        self._handle: Optional[int] = handle
+        self.rank: int = lib.dl_comm_rank(handle)
+        self.size: int = lib.dl_comm_size(handle)
+        self.backend: str = lib.dl_comm_backend(handle).decode()
+        self.name: str = lib.dl_comm_name(handle).decode()
+        self.plan: str = lib.dl_comm_plan(handle).decode()
+
+    def __repr__(self) -> str:
+        return f"<dlrun.Group '{self.name}': rank {self.rank} of {self.size} over {self.backend}>"
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the group. Operations under way end with Aborted."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.dl_comm_destroy(handle)
+        _dropped.sweep()
+
+    # Groups. --------------------------------------------------------------------------------------
+
+    def split(self, color: int, key: int = 0) -> Optional["Group"]:
+        """Collective: ranks with the same color form a group, ordered by key. NO_COLOR: none."""
+        part = ctypes.c_void_p()
+        check(lib.dl_comm_split(self._open(), color, key, ctypes.byref(part)))
+        return Group(part.value) if part.value else None
+
+    def split_by_node(self) -> "Group":
+        """Collective: one group for the ranks of each node, in this group's order."""
+        part = ctypes.c_void_p()
+        check(lib.dl_comm_split_by_node(self._open(), ctypes.byref(part)))
+        assert part.value
+        return Group(part.value)
+
+    def abort(self, reason: str) -> None:
+        """Breaks the group: operations under way throw Aborted with this reason on every rank."""
+        lib.dl_comm_abort(self._open(), reason.encode())
+
+    def check(self) -> None:
+        """Throws the first cause if the group is broken."""
+        check(lib.dl_comm_error(self._open()))
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Collective: memory of the same size on every rank, filled with zeros."""
+        memory = ctypes.c_void_p()
+        check(lib.dl_memory_allocate(self._open(), nbytes, ctypes.byref(memory)))
+        assert memory.value
+        return Memory(memory.value, nbytes)
+
+    # Collectives. ---------------------------------------------------------------------------------
+
+    def all_reduce(
+        self,
+        input: Any,
+        output: Any = None,
+        op: str = "sum",
+        *,
+        order: str = "plan",
+        factor: Optional[float] = None,
+        **how: Any,
+    ) -> Optional[Work]:
+        """Reduces the ranks' inputs; in place without `output`. `factor` multiplies this rank's."""
+        return self._reduction("all_reduce", input, output, op, order, factor, **how)
+
+    def reduce(
+        self,
+        input: Any,
+        output: Any = None,
+        op: str = "sum",
+        *,
+        root: int = 0,
+        order: str = "plan",
+        factor: Optional[float] = None,
+        **how: Any,
+    ) -> Optional[Work]:
+        """Reduces to `output` on the root; in place without it."""
+        return self._reduction("reduce", input, output, op, order, factor, root=root, **how)
+
+    def reduce_scatter(
+        self,
+        input: Any,
+        output: Any,
+        op: str = "sum",
+        *,
+        order: str = "plan",
+        factor: Optional[float] = None,
+        **how: Any,
+    ) -> Optional[Work]:
+        """Each rank gets its part of the reduced input."""
+        return self._reduction("reduce_scatter", input, output, op, order, factor, **how)
+
+    def broadcast(self, buffer: Any, root: int = 0, **how: Any) -> Optional[Work]:
+        """The root's buffer, on every rank."""
+        data = Buffer(buffer, "broadcast: buffer", self.rank != root)
+        call = self._call("broadcast", None, data, data.count, peer=root)
+        return self._start(call, [data], **how)
+
+    def all_gather(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
+        """Every rank's input, in rank order, on every rank."""
+        given, taken = self._two("all_gather", input, output)
+        return self._start(
+            self._call("all_gather", given, taken, given.count), [given, taken], **how
+        )
+
+    def gather(self, input: Any, output: Any = None, *, root: int = 0, **how: Any) -> Optional[Work]:
+        """Every rank's input, in rank order, on the root."""
+        given, taken = self._two("gather", input, output, writes=self.rank == root)
+        call = self._call("gather", given, taken, given.count, peer=root)
+        return self._start(call, [given, taken], **how)
+
+    def scatter(self, input: Any, output: Any, *, root: int = 0, **how: Any) -> Optional[Work]:
+        """The root's input, divided among the ranks; other ranks' `input` may be None."""
+        given, taken = self._two("scatter", input, output, reads=self.rank == root)
+        call = self._call("scatter", given, taken, taken.count, peer=root)
+        return self._start(call, [given, taken], **how)
+
+    def all_to_all(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
+        """Part i of the input goes to rank i; part i of the output comes from rank i."""
+        given, taken = self._two("all_to_all", input, output)
+        if given.count % self.size:
+            raise _refuse(f"all_to_all: {given.count} elements for {self.size} ranks")
+        call = self._call("all_to_all", given, taken, given.count // self.size)
+        return self._start(call, [given, taken], **how)
+
+    def all_gatherv(self, input: Any, output: Any, counts: Counts, **how: Any) -> Optional[Work]:
+        """all_gather() of counts[r] elements from rank r."""
+        given, taken = self._two("all_gatherv", input, output)
+        call = self._call("all_gatherv", given, taken, output_counts=counts)
+        return self._start(call, [given, taken], **how)
+
+    def reduce_scatterv(
+        self, input: Any, output: Any, counts: Counts, op: str = "sum", **how: Any
+    ) -> Optional[Work]:
+        """reduce_scatter() in which rank r gets counts[r] elements."""
+        given, taken = self._two("reduce_scatterv", input, output)
+        call = self._call("reduce_scatterv", given, taken, input_counts=counts, op=op)
+        return self._start(call, [given, taken], **how)
+
+    def gatherv(
+        self,
+        input: Any,
+        output: Any = None,
+        counts: Optional[Counts] = None,
+        *,
+        root: int = 0,
+        **how: Any,
+    ) -> Optional[Work]:
+        """gather() of counts[r] elements from rank r; output and counts on the root."""
+        is_root = self.rank == root
+        given, taken = self._two("gatherv", input, output, writes=is_root)
+        call = self._call(
+            "gatherv", given, taken, given.count, peer=root, output_counts=counts if is_root else None
+        )
+        return self._start(call, [given, taken], **how)
+
+    def scatterv(
+        self,
+        input: Any,
+        output: Any,
+        counts: Optional[Counts] = None,
+        *,
+        root: int = 0,
+        **how: Any,
+    ) -> Optional[Work]:
+        """scatter() in which rank r gets counts[r] elements; input and counts on the root."""
+        is_root = self.rank == root
+        given, taken = self._two("scatterv", input, output, reads=is_root)
+        call = self._call(
+            "scatterv", given, taken, taken.count, peer=root, input_counts=counts if is_root else None
+        )
+        return self._start(call, [given, taken], **how)
+
+    def all_to_allv(
+        self, input: Any, output: Any, send_counts: Counts, receive_counts: Counts, **how: Any
+    ) -> Optional[Work]:
+        """all_to_all() of send_counts[r] elements to, and receive_counts[r] from rank r."""
+        given, taken = self._two("all_to_allv", input, output)
+        call = self._call(
+            "all_to_allv", given, taken, input_counts=send_counts, output_counts=receive_counts
+        )
+        return self._start(call, [given, taken], **how)
+
+    def barrier(self, **how: Any) -> Optional[Work]:
+        """Returns when all ranks have called it."""
+        return self._start(self._call("barrier", None, None), [], **how)
+
+    def monitored_barrier(self, timeout: float) -> None:
+        """A barrier whose TimeoutError names each missing rank, on all ranks that have come."""
+        check(lib.dl_monitored_barrier(self._open(), _seconds(timeout)))
+
+    def all_reduce_list(
+        self, buffers: Iterable[Any], op: str = "sum", *, order: str = "plan", **how: Any
+    ) -> Optional[Work]:
+        """all_reduce() of many small buffers of one dtype as one operation, in place."""
+        data = [Buffer(b, f"all_reduce_list: buffer {i}", True) for i, b in enumerate(buffers)]
+        calls = [self._call("all_reduce", b, b, b.count, op=op, order=order) for b in data]
+        return self._start_list(calls, data, **how)
+
+    # Messages. ------------------------------------------------------------------------------------
+
+    def send(self, buffer: Any, peer: int, tag: int = 0, **how: Any) -> Optional[Work]:
+        """Sends a message. Messages of one pair of ranks and one tag arrive in order."""
+        data = Buffer(buffer, "send: buffer", False)
+        call = self._call("send", data, None, data.count, peer=peer, tag=tag)
+        return self._start(call, [data], **how)
+
+    def recv(
+        self, buffer: Any, peer: int = ANY_SOURCE, tag: int = 0, **how: Any
+    ) -> Union[Work, Optional[int]]:
+        """Receives a message of as many elements, and returns the rank that sent it."""
+        data = Buffer(buffer, "recv: buffer", True)
+        call = self._call("recv", None, data, data.count, peer=peer, tag=tag)
+        is_async = how.pop("async_op", False)
+        work = self._start(call, [data], async_op=True, **how)
+        assert work
+        if is_async:
+            return work
+        work.wait()
+        return work.source()
+
+    def batch(self, messages: Iterable[Union[Send, Recv]], **how: Any) -> Optional[Work]:
+        """Starts all messages at once; none waits for another."""
+        calls, data = [], []
+        for message in messages:
+            is_send = isinstance(message, Send)
+            name = "send" if is_send else "recv"
+            buffer = Buffer(message.buffer, f"{name}: buffer", not is_send)
+            data.append(buffer)
+            given, taken = (buffer, None) if is_send else (None, buffer)
+            calls.append(
+                self._call(name, given, taken, buffer.count, peer=message.peer, tag=message.tag)
+            )
+        return self._start_list(calls, data, **how)
+
+    # Byte strings and objects. They block. ----------------------------------------------------------
+
+    def all_gather_bytes(self, data: bytes, timeout: Optional[float] = None) -> list[bytes]:
+        """Every rank's bytes, by rank."""
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_all_gather_bytes(
+                self._open(), data, len(data), _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)
+
+    def gather_bytes(
+        self, data: bytes, root: int = 0, timeout: Optional[float] = None
+    ) -> Optional[list[bytes]]:
+        """Every rank's bytes, by rank, on the root; None elsewhere."""
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_gather_bytes(
+                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        strings = _taken(found)
+        return strings if self.rank == root else None
+
+    def broadcast_bytes(
+        self, data: Optional[bytes], root: int = 0, timeout: Optional[float] = None
+    ) -> bytes:
+        """The root's bytes; other ranks' `data` may be None."""
+        if self.rank == root and data is None:
+            raise _refuse("broadcast_bytes: the root's data is None")
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_broadcast_bytes(
+                self._open(), data, len(data or b""), root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)[0]
+
+    def scatter_bytes(
+        self,
+        parts: Optional[Sequence[bytes]],
+        root: int = 0,
+        timeout: Optional[float] = None,
+    ) -> bytes:
+        """parts[rank] of the root; other ranks' `parts` may be None."""
+        pointers = sizes = None
+        if self.rank == root:
+            if parts is None or len(parts) != self.size:
+                raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
+            pointers = (ctypes.c_char_p * self.size)(*parts)
+            sizes = (ctypes.c_size_t * self.size)(*(len(p) for p in parts))
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_scatter_bytes(
+                self._open(), pointers, sizes, root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)[0]
+
+    def all_gather_object(self, value: Any, timeout: Optional[float] = None) -> list[Any]:
+        """Every rank's object, by rank, by pickle: for ranks that trust each other."""
+        return [pickle.loads(b) for b in self.all_gather_bytes(pickle.dumps(value), timeout)]
+
+    def broadcast_object(self, value: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
+        """The root's object, by pickle: for ranks that trust each other."""
+        data = pickle.dumps(value) if self.rank == root else None
+        return pickle.loads(self.broadcast_bytes(data, root, timeout))
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise _refuse("the group is closed")
+        return self._handle
+
+    def _two(
+        self, name: str, input: Any, output: Any, reads: bool = True, writes: bool = True
+    ) -> tuple[Any, Any]:
+        given = Buffer(input, f"{name}: input", False) if reads else None
+        taken = Buffer(output, f"{name}: output", True) if writes else None
+        if given and taken and given.dtype != taken.dtype:
+            raise _refuse(f"{name}: input and output have different dtypes")
+        return given, taken
+
+    def _call(
+        self,
+        name: str,
+        given: Optional[Buffer],
+        taken: Optional[Buffer],
+        count: int = 0,
+        *,
+        peer: int = 0,
+        tag: int = 0,
+        op: str = "sum",
+        order: str = "plan",
+        input_counts: Optional[Counts] = None,
+        output_counts: Optional[Counts] = None,
+    ) -> _library.Call:
+        known = given or taken
+        if not 0 <= tag < 1 << 32:
+            raise _refuse(f"{name}: tag is {tag}, wanted 0 to {(1 << 32) - 1}")
+        call = _library.Call(
+            struct_size=ctypes.sizeof(_library.Call),
+            op=_OPS[name],
+            dtype=known.dtype if known else 0,
+            reduce=_number(_REDUCTIONS, op, "reduction"),
+            order=_number(_ORDERS, order, "order"),
+            input=given.address if given else None,
+            output=taken.address if taken else None,
+            count=count,
+            peer=peer,
+            tag=tag,
+        )
+        self._check_room(name, given, taken, call, input_counts, output_counts)
+        return call
+
+    def _check_room(
+        self,
+        name: str,
+        given: Optional[Buffer],
+        taken: Optional[Buffer],
+        call: _library.Call,
+        input_counts: Optional[Counts],
+        output_counts: Optional[Counts],
+    ) -> None:
+        """The library trusts a C program's counts; Python's buffers know their own."""
+        for side, counts, buffer in (
+            ("input", input_counts, given),
+            ("output", output_counts, taken),
+        ):
+            if counts is None:
+                continue
+            if len(counts) != self.size or any(c < 0 for c in counts):
+                raise _refuse(f"{name}: wanted a count, 0 or more, for each of {self.size} ranks")
+            if buffer is None or sum(counts) > buffer.count:
+                held = buffer.count if buffer else 0
+                raise _refuse(f"{name}: {side} has {held} elements, its counts add to {sum(counts)}")
+            setattr(call, f"{side}_counts", (ctypes.c_size_t * self.size)(*counts))
+        needs = {
+            "all_reduce": (call.count, call.count),
+            "reduce": (call.count, call.count if self.rank == call.peer else 0),
+            "all_gather": (call.count, call.count * self.size),
+            "reduce_scatter": (call.count * self.size, call.count),
+            "gather": (call.count, call.count * self.size if self.rank == call.peer else 0),
+            "scatter": (call.count * self.size if self.rank == call.peer else 0, call.count),
+            "all_to_all": (call.count * self.size, call.count * self.size),
+            "all_gatherv": (output_counts[self.rank] if output_counts else 0, 0),
+            "reduce_scatterv": (0, input_counts[self.rank] if input_counts else 0),
+        }.get(name, (0, 0))
+        for side, needed, buffer in (("input", needs[0], given), ("output", needs[1], taken)):
+            held = buffer.count if buffer else 0
+            if held < needed:
+                raise _refuse(f"{name}: {side} has {held} elements, wanted {needed}")
+
+    def _reduction(
+        self,
+        name: str,
+        input: Any,
+        output: Any,
+        op: str,
+        order: str,
+        factor: Optional[float],
+        *,
+        root: int = 0,
+        **how: Any,
+    ) -> Optional[Work]:
+        is_in_place = output is None and name != "reduce_scatter"
+        writes = is_in_place and (name != "reduce" or self.rank == root)
+        given = Buffer(input, f"{name}: input", writes)
+        taken = given if is_in_place else Buffer(output, f"{name}: output", True)
+        if given.dtype != taken.dtype:
+            raise _refuse(f"{name}: input and output have different dtypes")
+        count = taken.count if name == "reduce_scatter" else given.count
+        call = self._call(name, given, taken, count, peer=root, op=op, order=order)
+        if factor is None:
+            return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], factor=factor, name=name, **how)
+
+    def _start(
+        self,
+        call: _library.Call,
+        kept: list[Any],
+        *,
+        async_op: bool = False,
+        timeout: Optional[float] = None,
+        factor: Optional[float] = None,
+        name: str = "",
+    ) -> Optional[Work]:
+        _dropped.sweep()
+        work = ctypes.c_void_p()
+        seconds = _seconds(timeout)
+        if factor is None:
+            call.timeout_s = seconds
+            check(lib.dl_start(self._open(), ctypes.byref(call), ctypes.byref(work)))
+        else:
+            root = [call.peer] if name == "reduce" else []
+            start = getattr(lib, f"dl_premul_{name}")
+            check(
+                start(
+                    self._open(),
+                    call.input,
+                    call.output,
+                    call.count,
+                    call.dtype,
+                    call.reduce,
+                    factor,
+                    *root,
+                    seconds,
+                    ctypes.byref(work),
+                )
+            )
+        return self._result(work, [call, *kept], async_op)
+
+    def _start_list(
+        self,
+        calls: list[_library.Call],
+        kept: list[Any],
+        *,
+        async_op: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Optional[Work]:
+        _dropped.sweep()
+        work = ctypes.c_void_p()
+        array = (_library.Call * len(calls))(*calls)
+        for call in array:
+            call.timeout_s = _seconds(timeout)
+        check(lib.dl_start_list(self._open(), array, len(calls), ctypes.byref(work)))
+        return self._result(work, [array, *kept], async_op)
+
+    def _result(self, work: ctypes.c_void_p, kept: list[Any], async_op: bool) -> Optional[Work]:
+        assert work.value
+        started = Work(work.value, kept)
+        if async_op:
+            return started
+        started.wait()
+        return None
+
+
+def _taken(found: ctypes.c_void_p) -> list[bytes]:
+    """The strings of a dl_bytes, which is freed."""
+    try:
+        size = ctypes.c_size_t()
+        strings = []
+        for i in range(lib.dl_bytes_count(found)):
+            data = lib.dl_bytes_data(found, i, ctypes.byref(size))
+            strings.append(ctypes.string_at(data, size.value) if size.value else b"")
+        return strings
+    finally:
+        lib.dl_bytes_free(found)
+
+
+def init(
+    backend: Optional[str] = None,
+    init_method: Optional[str] = None,
+    rank: Optional[int] = None,
+    size: Optional[int] = None,
+    timeout: Optional[float] = None,
+    *,
+    name: Optional[str] = None,
+    algorithm: Optional[str] = None,
+    plan: Optional[str] = None,
+) -> Group:
+    """Makes this process a rank of its job; returns when all ranks have come.
+
+    Under dlrun, mpirun or srun it needs no arguments; alone it is a world of one. `timeout`: the
+    deadline of an operation, and of this call, in seconds. See docs/guides/python.md.
+    """
+    options = _library.CommOptions(
+        struct_size=ctypes.sizeof(_library.CommOptions),
+        name=_encoded(name),
+        init_method=_encoded(init_method),
+        backend=_encoded(backend),
+        algorithm=_encoded(algorithm),
+        plan=_encoded(plan),
+        rank=-1 if rank is None else rank,
+        size=-1 if size is None else size,
+        timeout_s=_seconds(timeout),
+    )
+    world = ctypes.c_void_p()
+    check(lib.dl_comm_init_options(ctypes.byref(options), ctypes.byref(world)))
+    assert world.value
+    return Group(world.value)
+
+
+def _encoded(text: Optional[str]) -> Optional[bytes]:
+    return None if text is None else text.encode()
+
+
+def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
+    """Lets all ranks of the job agree on a flag, even with ranks gone.
+
+    Returns "and" over the flags of the ranks that came in time, and the other ranks. A name is used
+    once. Needs the group of init().
+    """
+    agreed, missing = ctypes.c_int(), ctypes.c_size_t()
+    room = 1 << 16
+    ranks = (ctypes.c_int * room)()
+    check(
+        lib.dl_agree(
+            name.encode(), flag, patience, ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
+        )
+    )
+    return bool(agreed.value), list(ranks[: min(missing.value, room)])
+
+
+def should_checkpoint() -> bool:
+    """True on all ranks after the same call, once the job is asked to save.
+
+    Call it once a step, on every rank. See docs/guides/slurm.md.
+    """
+    should = ctypes.c_int()
+    check(lib.dl_should_checkpoint(ctypes.byref(should)))
+    return bool(should.value)

@@ -1,0 +1,43 @@
+#!/bin/sh
+# python_test.sh BUILD SOURCE: the Python package over the build's library, with Debian's Python.
+set -eu
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export DLRUN_LIBRARY="$build/lib/libdl_comm.so" PYTHONPATH="$source/collectives/python" PYTHONDONTWRITEBYTECODE=1
+ranks=$source/tests/collectives/python/ranks.py
+
+run() { # WANTED-STATUS COMMAND...
+  wanted=$1
+  shift
+  status=0
+  "$@" >"$work/out" 2>&1 || status=$?
+  [ "$status" = "$wanted" ] || { cat "$work/out"; echo "status $status, wanted $wanted: $*"; exit 1; }
+}
+says() {
+  grep -q -- "$1" "$work/out" || { cat "$work/out"; echo "nothing says: $1"; exit 1; }
+}
+
+for backend in shm tcp; do
+  DLRUN_BACKEND=$backend run 0 "$build/bin/dlrun" -n 3 python3 "$ranks" all
+  says 'rank 2 is done'
+done
+run 137 "$build/bin/dlrun" -n 3 python3 "$ranks" killed
+says 'rank 0 has seen it'
+says 'rank 2 has seen it'
+run 0 "$build/bin/dlrun" -n 3 python3 "$ranks" mismatched
+says 'has seen it: mismatch'
+run 1 "$build/bin/dlrun" -n 3 python3 "$ranks" recorded
+says 'LookupError: no batch 17'
+
+# Alone, with nothing but the library.
+run 0 python3 -c 'import dlrun, array
+g = dlrun.init()
+x = array.array("f", [2])
+g.all_reduce(x)
+assert x[0] == 2 and g.size == 1 and "solo" in repr(g)'
+DLRUN_LIBRARY=/dev/null run 1 python3 -c 'import dlrun'
+says 'dlrun: cannot load /dev/null'
+DLRUN_LIBRARY=libm.so.6 run 1 python3 -c 'import dlrun'
+says "libm.so.6 is not dlrun's library"

@@ -1,0 +1,214 @@
+"""A rank of python_test.sh: `ranks.py PART`. Python's own arrays, so that NumPy need not be there."""
+
+import array
+import os
+import select
+import signal
+import sys
+import threading
+
+import dlrun
+
+
+def fails(error, text, call, *args, **kwargs):
+    """Checks that the call throws this error with this text; returns the error."""
+    try:
+        call(*args, **kwargs)
+    except error as thrown:
+        assert text in str(thrown), f"'{text}' is not in '{thrown}'"
+        return thrown
+    raise AssertionError(f"{call} threw nothing, wanted {error} with '{text}'")
+
+
+def collectives(group):
+    rank, size = group.rank, group.size
+    x = array.array("f", [rank, 1])
+    group.all_reduce(x)
+    assert list(x) == [sum(range(size)), size], x
+    y = array.array("d", [0, 0])
+    group.all_reduce(array.array("d", [1, rank]), y, "max", order="tree")
+    assert list(y) == [1, size - 1]
+    small = array.array("f", [1])
+    group.all_reduce(small, factor=rank + 1.0)
+    assert small[0] == size * (size + 1) / 2
+    group.reduce(x := array.array("i", [rank]), root=1)
+    assert x[0] == (sum(range(size)) if rank == 1 else rank)
+    part = array.array("q", [0])
+    group.reduce_scatter(array.array("q", range(size)), part)
+    assert part[0] == size * rank
+    word = bytearray(b"hello" if rank == 2 else 5)
+    group.broadcast(word, root=2)
+    assert word == b"hello"
+    everything = array.array("h", [0] * size)
+    group.all_gather(array.array("h", [rank]), everything)
+    assert list(everything) == list(range(size))
+    all_of = array.array("h", [0] * size) if rank == 0 else None
+    group.gather(array.array("h", [10 * rank]), all_of)
+    assert all_of is None or all_of[size - 1] == 10 * (size - 1)
+    group.scatter(all_of, out := array.array("h", [0]))
+    assert out[0] == 10 * rank
+    group.all_to_all(array.array("B", [10 * rank + i for i in range(size)]), got := bytearray(size))
+    assert list(got) == [10 * r + rank for r in range(size)]
+    group.barrier()
+    group.monitored_barrier(60)
+
+
+def parts(group):
+    rank, size = group.rank, group.size
+    counts = list(range(size))  # 0, 1, 2
+    out = array.array("i", [-1] * sum(counts))
+    group.all_gatherv(array.array("i", [rank] * rank), out, counts)
+    assert list(out) == [r for r in range(size) for _ in range(r)]
+    own = array.array("i", [0] * rank)
+    group.reduce_scatterv(array.array("i", [1] * sum(counts)), own, counts)
+    assert list(own) == [size] * rank
+    group.gatherv(own, out if rank == 0 else None, counts, root=0)
+    group.scatterv(out if rank == 0 else None, own, counts, root=0)
+    assert list(own) == [size] * rank
+    sent = array.array("i", [rank] * size)
+    group.all_to_allv(sent, out := array.array("i", [0] * size), [1] * size, [1] * size)
+    assert list(out) == list(range(size))
+    numbers = [array.array("f", [rank + i] * (i + 1)) for i in range(4)]
+    group.all_reduce_list(numbers)
+    assert [list(n) for n in numbers] == [[3.0 + 3 * i] * (i + 1) for i in range(4)]
+
+
+def messages(group):
+    rank, size = group.rank, group.size
+    right, left = (rank + 1) % size, (rank - 1) % size
+    got = array.array("i", [0])
+    work = group.batch([dlrun.Send(array.array("i", [rank]), right, 7), dlrun.Recv(got, left, 7)],
+                       async_op=True)
+    work.wait()
+    assert got[0] == left and work.source(1) == left and work.source(0) is None
+    if rank == 0:
+        sources = {group.recv(got) for _ in range(size - 1)}
+        assert sources == set(range(1, size))
+    else:
+        group.send(array.array("i", [rank]), 0)
+    # Descriptors, and waits for one of several.
+    go = bytearray(1)
+    works = [None, group.recv(go, left, 9, async_op=True)]
+    fails(dlrun.errors.TimeoutError, "still running", works[1].wait, 0.01)
+    fails(dlrun.errors.TimeoutError, "none of 1", dlrun.wait_any, works, 0.01)
+    fails(TimeoutError, "none of 1", dlrun.wait_any, works, 0.01)  # Python's own is its base
+    group.barrier()
+    group.send(b"x", right, 9)
+    assert select.select([works[1]], [], [], 60)[0] == [works[1]]
+    assert dlrun.wait_any(works) == 1 and works[1].is_completed() and go == b"x"
+
+
+def dropped(group):
+    """A dropped operation goes on, and its buffers live as long."""
+    size = group.size
+    for _ in range(20):
+        group.all_reduce(array.array("f", [1] * 100000), async_op=True)
+    x = array.array("f", [1])
+    group.all_reduce(x)
+    assert x[0] == size
+
+
+def strings(group):
+    rank, size = group.rank, group.size
+    assert group.all_gather_bytes(b"\0" * rank) == [b"\0" * r for r in range(size)]
+    assert group.gather_bytes(bytes([rank]), 1) == ([b"\0", b"\1", b"\2"] if rank == 1 else None)
+    assert group.broadcast_bytes(b"a\0b" if rank == 0 else None) == b"a\0b"
+    cut = [b"", b"1", b"22"]
+    assert group.scatter_bytes(cut if rank == 0 else None) == cut[rank]
+    assert group.all_gather_object({"rank": rank}) == [{"rank": r} for r in range(size)]
+    assert group.broadcast_object(("x", rank), 2) == ("x", 2)
+    assert dlrun.agree("all", rank != 1, 60) == (False, [])
+    assert dlrun.should_checkpoint() is False
+
+
+def groups(group):
+    part = group.split(dlrun.NO_COLOR if group.rank == 0 else 1, -group.rank)
+    assert (part is None) == (group.rank == 0)
+    if part is not None:
+        assert part.size == 2 and part.rank == 2 - group.rank
+        part.barrier()
+        part.close()
+        fails(ValueError, "closed", part.barrier)
+    with group.split_by_node() as node:
+        assert node.size == group.size and node.name != group.name
+    memory = group.allocate(4000)
+    assert memory.nbytes == 4000 and (memory.why_not == "") == (group.backend == "shm")
+    x = memoryview(memory.buffer).cast("B").cast("f")
+    x[0] = 1
+    group.all_reduce(x)
+    memory.check()
+    assert x[0] == group.size and x[999] == 0
+
+
+def threads(group):
+    """A thread that waits lets others run."""
+    go = bytearray(1)
+    waiting = group.recv(go, group.rank - 1, 3, async_op=True) if group.rank > 0 else None
+    if waiting is not None:
+        thread = threading.Thread(target=waiting.wait)
+        thread.start()
+        if group.rank + 1 < group.size:
+            group.send(b"x", group.rank + 1, 3)
+        thread.join()
+        assert go == b"x"
+    else:
+        group.send(b"x", 1, 3)
+
+
+def wrong(group):
+    x = array.array("f", [0] * 4)
+    fails(dlrun.Error, "NoneType has no buffer", group.all_reduce, None)
+    fails(ValueError, "no reduction 'mean'; there are sum, avg", group.all_reduce, x, op="mean")
+    fails(ValueError, "cannot be written", group.broadcast, b"read", (group.rank + 1) % group.size)
+    fails(ValueError, "not contiguous", group.all_reduce, memoryview(x)[::2])
+    fails(ValueError, "are no dtype", group.all_reduce, array.array("u", "ab"))
+    fails(ValueError, "different dtypes", group.all_reduce, x, array.array("d", [0] * 4))
+    fails(ValueError, "output has 4 elements, wanted 12", group.all_gather, x, array.array("f", x))
+    fails(ValueError, "bxor has no meaning for f32", group.all_reduce, x, op="bxor")
+    fails(ValueError, "for each of 3 ranks", group.all_gatherv, x, x, [1, 2])
+    fails(ValueError, "counts add to 9", group.all_gatherv, x, x, [3, 3, 3])
+    fails(ValueError, "timeout is 0", group.barrier, timeout=0)
+    fails(ValueError, "tag is -1", group.send, x, 0, -1)
+    error = fails(dlrun.errors.InvalidArgument, "peer", group.send, x, 99)
+    assert error.kind == "invalid argument" and error.rank is None
+    half = bytearray(4)
+    group.all_reduce(dlrun.Typed(half, "bf16"))
+    fails(ValueError, "'bf17' is no dtype", group.all_reduce, dlrun.Typed(half, "bf17"))
+    fails(ValueError, "not whole elements", group.all_reduce, dlrun.Typed(bytearray(3), "bf16"))
+    group.barrier()
+
+
+def killed(group):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlrun ends the others soon
+    group.barrier()
+    if group.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    error = fails(dlrun.errors.PeerFailed, "rank 1", group.barrier)
+    assert error.rank == 1 and error.kind == "peer failed"
+    fails(dlrun.errors.PeerFailed, "rank 1", group.barrier)  # the first cause again
+    print(f"rank {group.rank} has seen it", flush=True)
+
+
+def mismatched(group):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    error = fails(dlrun.errors.Mismatch, "barrier", group.barrier if group.rank else lambda:
+                  group.all_reduce(bytearray(4096)))
+    print(f"rank {group.rank} has seen it: {error.kind}", flush=True)
+
+
+@dlrun.errors.record
+def recorded(group):
+    if group.rank == 0:
+        raise LookupError("no batch 17")
+    group.barrier()
+
+
+PARTS = [collectives, parts, messages, dropped, strings, groups, threads, wrong]
+
+if __name__ == "__main__":
+    chosen = sys.argv[1]
+    with dlrun.init(timeout=120, name="test") as world:
+        assert world.size == 3 and world.name == "test" and world.rank == int(os.environ["RANK"])
+        for part in PARTS if chosen == "all" else [globals()[chosen]]:
+            part(world)
+    print(f"rank {world.rank} is done", flush=True)
