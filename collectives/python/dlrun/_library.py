@@ -2,11 +2,9 @@
 
 import ctypes
 import os
-import sys
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_void_p
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 _NAME = "libdl_comm.so.1"
 _VERSION = 2  # DL_COMM_VERSION
@@ -106,21 +104,11 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def _places() -> Iterator[Path]:
-    """Where the library may be: the files of the installed package, then a prefix."""
-    try:
-        for file in metadata.distribution("dlrun").files or []:
-            if file.name == _NAME:
-                yield Path(str(file.locate()))
-    except metadata.PackageNotFoundError:
-        pass
-    yield Path(sys.prefix, "lib", "dlrun", _NAME)
-    yield Path(sys.prefix, "lib", _NAME)
-
-
 def _load() -> ctypes.CDLL:
     given = os.environ.get("DLRUN_LIBRARY")
-    found = given or next((str(place) for place in _places() if place.exists()), _NAME)
+    # The wheel's own, or one that the system's loader finds.
+    own = Path(__file__).parent / "lib" / _NAME
+    found = given or (str(own) if own.exists() else _NAME)
     try:
         library = ctypes.CDLL(found)
     except OSError as error:

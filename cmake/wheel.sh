@@ -1,0 +1,50 @@
+#!/bin/sh
+# wheel.sh BUILD FOLDER (./dev wheel)
+# Makes a wheel of the Python package into FOLDER, out of the release build in BUILD: with dlrun, dlbench, the C interface's library, and the
+# libraries that these need and that not every Linux has. They lie in the package (dlrun/bin, dlrun/lib), so that they meet no other
+# library of the environment, and find each other by their own place ($ORIGIN).
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+build=$1
+folder=$2
+programs="dlrun dlrun-rendezvous dlrun-srun dlbench"
+
+rm -rf "$build/wheel"
+mkdir -p "$build/wheel" "$folder"
+"$here/bundle.sh" "$build" "$build/wheel/bundle"
+bundle=$build/wheel/bundle
+stage=$build/wheel/stage
+cp -r "$here/../collectives/python" "$stage"
+find "$stage" -name __pycache__ -prune -exec rm -rf {} +
+package=$stage/dlrun
+mkdir "$package/bin" "$package/lib"
+for program in $programs; do cp "$bundle/bin/$program" "$package/bin/"; done
+# A wheel holds no links, so the library has only the name by which it is loaded. The modules for MPI need the cluster's MPI.
+cp -L "$bundle/lib/libdl_comm.so.1" "$package/lib/"
+for module in "$bundle"/lib/libdlrun_mpi_*.so; do
+  [ ! -e "$module" ] || cp "$module" "$package/lib/"
+done
+# Python and its packages share one C++ runtime, the system's: one of ours, if loaded first, would be too old for theirs.
+for file in "$package"/bin/* "$package/lib/libdl_comm.so.1"; do
+  ldd "$file" | sed -n 's/^[[:space:]]*\([^ ]*\) => .*/\1/p'
+done | sort -u | while read -r name; do
+  case $name in libstdc++.so.* | libgcc_s.so.*) continue ;; esac
+  if [ -f "$bundle/lib/$name" ]; then
+    cp "$bundle/lib/$name" "$package/lib/"
+    grep "^$name " "$build/bundle.libraries" >>"$build/wheel/libraries" || true
+  fi
+done
+cp -r "$bundle/share/doc/dlrun" "$package/licences"
+
+glibc=$(find "$package/bin" "$package/lib" -type f -exec objdump -T {} + 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
+DLRUN_WHEEL_VERSION=$(sed -n 's/.*kVersion = "\(.*\)";/\1/p' "$here/../core/base/version.h")
+DLRUN_WHEEL_PLATFORM=manylinux_2_${glibc#GLIBC_2.}_$(uname -m)
+export DLRUN_WHEEL_VERSION DLRUN_WHEEL_PLATFORM
+# Debian's Python, whose setuptools and wheel `./dev wheel` installs.
+(cd "$stage" && "${PYTHON:-/usr/bin/python3}" setup.py --quiet bdist_wheel --dist-dir "$build/wheel/dist") >"$build/wheel/log" 2>&1 || {
+  cat "$build/wheel/log"
+  exit 1
+}
+cp "$build"/wheel/dist/*.whl "$folder/"
+rm -rf "$build/wheel/stage" "$bundle"
+ls -l "$build"/wheel/dist/*.whl | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'
