@@ -137,6 +137,26 @@ typedef struct dl_comm_options {
 #define DL_COMM_OPTIONS_INIT {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0}
 dl_status dl_comm_init_options(const dl_comm_options* options, dl_comm** world);
 
+/* A store of the caller's, through which ranks find each other. The functions return DL_OK or the
+ * kind of an error, and are called by the thread that makes the group. */
+typedef struct dl_store {
+  void* context;
+  dl_status (*set)(void* context, const char* key, const void* value, size_t size);
+  /* Waits until the key exists, then calls give(to, value, size) once; DL_TIMEOUT after timeout_s.
+   */
+  dl_status (*get)(void* context, const char* key, double timeout_s,
+                   void (*give)(void* to, const void* value, size_t size), void* to);
+} dl_store;
+
+/* Collective over `size` processes, numbered by the caller; returns when all have come. `name` is
+ * unique among the groups that are ever made in this store. Of the options it uses name, backend
+ * (not "mpi"), algorithm, plan, rank, size and timeout_s (0: 600). `with_job_key` 1: the ranks are
+ * of one job of dlrun, whose key (DLRUN_KEY_FILE) they prove; 0: rank 0 sends one through the
+ * store, and what can read the store can join. Independent of dl_comm_init(); any number in a
+ * process. */
+dl_status dl_comm_make(const dl_comm_options* options, const dl_store* store, int with_job_key,
+                       dl_comm** comm);
+
 /* Collective over the parent. Sets *part to NULL for DL_NO_COLOR. */
 dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
 /* Collective over the parent: one group for the ranks of each node, in the parent's order. */

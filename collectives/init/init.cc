@@ -5,18 +5,16 @@
 #include "collectives/call/recording.h"
 #include "collectives/compose/objects.h"
 #include "collectives/device/device_group.h"
-#include "collectives/hybrid/hybrid_group.h"
 #include "collectives/hybrid/route/places.h"
 #include "collectives/init/checkpoint/preemption_signals.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
+#include "collectives/init/make_group.h"
 #include "collectives/init/meeting.h"
 #include "collectives/join/roster.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/process/at_exit.h"
-#include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
-#include "collectives/tcp/tcp_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -122,15 +120,6 @@ Session make_session(const ProcessGroupOptions& options) {
       collectives::open_recorder(launch.rank, launch.world_size, where.generation);
   session.meeting = collectives::make_meeting(where, deadline);
   const std::string node = env::get(env::Var::kNodeId).value_or("");
-  const collectives::Choice choice =
-      collectives::choose_backend({.store = &session.meeting->store(),
-                                   .place = "backend/" + options.name,
-                                   .group = options.name,
-                                   .rank = launch.rank,
-                                   .size = launch.world_size,
-                                   .timeout = timeout,
-                                   .all_announced = session.meeting->all_announced()},
-                                  asked, node, where.generation, deadline);
   const collectives::GroupOptions how{.rank = launch.rank,
                                       .size = launch.world_size,
                                       .name = options.name,
@@ -144,18 +133,10 @@ Session make_session(const ProcessGroupOptions& options) {
                                       .all_announced = session.meeting->all_announced(),
                                       .node = node,
                                       .recorder = recorder,
-                                      .segment = choice.segment,
                                       .iface = env::get(env::Var::kIface).value_or(""),
-                                      .leaves_host = choice.leaves_host,
                                       .route_to = session.meeting->route_to(),
                                       .plan = plan};
-  if (choice.backend == "shm") {
-    session.group = collectives::make_shm_group(how);
-  } else if (choice.backend == "hybrid") {
-    session.group = collectives::make_hybrid_group(how);
-  } else {
-    session.group = collectives::make_tcp_group(how);
-  }
+  session.group = collectives::connect_group(how, asked);
   session.notices = make_ref<collectives::nccl::Notices>(&session.meeting->store());
   session.group = collectives::make_device_group(session.group, {.timeout = timeout,
                                                                  .must_be_nccl = must_be_nccl,

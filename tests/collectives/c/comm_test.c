@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -357,7 +358,89 @@ static void again_with_a_name(const char* method) {
   dl_comm_destroy(named);
 }
 
-static void run_rank(int rank, const char* directory) {
+/* A store in a directory. */
+static void path_of(char* path, size_t room, const char* directory, const char* key) {
+  snprintf(path, room, "%s/store.%s", directory, key);
+  for (char* c = path + strlen(directory) + 1; *c != 0; ++c) {
+    if (*c == '/') *c = '_';
+  }
+}
+
+static dl_status store_set(void* context, const char* key, const void* value, size_t size) {
+  char path[512], hidden[600];
+  path_of(path, sizeof path, context, key);
+  snprintf(hidden, sizeof hidden, "%s.%d", path, my_rank);
+  FILE* file = fopen(hidden, "w");
+  CHECK(file != NULL && fwrite(value, 1, size, file) == size && fclose(file) == 0);
+  CHECK(rename(hidden, path) == 0);
+  return DL_OK;
+}
+
+static dl_status store_get(void* context, const char* key, double timeout_s,
+                           void (*give)(void* to, const void* value, size_t size), void* to) {
+  char path[512], value[4096];
+  path_of(path, sizeof path, context, key);
+  for (double waited = 0; access(path, R_OK) != 0; waited += 1e-3) {
+    if (waited >= timeout_s) return DL_TIMEOUT;
+    usleep(1000);
+  }
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  give(to, value, fread(value, 1, sizeof value, file));
+  fclose(file);
+  return DL_OK;
+}
+
+static dl_status store_fails(void* context, const char* key, const void* value, size_t size) {
+  (void)context, (void)key, (void)value, (void)size;
+  return DL_IO;
+}
+
+/* Groups beside the world, and after it: other members, other numbers, two at a time. */
+static void made_groups(char* directory) {
+  mkdir(directory, 0700); /* the world's end removed it */
+  dl_store store = {.context = directory, .set = store_set, .get = store_get};
+  dl_comm_options options = DL_COMM_OPTIONS_INIT;
+  options.name = "all";
+  options.rank = kRanks - 1 - my_rank;
+  options.size = kRanks;
+  options.timeout_s = kTimeout;
+  dl_comm *all = NULL, *pair = NULL, *alone = NULL;
+  CHECK(dl_comm_make(&options, &store, 0, &all) == DL_OK);
+  CHECK(dl_comm_rank(all) == options.rank && strcmp(dl_comm_backend(all), "shm") == 0);
+  options.name = "pair";
+  options.backend = "tcp";
+  options.rank = my_rank - 1;
+  options.size = 2;
+  if (my_rank > 0) CHECK(dl_comm_make(&options, &store, 0, &pair) == DL_OK);
+  options.name = "alone";
+  options.rank = 0;
+  options.size = 1;
+  CHECK(dl_comm_make(&options, &store, 0, &alone) == DL_OK);
+  int x = 1;
+  CHECK(dl_all_reduce(all, &x, &x, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && x == kRanks);
+  if (my_rank > 0) {
+    CHECK(dl_all_reduce(pair, &x, &x, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && x == 2 * kRanks);
+    CHECK(strcmp(dl_comm_backend(pair), "tcp") == 0 && strcmp(dl_comm_name(pair), "pair") == 0);
+  }
+  dl_comm_destroy(pair);
+  dl_comm_destroy(alone);
+  CHECK(dl_barrier(all, 0, NULL) == DL_OK);
+  dl_comm_destroy(all);
+  options.backend = "mpi";
+  CHECK(dl_comm_make(&options, &store, 0, &all) == DL_INVALID_ARGUMENT);
+  options.backend = NULL;
+  options.size = 2;
+  options.name = "refused";
+  store.set = store_fails;
+  CHECK(dl_comm_make(&options, &store, 0, &all) == DL_IO);
+  CHECK(strstr(dl_last_error(), "the caller's store: set('dlrun/refused/key') failed") != NULL);
+  CHECK(dl_comm_make(&options, NULL, 0, &all) == DL_INVALID_ARGUMENT);
+  options.rank = 2;
+  CHECK(dl_comm_make(&options, &store, 0, &all) == DL_INVALID_ARGUMENT);
+}
+
+static void run_rank(int rank, char* directory) {
   my_rank = rank;
   alarm(2 * kTimeout);
   close(ended[0]);
@@ -385,6 +468,7 @@ static void run_rank(int rank, const char* directory) {
   errors(world);
   dl_comm_destroy(world);
   again_with_a_name(method);
+  made_groups(directory);
   exit(0);
 }
 
