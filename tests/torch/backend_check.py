@@ -1,0 +1,162 @@
+"""Compares the backend dlrun with Gloo, operation by operation, and DDP's losses. By hand, with PyTorch in an environment:
+
+    dlrun -n 3 tests/torch/backend_check.py
+"""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("dlrun", timeout=timedelta(seconds=60))
+gloo = dist.new_group(backend="gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+right, left = (rank + 1) % size, (rank - 1) % size
+different = 0
+
+
+def same(what, ours, theirs):
+    global different
+    pairs = zip(ours, theirs) if isinstance(ours, list) else [(ours, theirs)]
+    for a, b in pairs:
+        if not torch.equal(a, b):
+            different += 1
+            print(f"rank {rank}: {what}: {a} is not {b}", flush=True)
+
+
+def numbers(dtype, shape):
+    count = torch.Size(shape).numel()
+    return (torch.arange(count).reshape(shape) % 7 + rank).to(dtype)
+
+
+DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.int8, torch.bfloat16, torch.float16]
+REDUCTIONS = [dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT]
+
+
+def check_reductions(dtype, shape):
+    for op in REDUCTIONS:
+        for async_op in (False, True):
+            a, b = numbers(dtype, shape) % 3, numbers(dtype, shape) % 3
+            works = [dist.all_reduce(a, op, async_op=async_op), dist.all_reduce(b, op, gloo, async_op)]
+            for work in works if async_op else []:
+                work.wait()
+            same(f"all_reduce {dtype} {shape} {op}", a, b)
+        a, b = numbers(dtype, shape) % 3, numbers(dtype, shape) % 3
+        dist.reduce(a, 1, op)
+        dist.reduce(b, 1, op, gloo)
+        if rank == 1:
+            same(f"reduce {dtype} {shape} {op}", a, b)
+
+
+def check_parts(dtype, shape):
+    a, b = numbers(dtype, shape), numbers(dtype, shape)
+    dist.broadcast(a, 2)
+    dist.broadcast(b, 2, gloo)
+    same(f"broadcast {dtype} {shape}", a, b)
+    ours, theirs = ([torch.empty_like(a) for _ in range(size)] for _ in range(2))
+    dist.all_gather(ours, numbers(dtype, shape))
+    dist.all_gather(theirs, numbers(dtype, shape), gloo)
+    same(f"all_gather {dtype} {shape}", ours, theirs)
+    dist.gather(numbers(dtype, shape), ours if rank == 0 else None, 0)
+    dist.gather(numbers(dtype, shape), theirs if rank == 0 else None, 0, gloo)
+    same(f"gather {dtype} {shape}", ours, theirs)
+    dist.scatter(a, ours if rank == 1 else None, 1)
+    dist.scatter(b, theirs if rank == 1 else None, 1, gloo)
+    same(f"scatter {dtype} {shape}", a, b)
+
+
+def check_single(dtype):
+    x = torch.arange(4 * size).to(dtype) + rank
+    for name, count in (("all_gather_into_tensor", 4 * size * size), ("reduce_scatter_tensor", 4), ("all_to_all_single", 4 * size)):
+        a, b = torch.empty(count, dtype=dtype), torch.empty(count, dtype=dtype)
+        getattr(dist, name)(a, x)
+        getattr(dist, name)(b, x, group=gloo)
+        same(f"{name} {dtype}", a, b)
+
+
+def check_others():
+    x = torch.arange(12.0).reshape(3, 4) + rank
+    a, b = torch.empty(4, 3).t().copy_(x), torch.empty(4, 3).t().copy_(x)
+    assert not a.is_contiguous()
+    dist.all_reduce(a)
+    dist.all_reduce(b, group=gloo)
+    same("not contiguous", a, b)
+    a = torch.complex(x, x)
+    b = a.clone()
+    dist.all_reduce(a)
+    dist.all_reduce(b, group=gloo)
+    same("complex", a, b)
+    parts = [torch.empty(rank + 1) for _ in range(size)]
+    dist.all_to_all(parts, [torch.full((i + 1,), float(rank)) for i in range(size)])
+    assert all((p == i).all() for i, p in enumerate(parts))
+    rows = torch.empty(size * (rank + 1), 2)
+    dist.all_to_all_single(rows, torch.ones(sum(range(size + 1)), 2) * rank, [rank + 1] * size, [i + 1 for i in range(size)])
+    assert (rows == torch.arange(size).repeat_interleave(rank + 1)[:, None]).all()
+    own = torch.empty(3)
+    dist.reduce_scatter(own, [torch.full((3,), float(i + rank)) for i in range(size)])
+    assert (own == sum(rank + i for i in range(size))).all()
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": i} for i in range(size)]
+    scaled = torch.ones(2) * (rank + 1)
+    dist.all_reduce(scaled, dist._make_nccl_premul_sum(2.0))
+    assert (scaled == size * (size + 1)).all()
+    pair = dist.new_group([0, 2])
+    if rank in (0, 2):
+        x = torch.ones(3)
+        dist.all_reduce(x, group=pair)
+        assert (x == 2).all()
+
+
+def check_messages():
+    sent, got = torch.tensor([float(rank)]), torch.empty(1)
+    messages = [dist.P2POp(dist.isend, sent, right), dist.P2POp(dist.irecv, got, left)]
+    for work in dist.batch_isend_irecv(messages):
+        work.wait()
+    assert got.item() == left
+    if rank == 0:
+        for _ in range(size - 1):
+            dist.irecv(got).wait()
+    else:
+        dist.send(sent, 0)
+    with dist._coalescing_manager(async_ops=True) as manager:
+        several = [torch.ones(i + 1) for i in range(5)]
+        for x in several:
+            dist.all_reduce(x)
+    manager.wait()
+    assert all((x == size).all() for x in several)
+
+
+def losses(group, **how):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3)]
+    model = DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group, **how)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    torch.manual_seed(rank)
+    found = []
+    for step in range(20):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 20)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+for dtype in DTYPES:
+    for shape in ((), (1,), (5, 3), (1000,), (0,)):
+        check_reductions(dtype, shape)
+        check_parts(dtype, shape)
+    check_single(dtype)
+check_others()
+check_messages()
+dist.barrier()
+farthest = 0.0
+for how in ({}, {"bucket_cap_mb": 0.01}, {"find_unused_parameters": True}, {"static_graph": True}, {"gradient_as_bucket_view": True}):
+    pairs = zip(losses(None, **how), losses(gloo, **how))
+    farthest = max(farthest, *(abs(a - b) for a, b in pairs))
+print(f"rank {rank}: {different} differ; DDP's losses by {farthest:.1e}", flush=True)
+dist.destroy_process_group()
+assert different == 0 and farthest < 1e-6
