@@ -69,7 +69,9 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
           await_value(roster, this_process(options.rank, {}), "key", 0, deadline));
     }
   }
-  const Launch launch = find_launch({}, {});
+  // In a job of dlrun the ranks have numbers of its own, which its agents know.
+  const bool is_in_job = env::get(env::Var::kJobId).has_value();
+  const Launch launch = is_in_job ? find_launch({}, {}) : find_launch(options.rank, options.size);
   const auto generation =
       static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0));
   Ref<ProcessGroup> group = connect_group(
@@ -85,7 +87,7 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
        .connect_by = deadline,
        .node = env::get(env::Var::kNodeId).value_or(""),
        .recorder = open_recorder(launch.rank, launch.world_size, generation),
-       .job_rank = launch.world_size > 1 ? launch.rank : -1,
+       .job_rank = is_in_job ? launch.rank : -1,
        .iface = options.iface.empty() ? env::get(env::Var::kIface).value_or("") : options.iface,
        .plan = find_plan(options.plan, options.algorithm)},
       options.backend);
