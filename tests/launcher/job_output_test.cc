@@ -41,6 +41,7 @@ struct Pipe {
 
 // The exit code of a child that writes to these descriptors and calls `body`.
 int in_child(int out, int err, const std::function<bool(JobOutput&)>& body) {
+  std::fflush(nullptr);  // ThreadSanitizer's _exit() would flush it, into a pipe that is full
   const pid_t pid = ::fork();
   if (pid == 0) {
     bool is_right = false;
