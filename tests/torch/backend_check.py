@@ -121,6 +121,15 @@ def check_messages():
             dist.irecv(got).wait()
     else:
         dist.send(sent, 0)
+    # What ends before an earlier operation does not wait for it.
+    early = dist.irecv(got, left) if rank != 1 else None
+    x = torch.ones(1000)
+    dist.all_reduce(x, async_op=True).wait()
+    if right != 1:
+        dist.send(sent, right)
+    if early is not None:
+        early.wait()
+    assert x[0] == size
     with dist._coalescing_manager(async_ops=True) as manager:
         several = [torch.ones(i + 1) for i in range(5)]
         for x in several:

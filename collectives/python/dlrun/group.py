@@ -72,6 +72,10 @@ class Work:
         """
         check(lib.dl_work_wait_for(self._handle, _seconds(timeout)))
 
+    def _wait_briefly(self, seconds: float) -> None:
+        """Waits until the operation is over, or that time has passed. Throws nothing."""
+        lib.dl_work_wait_for(self._handle, seconds)
+
     def is_completed(self) -> bool:
         """True once the operation is over, with or without an error."""
         return bool(lib.dl_work_is_completed(self._handle))

@@ -134,15 +134,24 @@ class _Finisher:
         self._queue.put((work, last, future, result))
 
     def _run(self) -> None:
+        pending: list[Any] = []
         while True:
-            work, last, future, result = self._queue.get()
-            try:
-                work.wait()
-                last()
-                future.set_result(result)
-            except Exception as error:
-                future.set_exception(error)
-            del work, last, future, result
+            if not pending:
+                pending.append(self._queue.get())
+            while not self._queue.empty():
+                pending.append(self._queue.get())
+            # Collectives of a group end in order. What ends before others is seen after a millisecond.
+            pending[0][0]._wait_briefly(0.001)
+            over = [p for p in pending if p[0].is_completed()]
+            pending = [p for p in pending if not any(p is o for o in over)]
+            for work, last, future, result in over:
+                try:
+                    work.wait()
+                    last()
+                    future.set_result(result)
+                except Exception as error:
+                    future.set_exception(error)
+            over = work = last = future = result = None  # type: ignore[assignment]
 
 
 _finisher = _Finisher()
