@@ -183,7 +183,7 @@ void Core::start(const Ref<Operation>& operation, std::uint32_t hash,
   calls_.add({.operation = operation,
               .slot = log_.enqueue(record_of(operation->descriptor(), hash)),
               .since = Deadline::Clock::now()},
-             std::move(place));
+             place);
   shared_->bell.ring_if_idle();
 }
 

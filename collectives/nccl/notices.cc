@@ -105,7 +105,7 @@ std::optional<std::vector<std::optional<Notices::Place>>> Notices::ask(
         std::int64_t answered = 0;
         Place found;
         if (!text || !parse(*text, answered, found) || answered < question) continue;
-        place = std::move(found);
+        place = found;
         --missing;
       }
     }

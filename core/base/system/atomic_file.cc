@@ -32,7 +32,7 @@ std::string target_of(const std::string& path) {
     std::error_code error;
     const std::string next = std::filesystem::read_symlink(target, error);
     if (error) return target;  // not a link
-    target = next.starts_with('/') ? next : folder_of(target) + "/" + next;
+    target = next.starts_with('/') ? next : fmt::format("{}/{}", folder_of(target), next);
   }
   throw_errno(ELOOP, fmt::format("write {}", path));
 }

@@ -107,6 +107,7 @@ struct Wrapped<op, R (*)(Args...)> {
     };
     (look(args), ...);
     const Running running({.index = static_cast<int>(op),
+                           // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): a literal
                            .name = name_of_call(op, args...).data(),
                            .describe = &describe,
                            .arguments = &arguments});
