@@ -175,7 +175,7 @@ Node make_node(const Start& start, Opening& opening) {
     line.insert(line.begin(), {"--rdzv-endpoint", endpoints.front()});
     others.assign(endpoints.begin() + 1, endpoints.end());
   }
-  auto parsed = parse_options(std::move(line));
+  auto parsed = parse_options(line);
   if (!std::holds_alternative<Options>(parsed)) throw Refusal{1, "the frontend sent no program"};
   node.options = std::get<Options>(std::move(parsed));
   Machine machine = this_machine();
@@ -198,7 +198,7 @@ class AgentMode : private AgentEvents {
         streams_(opening.take_streams()),
         disk_(io_),
         writer_(io_, std::move(streams_.in), std::move(streams_.out), opening.take_decoder(),
-                {.on_value = [this](Value value) { on_value(value); },
+                {.on_value = [this](const Value& value) { on_value(value); },
                  .on_closed = [this](const std::string&) { on_front_gone(); }}),
         agent_(io_, node_.plan,
                {.preempt_wait = start.preempt_wait < 0

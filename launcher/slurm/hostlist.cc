@@ -1,11 +1,11 @@
 #include "launcher/slurm/hostlist.h"
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/text/number.h"
 
 namespace dl::launcher {
 namespace {
@@ -20,13 +20,7 @@ constexpr std::size_t kMostDigits = 18;
 }
 
 std::optional<std::uint64_t> number_in(std::string_view digits) {
-  std::uint64_t value = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (digits.empty() || digits.size() > kMostDigits || error != std::errc() || stop != end) {
-    return std::nullopt;
-  }
-  return value;
+  return digits.size() > kMostDigits ? std::nullopt : read_number<std::uint64_t>(digits);
 }
 
 class HostlistReader {

@@ -15,7 +15,7 @@ bool same_file(int a, int b) {
 }  // namespace
 
 OwnStreams::OwnStreams(boost::asio::io_context& io, DiskThread& disk,
-                       std::function<void(LostStream)> on_broken)
+                       const std::function<void(LostStream)>& on_broken)
     : out_(io, disk, STDOUT_FILENO, [on_broken](int error) { on_broken({Stream::kOut, error}); }),
       own_err_(same_file(STDOUT_FILENO, STDERR_FILENO)
                    ? nullptr

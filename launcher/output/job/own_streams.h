@@ -26,7 +26,7 @@ class OwnStreams {
  public:
   // `on_broken` is called once for each Sink that cannot be written any more.
   OwnStreams(boost::asio::io_context& io, DiskThread& disk,
-             std::function<void(LostStream)> on_broken);
+             const std::function<void(LostStream)>& on_broken);
 
   Sink& out() { return out_; }
   Sink& err() { return own_err_ ? *own_err_ : out_; }

@@ -82,7 +82,7 @@ void WardenClient::end_orphans() {
   }
 }
 
-void WardenClient::on_message(Message message) {
+void WardenClient::on_message(const Message& message) {
   if (message.kind == MessageKind::kSwept) {
     if (events_.on_swept) events_.on_swept(message.number);
     return;

@@ -59,7 +59,7 @@ class WardenClient {
   void end_orphans();
 
  private:
-  void on_message(Message message);
+  void on_message(const Message& message);
 
   pid_t pid_;  // -1: it has been waited for
   Events events_;
