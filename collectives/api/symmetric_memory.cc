@@ -10,6 +10,7 @@ namespace dl::collectives {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+constexpr std::size_t kMostMemory = std::size_t{1} << 60;  // below it no rounding overflows
 
 class Unshared final : public SymmetricMemory {
  public:
@@ -36,7 +37,13 @@ class Block final : public RefCounted {
 
 }  // namespace
 
+void check_memory_size(std::size_t bytes) {
+  DL_CHECK(bytes <= kMostMemory, kInvalidArgument,
+           "allocate {} bytes: that is more than memory can hold", bytes);
+}
+
 Ref<SymmetricMemory> make_ordinary_memory(std::size_t bytes, std::string why_not) {
+  check_memory_size(bytes);
   const auto block = make_ref<Block>(bytes);
   return make_unshared_memory(block->data(), bytes, block, std::move(why_not));
 }

@@ -48,6 +48,8 @@ class SymmetricMemory : public RefCounted {
   const std::string why_not_;
 };
 
+// Throws kInvalidArgument for more bytes than any machine has.
+void check_memory_size(std::size_t bytes);
 // For backends that share no memory: new memory, or existing memory that `owner` keeps.
 Ref<SymmetricMemory> make_ordinary_memory(std::size_t bytes, std::string why_not);
 Ref<SymmetricMemory> make_unshared_memory(void* data, std::size_t bytes, Ref<RefCounted> owner,

@@ -226,6 +226,8 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
   rendezvous::Store* store = nullptr;
   {
     const Lock lock(session_mutex);
+    DL_CHECK(session == nullptr || !session->made_in.is_in_child(), kInvalidArgument,
+             "agree: this process is a child that a rank has forked, and has no vote");
     if (session != nullptr && session->meeting) store = &session->meeting->store();
   }
   DL_CHECK(store != nullptr || group->backend() != "mpi", kNotImplemented,

@@ -111,6 +111,7 @@ Ref<SymmetricMemory> Group::allocate_with(const Group& other, std::size_t bytes)
 
 Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes,
                                                std::vector<Ref<Memories>> known_in) {
+  check_memory_size(bytes);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
   std::string why;

@@ -27,6 +27,12 @@ bool Pending::is_completed() const noexcept {
   return is_over();
 }
 
+void Pending::watch(Ref<Alarm> alarm) {
+  PendingWork::watch(std::move(alarm));
+  // The thread sleeps on the smallest operations, which their callers finish.
+  if (!is_completed()) core_->poll();
+}
+
 std::exception_ptr Pending::error() const noexcept {
   return is_over() || !core_->is_in_child() ? PendingWork::error() : core_->error();
 }

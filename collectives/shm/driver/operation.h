@@ -22,6 +22,7 @@ class Pending : public PendingWork {
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
   std::exception_ptr error() const noexcept override;
+  void watch(Ref<Alarm> alarm) override;
 
  protected:
   ~Pending() override = default;
