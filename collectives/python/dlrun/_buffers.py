@@ -82,7 +82,7 @@ class Buffer:
     address, count (elements), dtype (dl_dtype), itemsize (bytes)
     """
 
-    __slots__ = ("address", "count", "dtype", "itemsize", "_held", "__weakref__")
+    __slots__ = ("address", "count", "dtype", "itemsize", "_view")
 
     def __init__(self, given: Any, name: str, writes: bool):
         dtype = None
@@ -116,15 +116,13 @@ class Buffer:
                 )
             self.itemsize = _SIZES[dtype]
         self.count = view.nbytes // self.itemsize if self.itemsize else 0
-        self._held = _PyBuffer()
-        if _get(view, ctypes.byref(self._held), _WRITABLE if writes else 0) != 0:
+        # The view pins the memory. With a __del__ here the collector would let go of it in a cycle.
+        self._view = view
+        held = _PyBuffer()
+        if _get(view, ctypes.byref(held), _WRITABLE if writes else 0) != 0:
             raise InvalidArgument(f"{name}: the buffer cannot be used", "invalid argument")
-        self.address = self._held.buf
-
-    def __del__(self) -> None:
-        held = getattr(self, "_held", None)
-        if held is not None:
-            _release(ctypes.byref(held))
+        self.address = held.buf
+        _release(ctypes.byref(held))
 
 
 _SIZES = {number: size for (_, size), number in _DTYPES.items()}

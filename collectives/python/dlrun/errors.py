@@ -23,6 +23,9 @@ class Error(RuntimeError):
         self.kind = kind
         self.rank = rank
 
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.kind, self.rank)
+
 
 class InvalidArgument(Error, ValueError):
     """A call with wrong arguments."""

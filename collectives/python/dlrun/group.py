@@ -1,8 +1,11 @@
 """Groups of ranks and their operations."""
 
+import atexit
+import collections
 import ctypes
 import pickle
-import threading
+import sys
+import weakref
 from typing import Any, Iterable, Optional, Sequence, Union
 
 from dlrun import _library
@@ -57,20 +60,63 @@ def _seconds(timeout: Optional[float]) -> float:
     return float(timeout)
 
 
-class Work:
+def _int32(value: Any, what: str) -> int:
+    """C's int; ctypes would cut a larger number off."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
+    if not -(1 << 31) <= number < 1 << 31:
+        raise _refuse(f"{what} is {number}, which is out of range")
+    return int(number)
+
+
+def _int64(value: Any, what: str) -> int:
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
+    if not 0 <= number < 1 << 60:
+        raise _refuse(f"{what} is {number}, which is out of range")
+    return number
+
+
+def _bytes(data: Any, what: str) -> bytes:
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise _refuse(f"{what} is a {type(data).__name__}, wanted bytes") from None
+
+
+class _Owner:
+    """Owns an object of the library."""
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled")
+
+
+class Work(_Owner):
     """An operation under way. It keeps the operation's buffers until that is over."""
 
     def __init__(self, handle: int, kept: Any):
         self._handle: Optional[int] = handle
         self._kept = kept
+        _works.add(self)
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Blocks until the operation is over, and throws its error.
+        """Blocks until the operation is over, and throws its error. Ctrl-C interrupts it.
 
         After `timeout` seconds it throws TimeoutError naming the missing ranks, and the operation
         goes on.
         """
-        check(lib.dl_work_wait_for(self._handle, _seconds(timeout)))
+        if timeout is not None:
+            check(lib.dl_work_wait_for(self._handle, _seconds(timeout)))
+            return
+        # In slices, between which Python serves signals.
+        while lib.dl_work_wait_for(self._handle, 0.2) != 0:
+            if lib.dl_work_is_completed(self._handle):
+                check(lib.dl_work_wait_for(self._handle, 0.0))
+                return
 
     def _wait_briefly(self, seconds: float) -> None:
         """Waits until the operation is over, or that time has passed. Throws nothing."""
@@ -101,35 +147,32 @@ class Work:
         if lib.dl_work_is_completed(handle):
             lib.dl_work_free(handle)
         else:
-            _dropped.add(handle, self._kept)
+            _dropped.append((handle, self._kept))
 
 
-class _Dropped:
-    """Works that nobody holds any more, with their buffers, until they are over."""
+_works: "weakref.WeakSet[Work]" = weakref.WeakSet()
+# Works without a holder, with their buffers, until they are over. The collector may add some at
+# any moment, also while this thread sweeps: a deque needs no lock.
+_dropped: "collections.deque[tuple[int, Any]]" = collections.deque()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._works: list[tuple[int, Any]] = []
 
-    def add(self, handle: int, kept: Any) -> None:
-        with self._lock:
-            self._works.append((handle, kept))
-
-    def sweep(self) -> None:
-        if not self._works or not self._lock.acquire(blocking=False):
-            return
+def _sweep() -> None:
+    for _ in range(min(len(_dropped), 16)):  # a call drops one
         try:
-            works, self._works = self._works, []
-            for handle, kept in works:
-                if lib.dl_work_is_completed(handle):
-                    lib.dl_work_free(handle)
-                else:
-                    self._works.append((handle, kept))
-        finally:
-            self._lock.release()
+            handle, kept = _dropped.popleft()
+        except IndexError:  # another thread sweeps, too
+            return
+        if lib.dl_work_is_completed(handle):
+            lib.dl_work_free(handle)
+        else:
+            _dropped.append((handle, kept))
 
 
-_dropped = _Dropped()
+@atexit.register
+def _keep_buffers() -> None:
+    """Until the process ends, the library may use the buffers of what is under way."""
+    for kept in [work._kept for work in _works] + [kept for _, kept in _dropped]:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> int:
@@ -157,7 +200,7 @@ class Recv:
         self.buffer, self.peer, self.tag = buffer, peer, tag
 
 
-class Memory:
+class Memory(_Owner):
     """Memory that the ranks of a node share; operations are fastest in it.
 
     `numpy.frombuffer(memory.buffer, dtype)` makes an array of it. why_not: "" if the ranks share
@@ -167,9 +210,15 @@ class Memory:
     def __init__(self, handle: int, nbytes: int):
         self._handle = handle
         self.why_not: str = lib.dl_memory_why_not(handle).decode()
-        self.buffer = (ctypes.c_ubyte * nbytes).from_address(lib.dl_memory_data(handle) or 0)
-        self.buffer._owner = self  # type: ignore[attr-defined]
         self.nbytes = nbytes
+
+    @property
+    def buffer(self) -> Any:
+        """The bytes; they live as long as this, or what is made of them."""
+        data = lib.dl_memory_data(self._handle) or 0
+        buffer = (ctypes.c_ubyte * self.nbytes).from_address(data)
+        buffer._owner = self
+        return buffer
 
     def check(self) -> None:
         """Throws Aborted if an operation that used the memory has failed."""
@@ -179,7 +228,19 @@ class Memory:
         lib.dl_memory_free(self._handle)
 
 
-class Group:
+class _Handle:
+    """A dl_comm: it is destroyed when the last call that uses it has returned."""
+
+    def __init__(self, comm: int):
+        self._as_parameter_ = ctypes.c_void_p(comm)
+
+    # At exit the library leaves by itself.
+    def __del__(self, _is_exiting: Any = sys.is_finalizing, _destroy: Any = lib.dl_comm_destroy) -> None:
+        if not _is_exiting():
+            _destroy(self._as_parameter_)
+
+
+class Group(_Owner):
     """A group of ranks. Every rank makes the same calls in the same order.
 
     Buffers are NumPy arrays, array.array, bytearray or anything else with the buffer protocol;
@@ -194,7 +255,7 @@ class Group:
     """
 
     def __init__(self, handle: int):
-        self._handle: Optional[int] = handle
+        self._handle: Optional[_Handle] = _Handle(handle)
         self.rank: int = lib.dl_comm_rank(handle)
         self.size: int = lib.dl_comm_size(handle)
         self.backend: str = lib.dl_comm_backend(handle).decode()
@@ -212,16 +273,15 @@ class Group:
 
     def close(self) -> None:
         """Leaves the group. Operations under way end with Aborted."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            lib.dl_comm_destroy(handle)
-        _dropped.sweep()
+        self._handle = None
+        _sweep()
 
     # Groups. --------------------------------------------------------------------------------------
 
     def split(self, color: int, key: int = 0) -> Optional["Group"]:
         """Collective: ranks with the same color form a group, ordered by key. NO_COLOR: none."""
         part = ctypes.c_void_p()
+        color, key = _int32(color, "split: color"), _int32(key, "split: key")
         check(lib.dl_comm_split(self._open(), color, key, ctypes.byref(part)))
         return Group(part.value) if part.value else None
 
@@ -234,7 +294,7 @@ class Group:
 
     def abort(self, reason: str) -> None:
         """Breaks the group: operations under way throw Aborted with this reason on every rank."""
-        lib.dl_comm_abort(self._open(), reason.encode())
+        lib.dl_comm_abort(self._open(), str(reason).encode())
 
     def check(self) -> None:
         """Throws the first cause if the group is broken."""
@@ -242,6 +302,9 @@ class Group:
 
     def allocate(self, nbytes: int) -> Memory:
         """Collective: memory of the same size on every rank, filled with zeros."""
+        nbytes = int(nbytes)
+        if not 0 <= nbytes < 1 << 60:
+            raise _refuse(f"allocate: {nbytes} bytes are more than memory can hold, or less than 0")
         memory = ctypes.c_void_p()
         check(lib.dl_memory_allocate(self._open(), nbytes, ctypes.byref(memory)))
         assert memory.value
@@ -436,6 +499,7 @@ class Group:
 
     def all_gather_bytes(self, data: bytes, timeout: Optional[float] = None) -> list[bytes]:
         """Every rank's bytes, by rank."""
+        data = _bytes(data, "all_gather_bytes: data")
         found = ctypes.c_void_p()
         check(
             lib.dl_all_gather_bytes(
@@ -448,6 +512,7 @@ class Group:
         self, data: bytes, root: int = 0, timeout: Optional[float] = None
     ) -> Optional[list[bytes]]:
         """Every rank's bytes, by rank, on the root; None elsewhere."""
+        data, root = _bytes(data, "gather_bytes: data"), _int32(root, "gather_bytes: root")
         found = ctypes.c_void_p()
         check(
             lib.dl_gather_bytes(
@@ -463,10 +528,12 @@ class Group:
         """The root's bytes; other ranks' `data` may be None."""
         if self.rank == root and data is None:
             raise _refuse("broadcast_bytes: the root's data is None")
+        data = b"" if data is None else _bytes(data, "broadcast_bytes: data")
+        root = _int32(root, "broadcast_bytes: root")
         found = ctypes.c_void_p()
         check(
             lib.dl_broadcast_bytes(
-                self._open(), data, len(data or b""), root, _seconds(timeout), ctypes.byref(found)
+                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
             )
         )
         return _taken(found)[0]
@@ -482,6 +549,7 @@ class Group:
         if self.rank == root:
             if parts is None or len(parts) != self.size:
                 raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
+            parts = [_bytes(p, "scatter_bytes: a part") for p in parts]
             pointers = (ctypes.c_char_p * self.size)(*parts)
             sizes = (ctypes.c_size_t * self.size)(*(len(p) for p in parts))
         found = ctypes.c_void_p()
@@ -503,7 +571,7 @@ class Group:
 
     # ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> int:
+    def _open(self) -> _Handle:
         if self._handle is None:
             raise _refuse("the group is closed")
         return self._handle
@@ -532,6 +600,7 @@ class Group:
         output_counts: Optional[Counts] = None,
     ) -> _library.Call:
         known = given or taken
+        peer = _int32(peer, f"{name}: the rank")
         if not 0 <= tag < 1 << 32:
             raise _refuse(f"{name}: tag is {tag}, wanted 0 to {(1 << 32) - 1}")
         call = _library.Call(
@@ -565,6 +634,7 @@ class Group:
         ):
             if counts is None:
                 continue
+            counts = [_int64(c, f"{name}: a count") for c in counts]
             if len(counts) != self.size or any(c < 0 for c in counts):
                 raise _refuse(f"{name}: wanted a count, 0 or more, for each of {self.size} ranks")
             if buffer is None or sum(counts) > buffer.count:
@@ -579,8 +649,8 @@ class Group:
             "gather": (call.count, call.count * self.size if self.rank == call.peer else 0),
             "scatter": (call.count * self.size if self.rank == call.peer else 0, call.count),
             "all_to_all": (call.count * self.size, call.count * self.size),
-            "all_gatherv": (output_counts[self.rank] if output_counts else 0, 0),
-            "reduce_scatterv": (0, input_counts[self.rank] if input_counts else 0),
+            "all_gatherv": (call.output_counts[self.rank] if call.output_counts else 0, 0),
+            "reduce_scatterv": (0, call.input_counts[self.rank] if call.input_counts else 0),
         }.get(name, (0, 0))
         for side, needed, buffer in (("input", needs[0], given), ("output", needs[1], taken)):
             held = buffer.count if buffer else 0
@@ -621,7 +691,7 @@ class Group:
         factor: Optional[float] = None,
         name: str = "",
     ) -> Optional[Work]:
-        _dropped.sweep()
+        _sweep()
         work = ctypes.c_void_p()
         seconds = _seconds(timeout)
         if factor is None:
@@ -654,7 +724,7 @@ class Group:
         async_op: bool = False,
         timeout: Optional[float] = None,
     ) -> Optional[Work]:
-        _dropped.sweep()
+        _sweep()
         work = ctypes.c_void_p()
         array = (_library.Call * len(calls))(*calls)
         for call in array:
@@ -707,8 +777,8 @@ def init(
         backend=_encoded(backend),
         algorithm=_encoded(algorithm),
         plan=_encoded(plan),
-        rank=-1 if rank is None else rank,
-        size=-1 if size is None else size,
+        rank=-1 if rank is None else _positive(rank, "rank"),
+        size=-1 if size is None else _positive(size, "size"),
         timeout_s=_seconds(timeout),
     )
     world = ctypes.c_void_p()
@@ -717,8 +787,19 @@ def init(
     return Group(world.value)
 
 
+def _positive(value: Any, what: str) -> int:
+    number = _int32(value, what)
+    if number < 0:
+        raise _refuse(f"{what} is {number}, wanted 0 or more, or None")
+    return number
+
+
 def _encoded(text: Optional[str]) -> Optional[bytes]:
-    return None if text is None else text.encode()
+    if text is None:
+        return None
+    if not isinstance(text, str) or "\0" in text:
+        raise _refuse(f"{text!r} is not a text without NUL")
+    return text.encode()
 
 
 def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
@@ -732,7 +813,7 @@ def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
     ranks = (ctypes.c_int * room)()
     check(
         lib.dl_agree(
-            name.encode(), flag, patience, ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
+            _encoded(name), bool(flag), patience, ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
         )
     )
     return bool(agreed.value), list(ranks[: min(missing.value, room)])

@@ -1,7 +1,10 @@
 """A rank of python_test.sh: `ranks.py PART`. Python's own arrays, so that NumPy need not be there."""
 
 import array
+import copy
+import gc
 import os
+import pickle
 import select
 import signal
 import sys
@@ -168,6 +171,13 @@ def wrong(group):
     fails(ValueError, "for each of 3 ranks", group.all_gatherv, x, x, [1, 2])
     fails(ValueError, "counts add to 9", group.all_gatherv, x, x, [3, 3, 3])
     fails(ValueError, "timeout is 0", group.barrier, timeout=0)
+    fails(ValueError, "out of range", group.broadcast, x, 1 << 32)
+    fails(ValueError, "out of range", group.split, 1 << 40)
+    fails(ValueError, "wanted a whole number", group.split, 1.5)
+    fails(ValueError, "more than memory can hold", group.allocate, -1)
+    fails(ValueError, "more than memory can hold", group.allocate, 1 << 63)
+    fails(ValueError, "is a str, wanted bytes", group.all_gather_bytes, "text")
+    fails(ValueError, "without NUL", dlrun.agree, "a\0b", True, 1)
     fails(ValueError, "tag is -1", group.send, x, 0, -1)
     error = fails(dlrun.errors.InvalidArgument, "peer", group.send, x, 99)
     assert error.kind == "invalid argument" and error.rank is None
@@ -176,6 +186,54 @@ def wrong(group):
     fails(ValueError, "'bf17' is no dtype", group.all_reduce, dlrun.Typed(half, "bf17"))
     fails(ValueError, "not whole elements", group.all_reduce, dlrun.Typed(bytearray(3), "bf16"))
     group.barrier()
+
+
+class Cycle:
+    """An object that only the collector frees."""
+
+    def __init__(self):
+        self.me = self
+
+
+def lifetimes(group):
+    for own in (group, group.allocate(64), group.barrier(async_op=True)):
+        fails(TypeError, "cannot be copied or pickled", copy.copy, own)
+        fails(TypeError, "cannot be copied or pickled", pickle.dumps, own)
+    error = pickle.loads(pickle.dumps(dlrun.errors.PeerFailed("gone", "peer failed", 1)))
+    assert error.rank == 1 and str(error) == "gone"
+    # The collector drops works while others are being dropped.
+    gc.set_threshold(1)
+    other = 1 - group.rank
+    for tag in range(300 if group.rank < 2 else 0):
+        Cycle().work = group.recv(array.array("d", [0, 0]), other, tag, async_op=True)
+    gc.set_threshold(700)
+    for tag in range(300 if group.rank < 2 else 0):
+        group.send(array.array("d", [1, 2]), other, tag)
+    group.barrier()
+    # A group is closed while another thread calls.
+    for _ in range(20):
+        part = group.split(0)
+        thread = threading.Thread(target=call_until_closed, args=(part,))
+        thread.start()
+        part.close()
+        thread.join()
+
+
+def call_until_closed(group):
+    try:
+        while True:
+            group.barrier()
+    except dlrun.Error:
+        pass
+
+
+def ready(group):
+    """Small operations become readable without a wait."""
+    for start in (group.barrier, lambda **how: group.all_reduce(array.array("f", [1]), **how)):
+        for _ in range(5):
+            work = start(async_op=True)
+            assert select.select([work], [], [], 60)[0] == [work]
+            work.wait()
 
 
 def killed(group):
@@ -196,6 +254,14 @@ def mismatched(group):
     print(f"rank {group.rank} has seen it: {error.kind}", flush=True)
 
 
+def ends(group):
+    group.barrier()
+    last = Cycle()
+    x = array.array("d", [1]) * 3000000
+    last.work = group.all_reduce(x, async_op=True)
+    x = None
+
+
 @dlrun.errors.record
 def recorded(group):
     if group.rank == 0:
@@ -203,10 +269,13 @@ def recorded(group):
     group.barrier()
 
 
-PARTS = [collectives, parts, messages, dropped, strings, groups, threads, wrong]
+PARTS = [collectives, parts, messages, dropped, strings, groups, threads, wrong, lifetimes, ready]
 
 if __name__ == "__main__":
     chosen = sys.argv[1]
+    if chosen == "ends":  # without a close()
+        kept = dlrun.init(timeout=120)
+        sys.exit(ends(kept))
     with dlrun.init(timeout=120, name="test") as world:
         assert world.size == 3 and world.name == "test" and world.rank == int(os.environ["RANK"])
         for part in PARTS if chosen == "all" else [globals()[chosen]]:
