@@ -53,7 +53,6 @@ std::optional<std::chrono::nanoseconds> time_of(double seconds) {
 }  // namespace dl::collectives::c
 
 using namespace dl::collectives;
-using dl::Ref;
 using dl::collectives::c::group_of;
 using dl::collectives::c::guarded;
 using dl::collectives::c::time_of;

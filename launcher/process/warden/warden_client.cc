@@ -14,9 +14,8 @@ WardenClient::WardenClient(boost::asio::io_context& io, WardenHandle handle)
     : pid_(handle.pid),
       first_supervisor_(std::move(handle.first_supervisor)),
       channel_(
-          io, std::move(handle.channel),
-          [this](Message message) { on_message(std::move(message)); }, [this] { wait_for_end(); }) {
-}
+          io, std::move(handle.channel), [this](const Message& message) { on_message(message); },
+          [this] { wait_for_end(); }) {}
 
 UniqueFd WardenClient::begin_generation() {
   if (first_supervisor_) return std::move(first_supervisor_);
