@@ -29,10 +29,7 @@ for file in "$package"/bin/* "$package/lib/libdl_comm.so.1"; do
   ldd "$file" | sed -n 's/^[[:space:]]*\([^ ]*\) => .*/\1/p'
 done | sort -u | while read -r name; do
   case $name in libstdc++.so.* | libgcc_s.so.*) continue ;; esac
-  if [ -f "$bundle/lib/$name" ]; then
-    cp "$bundle/lib/$name" "$package/lib/"
-    grep "^$name " "$build/bundle.libraries" >>"$build/wheel/libraries" || true
-  fi
+  [ ! -f "$bundle/lib/$name" ] || cp "$bundle/lib/$name" "$package/lib/"
 done
 cp -r "$bundle/share/doc/dlrun" "$package/licences"
 

@@ -23,13 +23,10 @@ dl_status status_of_exception() noexcept {
   try {
     try {
       throw;
-    } catch (const GroupError& error) {
-      status = static_cast<dl_status>(static_cast<int>(error.kind()) + 1);
-      last_error = error.what();
-      last_error_rank = error.cause().rank;
     } catch (const Error& error) {
       status = static_cast<dl_status>(static_cast<int>(error.kind()) + 1);
       last_error = error.what();
+      last_error_rank = cause_of(std::current_exception()).rank;
     } catch (const std::exception& error) {
       last_error = error.what();
     } catch (...) {

@@ -115,7 +115,7 @@ dl_status dl_wait_any(dl_work* const* works, size_t count, double timeout_s, siz
 
 int dl_test_all(dl_work* const* works, size_t count) {
   const std::span<dl_work* const> all(works, works == nullptr ? 0 : count);
-  return std::ranges::all_of(all, [](const dl_work* w) { return w == nullptr || is_over(w); });
+  return std::ranges::all_of(all, [](const dl_work* w) { return dl_work_is_completed(w) != 0; });
 }
 
 void dl_work_free(dl_work* work) {

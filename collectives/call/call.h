@@ -95,9 +95,9 @@ struct Arguments {
   const CallOptions* options = nullptr;
 };
 Call make_call(OpKind op, const Arguments& arguments) noexcept;
-// The same for arguments from outside, of a call by `rank` of `size` ranks. Of a v-variant it reads
-// only the counts that this rank must give, and throws kInvalidArgument unless there is one for
-// each rank; if they are common to all ranks, it takes `count` from them.
+// make_call() for arguments of a user's, in a call by `rank` of `size` ranks. For a v-variant it
+// reads the counts that this rank must give, and ignores the others. It throws kInvalidArgument
+// unless there is one count for each rank. If all ranks give the same counts, it sets `count`.
 Call make_call(OpKind op, Arguments arguments, int rank, int size);
 
 Call call_of(const AllReduceOptions& options) noexcept;
