@@ -9,8 +9,6 @@ from typing import Any
 _NAME = "libdl_comm.so.1"
 _VERSION = 2  # DL_COMM_VERSION
 
-Release = ctypes.CFUNCTYPE(None, c_void_p)
-
 
 class CommOptions(ctypes.Structure):
     """dl_comm_options."""
@@ -26,6 +24,17 @@ class CommOptions(ctypes.Structure):
         ("size", c_int),
         ("timeout_s", c_double),
     ]
+
+
+SetValue = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_size_t)
+Give = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_size_t)
+GetValue = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_double, Give, c_void_p)
+
+
+class Store(ctypes.Structure):
+    """dl_store."""
+
+    _fields_ = [("context", c_void_p), ("set", SetValue), ("get", GetValue)]
 
 
 class Call(ctypes.Structure):
@@ -58,6 +67,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dl_last_error": (c_char_p, []),
     "dl_last_error_rank": (c_int, []),
     "dl_comm_init_options": (c_int32, [POINTER(CommOptions), POINTER(_COMM)]),
+    "dl_comm_make": (c_int32, [POINTER(CommOptions), POINTER(Store), c_int, POINTER(_COMM)]),
     "dl_comm_split": (c_int32, [_COMM, c_int, c_int, POINTER(_COMM)]),
     "dl_comm_split_by_node": (c_int32, [_COMM, POINTER(_COMM)]),
     "dl_comm_destroy": (None, [_COMM]),

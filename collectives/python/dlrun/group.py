@@ -3,6 +3,7 @@
 import atexit
 import collections
 import ctypes
+import operator
 import pickle
 import sys
 import weakref
@@ -35,6 +36,8 @@ _OPS = {
     "all_to_allv": 15,
 }
 _REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "prod": 4, "band": 5, "bor": 6, "bxor": 7}
+# The reductions that take a factor, by their numbers.
+_FACTORS = {_OPS[name]: name for name in ("all_reduce", "reduce", "reduce_scatter")}
 _ORDERS = {"plan": 0, "tree": 1}
 
 Counts = Sequence[int]
@@ -60,25 +63,19 @@ def _seconds(timeout: Optional[float]) -> float:
     return float(timeout)
 
 
-def _int32(value: Any, what: str) -> int:
-    """C's int; ctypes would cut a larger number off."""
+def _whole(value: Any, what: str, least: int, end: int) -> int:
+    """A whole number below `end`; ctypes would cut off a larger one."""
     try:
-        number = value.__index__()
-    except AttributeError:
+        number = operator.index(value)
+    except TypeError:
         raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
-    if not -(1 << 31) <= number < 1 << 31:
-        raise _refuse(f"{what} is {number}, which is out of range")
-    return int(number)
-
-
-def _int64(value: Any, what: str) -> int:
-    try:
-        number = int(value.__index__())
-    except AttributeError:
-        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
-    if not 0 <= number < 1 << 60:
+    if not least <= number < end:
         raise _refuse(f"{what} is {number}, which is out of range")
     return number
+
+
+def _int32(value: Any, what: str) -> int:
+    return _whole(value, what, -(1 << 31), 1 << 31)
 
 
 def _bytes(data: Any, what: str) -> bytes:
@@ -238,6 +235,25 @@ class _Handle:
     def __del__(self, _is_exiting: Any = sys.is_finalizing, _destroy: Any = lib.dl_comm_destroy) -> None:
         if not _is_exiting():
             _destroy(self._as_parameter_)
+
+
+def begin(
+    comm: _Handle, call: _library.Call, kept: list[Any], seconds: float, factor: Optional[float]
+) -> Work:
+    """Starts a call; the Work keeps its buffers. `factor` multiplies this rank's input."""
+    _sweep()
+    work = ctypes.c_void_p()
+    if factor is None:
+        call.timeout_s = seconds
+        check(lib.dl_start(comm, ctypes.byref(call), ctypes.byref(work)))
+    else:
+        name = _FACTORS[call.op]
+        root = [call.peer] if name == "reduce" else []
+        start = getattr(lib, f"dl_premul_{name}")
+        what = (call.input, call.output, call.count, call.dtype, call.reduce)
+        check(start(comm, *what, factor, *root, seconds, ctypes.byref(work)))
+    assert work.value
+    return Work(work.value, [call, *kept])
 
 
 class Group(_Owner):
@@ -634,7 +650,7 @@ class Group(_Owner):
         ):
             if counts is None:
                 continue
-            counts = [_int64(c, f"{name}: a count") for c in counts]
+            counts = [_whole(c, f"{name}: a count", 0, 1 << 60) for c in counts]
             if len(counts) != self.size or any(c < 0 for c in counts):
                 raise _refuse(f"{name}: wanted a count, 0 or more, for each of {self.size} ranks")
             if buffer is None or sum(counts) > buffer.count:
@@ -677,9 +693,7 @@ class Group(_Owner):
             raise _refuse(f"{name}: input and output have different dtypes")
         count = taken.count if name == "reduce_scatter" else given.count
         call = self._call(name, given, taken, count, peer=root, op=op, order=order)
-        if factor is None:
-            return self._start(call, [given, taken], **how)
-        return self._start(call, [given, taken], factor=factor, name=name, **how)
+        return self._start(call, [given, taken], factor=factor, **how)
 
     def _start(
         self,
@@ -689,32 +703,8 @@ class Group(_Owner):
         async_op: bool = False,
         timeout: Optional[float] = None,
         factor: Optional[float] = None,
-        name: str = "",
     ) -> Optional[Work]:
-        _sweep()
-        work = ctypes.c_void_p()
-        seconds = _seconds(timeout)
-        if factor is None:
-            call.timeout_s = seconds
-            check(lib.dl_start(self._open(), ctypes.byref(call), ctypes.byref(work)))
-        else:
-            root = [call.peer] if name == "reduce" else []
-            start = getattr(lib, f"dl_premul_{name}")
-            check(
-                start(
-                    self._open(),
-                    call.input,
-                    call.output,
-                    call.count,
-                    call.dtype,
-                    call.reduce,
-                    factor,
-                    *root,
-                    seconds,
-                    ctypes.byref(work),
-                )
-            )
-        return self._result(work, [call, *kept], async_op)
+        return self._result(begin(self._open(), call, kept, _seconds(timeout), factor), async_op)
 
     def _start_list(
         self,
@@ -730,14 +720,13 @@ class Group(_Owner):
         for call in array:
             call.timeout_s = _seconds(timeout)
         check(lib.dl_start_list(self._open(), array, len(calls), ctypes.byref(work)))
-        return self._result(work, [array, *kept], async_op)
-
-    def _result(self, work: ctypes.c_void_p, kept: list[Any], async_op: bool) -> Optional[Work]:
         assert work.value
-        started = Work(work.value, kept)
+        return self._result(Work(work.value, [array, *kept]), async_op)
+
+    def _result(self, work: Work, async_op: bool) -> Optional[Work]:
         if async_op:
-            return started
-        started.wait()
+            return work
+        work.wait()
         return None
 
 

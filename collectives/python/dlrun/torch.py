@@ -22,7 +22,7 @@ from dlrun import _library
 from dlrun._buffers import DTYPE_NAMES
 from dlrun._library import lib
 from dlrun.errors import InvalidArgument, check
-from dlrun.group import _OPS, Group, Work
+from dlrun.group import _OPS, Group, Work, begin
 
 _DTYPES = {
     torch.float16: DTYPE_NAMES["f16"],
@@ -48,7 +48,6 @@ _REDUCTIONS = {
     "BOR": 6,
     "BXOR": 7,
 }
-_PREMUL = {_OPS[name]: name for name in ("all_reduce", "reduce", "reduce_scatter")}
 
 
 def _refuse(text: str) -> InvalidArgument:
@@ -56,19 +55,6 @@ def _refuse(text: str) -> InvalidArgument:
 
 
 # ---- a group over torch's store ----------------------------------------------------------------------
-
-_SET = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p,
-                        ctypes.c_size_t)
-_GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-_GET = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double, _GIVE,
-                        ctypes.c_void_p)
-
-
-class _Store(ctypes.Structure):
-    """dl_store."""
-
-    _fields_ = [("context", ctypes.c_void_p), ("set", _SET), ("get", _GET)]
-
 
 _OK, _TIMEOUT, _CONNECTION = 0, 8, 9
 
@@ -92,7 +78,9 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
         give(to, value, len(value))
         return _OK
 
-    functions = _Store(None, _SET(set_value), _GET(get_value))
+    functions = _library.Store(
+        None, _library.SetValue(set_value), _library.GetValue(get_value)
+    )
     options = _library.CommOptions(
         struct_size=ctypes.sizeof(_library.CommOptions),
         name=name.encode(),
@@ -108,11 +96,6 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
                            ctypes.byref(comm)))
     assert comm.value
     return Group(comm.value)
-
-
-lib.dl_comm_make.restype = ctypes.c_int32
-lib.dl_comm_make.argtypes = [ctypes.POINTER(_library.CommOptions), ctypes.POINTER(_Store),
-                             ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)]
 
 
 # ---- the end of operations ----------------------------------------------------------------------------
@@ -356,19 +339,7 @@ class DlrunBackend(Backend):
         timeout = getattr(opts, "timeout", None) or self._timeout
         if timeout <= timedelta(0):  # not set
             timeout = self._timeout
-        seconds = timeout.total_seconds()
-        handle = ctypes.c_void_p()
-        if factor is None:
-            call.timeout_s = seconds
-            check(lib.dl_start(self._group._open(), ctypes.byref(call), ctypes.byref(handle)))
-        else:
-            name = _PREMUL[call.op]
-            root = [call.peer] if name == "reduce" else []
-            check(getattr(lib, f"dl_premul_{name}")(
-                self._group._open(), call.input, call.output, call.count, call.dtype, call.reduce,
-                factor, *root, seconds, ctypes.byref(handle)))
-        assert handle.value
-        work = Work(handle.value, [call, *kept])
+        work = begin(self._group._open(), call, list(kept), timeout.total_seconds(), factor)
         # A call that torch waits for at once is waited for here: this thread moves the bytes itself.
         if getattr(opts, "asyncOp", True) is False:
             work.wait()
