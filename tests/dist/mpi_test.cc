@@ -201,7 +201,7 @@ TEST(MpiThatIsNotThere, SaysWhichModuleIsMissingWhere) {
   fs::remove_all(folder);
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.text,
-                  "error: backend mpi: mpirun (PMI) started this process, and there is no "
+                  "error: backend mpi: mpirun (PMI) started this process: there is no "
                   "libdlrun_mpi_mpich.so in " +
                       folder))
       << ran.text;

@@ -172,6 +172,7 @@ TEST(Environment, IsTorchrunsContract) {
                             "DLRUN_NODE_ID=job7/0"}) {
     EXPECT_THAT(entries, Contains(entry));
   }
+  EXPECT_THAT(entries, Contains(StartsWith("DLRUN_FOLDER=/")));
 }
 
 TEST(TorchProgram, MayBeWhatIsNoNativeProgram) {

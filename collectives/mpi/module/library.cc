@@ -2,9 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -14,7 +12,6 @@ namespace dl::collectives::mpi {
 namespace {
 
 using env::Var;
-namespace fs = std::filesystem;
 
 constexpr std::string_view kOpenMpi = "openmpi";
 constexpr std::string_view kMpich = "mpich";
@@ -75,29 +72,19 @@ Starter find_starter() {
 }
 
 const Module& open_module(const Starter& starter) {
-  const std::string file = fmt::format("libdlrun_mpi_{}.so", starter.module);
-  std::string tried;
-  for (const fs::path& folder : module_folders()) {
-    const fs::path path = folder / file;
-    std::error_code error;
-    if (!fs::exists(path, error)) {
-      tried += folder.string() + " ";
-      continue;
-    }
-    // Never unloaded: MPI leaves threads and handlers behind.
-    void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    DL_CHECK(opened != nullptr, kNotFound, "backend mpi: {}", ::dlerror());
-    const auto get = reinterpret_cast<GetModule>(::dlsym(opened, kModuleSymbol));
-    const Module* const module = get != nullptr ? get() : nullptr;
-    DL_CHECK(module != nullptr && module->version == kModuleVersion, kMismatch,
-             "backend mpi: {} belongs to another version of dlrun", path.string());
-    return *module;
-  }
-  throw_error(ErrorKind::kNotFound,
-              "backend mpi: {} started this process, and there is no {} in {}; name its folder in "
-              "DLRUN_MODULE_DIR; or install that MPI's development package and build dlrun again; "
-              "or start the program with the mpirun of an MPI that dlrun was built with",
-              starter.name, file, tried);
+  const std::string path = find_module(
+      fmt::format("backend mpi: {} started this process", starter.name),
+      fmt::format("libdlrun_mpi_{}.so", starter.module),
+      "install that MPI's development package and build dlrun again, or start the program with the "
+      "mpirun of an MPI that dlrun was built with");
+  // Never unloaded: MPI leaves threads and handlers behind.
+  void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  DL_CHECK(opened != nullptr, kNotFound, "backend mpi: {}", ::dlerror());
+  const auto get = reinterpret_cast<GetModule>(::dlsym(opened, kModuleSymbol));
+  const Module* const module = get != nullptr ? get() : nullptr;
+  DL_CHECK(module != nullptr && module->version == kModuleVersion, kMismatch,
+           "backend mpi: {} belongs to another version of dlrun", path);
+  return *module;
 }
 
 void check(const Module& mpi, int code, std::string_view what) {

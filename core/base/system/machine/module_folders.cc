@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "core/base/env.h"
+#include "core/base/error.h"
 
 namespace dl {
 namespace {
@@ -34,8 +37,7 @@ std::vector<fs::path> loader_folders() {
   return folders;
 }
 
-}  // namespace
-
+// Each folder once; a folder need not exist.
 std::vector<fs::path> module_folders() {
   std::vector<fs::path> all;
   const auto add = [&](const fs::path& folder) {
@@ -59,7 +61,23 @@ std::vector<fs::path> module_folders() {
   if (!error) add_beside(program);
   for (const fs::path& folder : loader_folders()) add(folder);
   add(DLRUN_LIBDIR);
+  if (const auto folder = env::get(env::Var::kDlrunFolder)) add_beside(fs::path(*folder) / "dlrun");
   return all;
+}
+
+}  // namespace
+
+fs::path find_module(std::string_view what, std::string_view file, std::string_view otherwise) {
+  std::string searched;
+  for (const fs::path& folder : module_folders()) {
+    const fs::path path = folder / file;
+    std::error_code error;
+    if (fs::exists(path, error)) return path;
+    searched += (searched.empty() ? "" : ", ") + folder.string();
+  }
+  throw_error(ErrorKind::kNotFound,
+              "{}: there is no {} in {}; name its folder in DLRUN_MODULE_DIR, or {}", what, file,
+              searched, otherwise);
 }
 
 }  // namespace dl

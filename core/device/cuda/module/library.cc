@@ -127,26 +127,17 @@ std::string missing_library(std::string_view loader_text) {
 }  // namespace detail
 
 void* open_library(std::string_view what, std::string_view file) {
-  const std::vector<fs::path> folders = module_folders();
-  for (const fs::path& folder : folders) {
-    const fs::path path = folder / file;
-    std::error_code error;
-    if (!fs::exists(path, error)) continue;
-    for (std::string last;;) {
-      // Never closed: CUDA's libraries leave threads and handlers behind.
-      void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-      if (opened != nullptr) return opened;
-      const std::string text = ::dlerror();
-      const std::string missing = detail::missing_library(text);
-      DL_CHECK(!missing.empty() && missing != last, kNotFound, "{}: {}", what, text);
-      preload(what, missing, detail::library_folders(), 0);
-      last = missing;
-    }
+  const fs::path path = find_module(what, file);
+  for (std::string last;;) {
+    // Never closed: CUDA's libraries leave threads and handlers behind.
+    void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (opened != nullptr) return opened;
+    const std::string text = ::dlerror();
+    const std::string missing = detail::missing_library(text);
+    DL_CHECK(!missing.empty() && missing != last, kNotFound, "{}: {}", what, text);
+    preload(what, missing, detail::library_folders(), 0);
+    last = missing;
   }
-  throw_error(ErrorKind::kNotFound,
-              "{}: there is no {} in {}; install dlrun's libraries beside its programs, or name "
-              "their folder in DLRUN_MODULE_DIR",
-              what, file, listed(folders));
 }
 
 }  // namespace dl::cuda

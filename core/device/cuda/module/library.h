@@ -1,9 +1,10 @@
 // Opens a module of dlrun together with the NVIDIA libraries that it needs.
 //
-// Modules are looked for in module_folders() (core/base/system/machine/module_folders.h). A library
-// that the loader does not find by itself is looked for in CUDA_HOME, in /usr/local/cuda, and in
-// the nvidia/ packages that PyTorch's wheels install. Those packages are searched in VIRTUAL_ENV,
-// CONDA_PREFIX, the prefix of the python3 in PATH (links are followed), /usr/local and ~/.local.
+// find_module() (core/base/system/machine/module_folders.h) says in which folders modules are. A
+// library that the loader does not find by itself is looked for in CUDA_HOME, in /usr/local/cuda,
+// and in the nvidia/ packages that PyTorch's wheels install. Those packages are searched in
+// VIRTUAL_ENV, CONDA_PREFIX, the prefix of the python3 in PATH (links are followed), /usr/local and
+// ~/.local.
 //
 // Thread-safety: any thread may call.
 #pragma once
