@@ -16,5 +16,11 @@ namespace {
 [[gnu::used]] fmt::detail::thousands_sep_result<char> (*const thousands_sep)(
     fmt::detail::locale_ref) = &fmt::detail::thousands_sep_impl<char>;
 [[gnu::used]] bool (*const is_printable)(std::uint32_t) = &fmt::detail::is_printable;
+// spdlog's.
+[[gnu::used]] char (*const decimal_point)(fmt::detail::locale_ref) =
+    &fmt::detail::decimal_point_impl<char>;
+namespace dragonbox = fmt::detail::dragonbox;
+[[gnu::used]] dragonbox::decimal_fp<float> (*const float_digits)(float) = &dragonbox::to_decimal;
+[[gnu::used]] dragonbox::decimal_fp<double> (*const double_digits)(double) = &dragonbox::to_decimal;
 
 }  // namespace

@@ -111,7 +111,7 @@ void Core::run() {
   while (!is_stopping_) {
     if (!may_drive()) {
       is_warm = is_warm && !operations_.is_empty();
-      changed_.wait(lock.native());
+      detail::wait_for_change(changed_, lock.native());
     } else if (is_warm || is_urgent_) {
       drive();
     } else {
@@ -226,7 +226,7 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
     ++waiters_;
     while (!op.is_settled()) {
       if (is_driven_) {
-        changed_.wait(lock.native());
+        detail::wait_for_change(changed_, lock.native());
       } else {
         drive();
       }
@@ -441,7 +441,8 @@ void Core::stop() noexcept {
   std::vector<Ref<Operation>> over;
   {
     Lock lock(mutex_);
-    changed_.wait(lock.native(), [this]() DL_REQUIRES(mutex_) { return !is_driven_; });
+    wait_until(changed_, lock.native(), Deadline::never(),
+               [this]() DL_REQUIRES(mutex_) { return !is_driven_; });
     operations_.complete_only(0);
     operations_.end_all();
     over = operations_.take_settled(true);

@@ -5,6 +5,8 @@
 // deadline moves later by that time (core/base/system/process/stopped.h says which stops count).
 #pragma once
 
+#include <pthread.h>
+
 #include <chrono>
 
 #include "core/base/mutex.h"
@@ -54,13 +56,20 @@ class Deadline {
   std::chrono::nanoseconds stopped_before_;  // the process's stops before this was made, in total
 };
 
+// condition.wait(lock). libstdc++ has that member as a symbol that only GCC 12's library and later
+// ones define, and programs shall run with an older one.
+template <typename Condition, typename UniqueLock>
+void wait_for_change(Condition& condition, UniqueLock& lock) DL_NO_THREAD_SAFETY_ANALYSIS {
+  ::pthread_cond_wait(condition.native_handle(), lock.mutex()->native_handle());
+}
+
 // Waits on a condition variable until is_done(). Returns false if the deadline passes first.
 template <typename Condition, typename UniqueLock, typename Predicate>
 bool wait_until(Condition& condition, UniqueLock& lock, Deadline deadline,
                 const Predicate& is_done) DL_NO_THREAD_SAFETY_ANALYSIS {
   while (!is_done()) {
     if (deadline.is_never()) {
-      condition.wait(lock);
+      wait_for_change(condition, lock);
     } else if (deadline.has_passed()) {
       return false;
     } else {

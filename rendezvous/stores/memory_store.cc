@@ -41,7 +41,7 @@ class Sleeper {
       }
       lock.lock();
       // Too late to cancel: the callback will run, and this object must outlive it.
-      if (late) woken_.wait(lock.native(), is_done);
+      if (late) wait_until(woken_, lock.native(), Deadline::never(), is_done);
     }
     if (result_->closed) {
       throw_error(ErrorKind::kAborted, "store: closed: {}", *result_->closed);

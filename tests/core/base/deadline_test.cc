@@ -47,13 +47,17 @@ TEST(Spans, AddUpWithoutWrappingAround) {
   EXPECT_EQ(saturating_add(std::chrono::nanoseconds::min(), -1s), std::chrono::nanoseconds::min());
 }
 
+// Gives up at once, as a wait does whose clock went on while the process was stopped.
+struct Impatient {
+  int waits = 0;
+  void wait_until(int&, Deadline::Clock::time_point) { ++waits; }
+};
+void wait_for_change(Impatient& condition, int&) {
+  ++condition.waits;
+}
+
 TEST(Deadline, IsAskedAgainAfterAWaitThatEndsTooEarly) {
-  // Gives up at once, as a wait does whose clock went on while the process was stopped.
-  struct Impatient {
-    int waits = 0;
-    void wait(int&) { ++waits; }
-    void wait_until(int&, Deadline::Clock::time_point) { ++waits; }
-  } condition;
+  Impatient condition;
   int lock = 0;
   EXPECT_TRUE(
       wait_until(condition, lock, Deadline::after(1h), [&] { return condition.waits == 3; }));
