@@ -8,31 +8,32 @@ endif()
 option(DLRUN_STATIC_GRPC "Link gRPC and Protobuf statically" ${DLRUN_STATIC_GRPC_DEFAULT})
 
 add_library(dlrun_grpc INTERFACE)
-add_library(dlrun::grpc ALIAS dlrun_grpc)
-set_target_properties(dlrun_grpc PROPERTIES EXPORT_NAME grpc)
 if(DLRUN_STATIC_GRPC)
+  set(grpc -l:libgrpc++_unsecure.a -l:libgrpc_unsecure.a -l:libupb.a -l:libaddress_sorting.a -l:libgpr.a -l:libcares.a)
+  set(others -l:libprotobuf.a -l:libz.a)
+  set(shared_others protobuf ZLIB::ZLIB)
   file(GLOB archives "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/libabsl_*.a")
-  set(names -l:libgrpc++_unsecure.a -l:libgrpc_unsecure.a -l:libupb.a -l:libaddress_sorting.a -l:libgpr.a -l:libprotobuf.a -l:libcares.a
-            -l:libz.a)
   foreach(archive IN LISTS archives)
-    get_filename_component(name "${archive}" NAME)
+    cmake_path(GET archive STEM name)
     if(NOT name MATCHES "absl_(flags|failure|leak|bad_any|periodic|log_internal|random_internal_dist)")
-      list(APPEND names "-l:${name}")
+      list(APPEND others "-l:${name}.a")
+      string(REGEX REPLACE "^lib" "" name "${name}")
+      list(APPEND shared_others "${name}")
     endif()
   endforeach()
-  list(JOIN names "," names)
-  # One item, so that CMake neither reorders nor removes what stands in the group. The archives are not made for shared libraries: a
-  # target that is one sets DLRUN_DYNAMIC_GRPC.
-  string(REPLACE "," "$<COMMA>" group "-Wl,--start-group,${names},--end-group")
+  # One item, so that CMake neither reorders nor removes what stands in the group.
+  foreach(kind grpc others)
+    list(JOIN ${kind} "$<COMMA>" ${kind})
+  endforeach()
+  # gRPC's archives may be a part of a shared library, Protobuf's and Abseil's may not: a target that is one sets DLRUN_SHARED.
   target_link_libraries(dlrun_grpc INTERFACE
-    "$<IF:$<BOOL:$<TARGET_PROPERTY:DLRUN_DYNAMIC_GRPC>>,grpc++_unsecure;grpc_unsecure;gpr;protobuf;absl_synchronization;absl_base,${group}>"
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:DLRUN_SHARED>>,-Wl$<COMMA>--start-group$<COMMA>${grpc}$<COMMA>--end-group;${shared_others},-Wl$<COMMA>--start-group$<COMMA>${grpc}$<COMMA>${others}$<COMMA>--end-group>"
     Threads::Threads)
   dl_report("gRPC linked" "statically")
 else()
   target_link_libraries(dlrun_grpc INTERFACE grpc++_unsecure grpc_unsecure gpr protobuf absl_synchronization absl_base Threads::Threads)
   dl_report("gRPC linked" "dynamically")
 endif()
-set_property(GLOBAL APPEND PROPERTY DLRUN_LIBRARIES dlrun_grpc)
 
 # dl_proto_library(NAME FILE): messages and gRPC stubs of one .proto file, included as <its folder>/<its name>.pb.h.
 function(dl_proto_library name file)
@@ -49,10 +50,7 @@ function(dl_proto_library name file)
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${file}"
     VERBATIM)
   add_library(dlrun_${name} STATIC ${base}.pb.cc ${base}.grpc.pb.cc)
-  add_library(dlrun::${name} ALIAS dlrun_${name})
-  set_target_properties(dlrun_${name} PROPERTIES EXPORT_NAME ${name})
   # Generated headers are not ours to warn about.
-  target_include_directories(dlrun_${name} SYSTEM PUBLIC $<BUILD_INTERFACE:${generated}>)
-  target_link_libraries(dlrun_${name} PUBLIC dlrun::grpc)
-  set_property(GLOBAL APPEND PROPERTY DLRUN_LIBRARIES dlrun_${name})
+  target_include_directories(dlrun_${name} SYSTEM PUBLIC ${generated})
+  target_link_libraries(dlrun_${name} PUBLIC dlrun_grpc)
 endfunction()

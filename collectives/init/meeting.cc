@@ -13,10 +13,9 @@
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
-#include "rendezvous/grpc/grpc_store.h"
+#include "rendezvous/module/remote_store.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/socket/address.h"
-#include "rendezvous/service/grpc_store_server.h"
 #include "rendezvous/stores/file_store.h"
 #include "rendezvous/stores/prefix_store.h"
 
@@ -24,9 +23,8 @@ namespace dl::collectives {
 namespace {
 
 using rendezvous::Acceptor;
+using rendezvous::connect_store;
 using rendezvous::Endpoint;
-using rendezvous::GrpcStore;
-using rendezvous::GrpcStoreServer;
 using rendezvous::JobKey;
 using rendezvous::Listener;
 using rendezvous::PrefixStore;
@@ -61,9 +59,10 @@ class RemoteMeeting final : public Meeting {
  public:
   RemoteMeeting(const MeetingOptions& options, const Endpoint& endpoint,
                 const std::optional<JobKey>& key, Deadline deadline)
-      : store_({.endpoint = endpoint, .key = key ? *key : open_key(), .hello = hello_of(options)},
-               deadline),
-        generation_(store_, generation_of(options)),
+      : store_(connect_store(
+            {.endpoint = endpoint, .key = key ? *key : open_key(), .hello = hello_of(options)},
+            deadline)),
+        generation_(*store_, generation_of(options)),
         place_(generation_, next_place(generation_, options, deadline)) {
     key_ = key;
     route_to_ = endpoint.host;
@@ -71,7 +70,7 @@ class RemoteMeeting final : public Meeting {
   rendezvous::Store& store() noexcept override { return place_; }
 
  private:
-  GrpcStore store_;
+  const std::unique_ptr<rendezvous::Store> store_;
   PrefixStore generation_;
   PrefixStore place_;
 };
@@ -100,7 +99,7 @@ struct Hosted {
         acceptor(Listener::bind(place_to_listen(where, has_key)), key, hello_of(options),
                  static_cast<std::size_t>(options.launch.world_size)) {
     acceptor.prepare();  // a failure after gRPC's start would wait for gRPC's end
-    server.emplace(acceptor);
+    store = rendezvous::serve_store(acceptor);
     acceptor.start();
   }
   // Checks once that the store answers. gRPC does not report that it could not start a thread for
@@ -108,9 +107,10 @@ struct Hosted {
   void require_answer(const MeetingOptions& options, Deadline deadline) {
     if (answers) return;
     try {
-      GrpcStore client({.endpoint = endpoint, .key = key, .hello = hello_of(options)},
-                       Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
-      client.try_get("answer", Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
+      const auto client =
+          connect_store({.endpoint = endpoint, .key = key, .hello = hello_of(options)},
+                        Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
+      client->try_get("answer", Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
       answers = true;
     } catch (const Error& error) {
       throw_error(
@@ -130,7 +130,7 @@ struct Hosted {
   std::uint64_t generation;
   JobKey key;
   Acceptor acceptor;
-  std::optional<GrpcStoreServer> server;
+  std::shared_ptr<rendezvous::Store> store;
   bool answers = false;
 };
 
@@ -148,7 +148,7 @@ rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
     hosted = new Hosted(options, endpoint, with, key.has_value());
   }
   hosted->require_answer(options, deadline);
-  return hosted->server->local();
+  return *hosted->store;
 }
 
 class HostedMeeting final : public Meeting {

@@ -182,7 +182,7 @@ ROOMS = {
                     ("join", "new groups"), ("solo", "one rank"), ("compose", "from others"), ("api", "ProcessGroup"), ("algorithms", "schedules"),
                     ("waiting", "Work, causes"), ("process", "peers, exit"), ("reduce", "arithmetic"), ("call", "one call"), ("record", "recorder")],
     "rendezvous": [("first_cause", "who is to blame"), ("net", "sockets, keys"), ("membership", "who takes part"), ("stores", "keys, files"),
-                   ("service", "what nodes join"), ("grpc", "a rank's side"), ("program", "its program")],
+                   ("service", "what nodes join"), ("grpc", "client and host"), ("module", "what ranks open"), ("program", "its program")],
     "core": [("ops", "checks, gradients"), ("autograd", "backward"), ("kernels", "cpu, cuda"), ("autocast", "mixed precision"),
              ("random", "PyTorch's numbers"), ("args", "options of ops"), ("tensor", "Tensor, dtypes"), ("memory", "allocators"),
              ("device", "threads, streams"), ("profiler", "profiles, traces"), ("elementwise", "list of formulas"), ("reductions", "list of sums, ..."),

@@ -8,24 +8,12 @@
 // call is under way.
 #pragma once
 
-#include <chrono>
 #include <memory>
 
-#include "rendezvous/net/handshake/handshake.h"
-#include "rendezvous/net/handshake/job_key.h"
-#include "rendezvous/net/patience.h"
-#include "rendezvous/net/socket/address.h"
+#include "rendezvous/grpc/grpc_store_options.h"
 #include "rendezvous/store.h"
 
 namespace dl::rendezvous {
-
-struct GrpcStoreOptions {
-  Endpoint endpoint;
-  JobKey key;
-  Hello hello{};  // job, generation, from, rank; the purpose is set by the store
-  std::chrono::nanoseconds reconnect_for = std::chrono::seconds(10);
-  std::chrono::nanoseconds warn_after = kWarnAfter;
-};
 
 class GrpcStore final : public Store {
  public:

@@ -47,6 +47,15 @@ run(${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${work}/prefix/lib" "${work}/alone"
 if(NOT output STREQUAL "solo")
   message(FATAL_ERROR "the C program printed: ${output}")
 endif()
+# Ranks open the store's module: along their run path, and, if they are elsewhere, beside dlrun.
+run("${work}/prefix/bin/dlrun" -n 2 "${work}/build/outside")
+file(COPY "${work}/prefix/bin/dlbench" DESTINATION "${work}/elsewhere")
+run("${work}/prefix/bin/dlrun" -n 2 "${work}/elsewhere/dlbench" all_reduce -b 8 -e 8 -n 1)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "${work}/elsewhere/dlbench" all_reduce
+                ERROR_VARIABLE error RESULT_VARIABLE status)
+if(status EQUAL 0 OR NOT error MATCHES "^error: store: there is no libdlrun_rendezvous.so in ${work}/elsewhere, .*; name its folder in DLRUN_MODULE_DIR")
+  message(FATAL_ERROR "without the module dlbench said: ${error}")
+endif()
 # The module for MPI is in the prefix, and the program is not.
 find_program(mpirun mpirun.mpich)
 if(mpirun AND EXISTS "${work}/prefix/lib/libdlrun_mpi_mpich.so")

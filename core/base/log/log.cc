@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "core/base/env.h"
@@ -64,9 +65,17 @@ spdlog::logger& logger() {
   return instance;
 }
 
+// Empty in a program.
+constinit std::optional<Log> forward;
+
 }  // namespace
 
+void forward_to(const Log& program) noexcept {
+  forward = program;
+}
+
 bool enabled(Level level) noexcept {
+  if (forward) return forward->enabled(level);
   return logger().should_log(to_spdlog(level));
 }
 
@@ -79,6 +88,7 @@ void set_who(std::string_view who) {
 }
 
 void write(Level level, std::string_view line) noexcept {
+  if (forward) return forward->write(level, line);
   try {
     logger().log(to_spdlog(level), spdlog::string_view_t(printable(line)));
   } catch (...) {

@@ -23,6 +23,14 @@ void set_level(Level level) noexcept;
 void set_who(std::string_view who);
 void write(Level level, std::string_view line) noexcept;
 
+// A module contains its own copy of the log. It calls this once, first, with the log of its
+// program: a process has one level and one name.
+struct Log {
+  bool (*enabled)(Level level) noexcept = &log::enabled;
+  void (*write)(Level level, std::string_view line) noexcept = &log::write;
+};
+void forward_to(const Log& program) noexcept;
+
 template <typename... Args>
 void line(Level level, fmt::format_string<Args...> text, Args&&... args) {
   if (enabled(level)) write(level, fmt::format(text, std::forward<Args>(args)...));

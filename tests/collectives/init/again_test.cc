@@ -12,9 +12,9 @@
 
 #include "collectives/init/init.h"
 #include "core/base/error.h"
+#include "rendezvous/module/remote_store.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/handshake/job_key.h"
-#include "rendezvous/service/grpc_store_server.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"
@@ -89,7 +89,7 @@ class StoreService {
       rendezvous::Acceptor acceptor(rendezvous::Listener::bind({.host = at.host, .port = at.port}),
                                     rendezvous::JobKey::from_file(key_file),
                                     {.job = "local", .from = "the service"});
-      rendezvous::GrpcStoreServer server(acceptor);
+      const auto store = rendezvous::serve_store(acceptor);
       acceptor.start();
       char byte = 0;
       while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {

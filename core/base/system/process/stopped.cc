@@ -31,6 +31,7 @@ std::atomic<Clock::rep> last_look{0};
 std::atomic<Clock::rep> stopped{0};
 Mutex stop_mutex;
 std::atomic<const ForkMark*> watching_process{nullptr};
+decltype(&stopped_time) program_time = nullptr;
 
 void run_looks() {
   for (;;) {
@@ -40,6 +41,10 @@ void run_looks() {
 }
 
 }  // namespace
+
+void use_stopped_time(decltype(&stopped_time) program) noexcept {
+  program_time = program;
+}
 
 void watch_for_stops() {
   const Lock lock(stop_mutex);
@@ -62,7 +67,7 @@ void watch_for_stops() {
 std::chrono::nanoseconds stopped_time(Clock::time_point when) noexcept {
   const Clock::rep now = when.time_since_epoch().count();
   Clock::rep last = last_look.load(std::memory_order_acquire);
-  if (last == 0) return 0ns;
+  if (last == 0) return program_time != nullptr ? program_time(when) : 0ns;
   if (now - last > kStopGap && !watching_process.load(std::memory_order_relaxed)->is_in_child()) {
     // Add to the sum first: a thread that sees the new look must also see the time it found.
     const Lock lock(stop_mutex);

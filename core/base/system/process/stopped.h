@@ -20,4 +20,8 @@ void watch_for_stops();
 // decreases. Usually costs two loads; locks a mutex when it finds a stop.
 std::chrono::nanoseconds stopped_time(std::chrono::steady_clock::time_point now) noexcept;
 
+// A module contains its own copy of this code. It calls this once, first, with its program's
+// stopped_time(): a process has one thread that looks for stops.
+void use_stopped_time(decltype(&stopped_time) program) noexcept;
+
 }  // namespace dl
