@@ -28,7 +28,8 @@ says 'rank 2 is done' "$bin/dlrun" -n 3 "$source/tests/collectives/python/ranks.
 says 'rank 2 is done' DLRUN_BACKEND=tcp "$bin/dlrun" -n 3 "$source/tests/collectives/python/ranks.py" all
 says 'Out of bounds values : 0 OK' "$bin/dlrun" -n 2 "$bin/dlbench" all_reduce -b 8 -e 1K -f 128 -n 5
 # Everything comes from the wheel but the C and C++ runtimes.
-for file in "$work"/venv/lib/python3*/site-packages/dlrun/bin/* "$work"/venv/lib/python3*/site-packages/dlrun/lib/libdl_comm.so.1; do
+package=$(echo "$work"/venv/lib/python3*/site-packages/dlrun)
+for file in "$package"/bin/* "$package/lib/libdl_comm.so.1" "$package/lib/libdlrun_rendezvous.so"; do
   others=$(ldd "$file" | grep -vE "$work|linux-vdso|ld-linux|lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)\.so\." || true)
   [ -z "$others" ] || { echo "$file takes from the machine: $others"; exit 1; }
 done
