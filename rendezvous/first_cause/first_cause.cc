@@ -67,6 +67,30 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
+std::string goes_on_without(const std::vector<RankEnd>& ends, std::size_t ranks) {
+  if (ends.size() >= ranks) return "";
+  const RankEnd& end = ends.back();
+  std::string text = end.text;
+  if (end.follows && end.is_follower() && end.follows->cause.rank >= 0 &&
+      end.follows->cause.rank != end.rank) {
+    const Cause& cause = end.follows->cause;
+    text += fmt::format(", because of rank {}{}", cause.rank,
+                        cause.operation.empty() ? "" : " in " + cause.operation);
+  }
+  const std::size_t left = ranks - ends.size();
+  return text +
+         fmt::format("; {} rank{} on (--on-failure keep)", left, left == 1 ? " goes" : "s go");
+}
+
+std::string went_on_without(const std::vector<RankEnd>& ends) {
+  std::vector<int> failed;
+  std::vector<int> well;
+  for (const RankEnd& end : ends) (end.failed() ? failed : well).push_back(end.rank);
+  if (failed.empty()) return "";
+  return fmt::format("the job went on without {}, which failed; {} ended with exit code 0",
+                     rank_list(failed), rank_list(well));
+}
+
 // The path from a follower to the rank that it blames, from there to the rank that this one blames,
 // and so on. It ends at the first rank that is not a follower.
 struct FirstCause::Trail {
@@ -77,7 +101,12 @@ struct FirstCause::Trail {
 
 void FirstCause::ended(RankEnd end) {
   waiting_.erase(end.rank);
+  const bool outlives = on_failure_ == OnFailure::kKeep && !end.failed() && !end.stopped;
   ends_.push_back(std::move(end));
+  if (outlives) {
+    outlived_ = ends_.size();
+    finding_.reset();
+  }
   judge();
 }
 
@@ -138,7 +167,8 @@ void FirstCause::judge() {
   if (finding_) return;
   question_.reset();
   std::vector<Trail> trails;
-  for (const RankEnd& end : ends_) {
+  for (std::size_t i = outlived_; i < ends_.size(); ++i) {
+    const RankEnd& end = ends_[i];
     if (!end.failed() || end.stopped) continue;
     if (!end.is_follower()) {
       finding_ = Finding{.rank = end.rank, .exit_code = end.exit_code()};
@@ -155,6 +185,8 @@ void FirstCause::judge() {
     return;
   }
   for (const auto& [rank, waiting] : waiting_) {
+    if (on_failure_ == OnFailure::kKeep)
+      break;  // the deadline of the rank that waits ends the wait
     const RankEnd* const end = end_of(waiting.rank);
     if (end == nullptr || end->failed() || end->stopped) continue;
     if (!asks(kAnyRank, kGatherTime)) find_early_end(waiting.rank);

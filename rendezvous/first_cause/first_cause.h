@@ -16,6 +16,9 @@
 //                       of one pair differ, both sides are named, and the exit code is that of the
 //                       higher rank
 // clang-format on
+// If the other ranks live on (OnFailure::kKeep), a failure counts until a rank outlives it: a rank
+// that ends with 0 vouches that the job got over all failures before. The cause is then the first
+// one that no rank has outlived, so it may go again.
 //
 // One thread at a time.
 #pragma once
@@ -29,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/first_cause/restart_policy.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::rendezvous {
@@ -75,7 +79,8 @@ struct Finding {
 class FirstCause {
  public:
   // `hosts`: by rank; empty: all ranks are on one host.
-  explicit FirstCause(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
+  explicit FirstCause(std::vector<std::string> hosts = {}, OnFailure on_failure = OnFailure::kStop)
+      : hosts_(std::move(hosts)), on_failure_(on_failure) {}
 
   void ended(RankEnd end);
   // Rank `rank` waits for another rank to come to the making of a group; Waiting::rank -1: no
@@ -84,12 +89,14 @@ class FirstCause {
   // The answer to question(): `rank` is not about to end; kAnyRank: no rank is.
   void goes_on(int rank);
 
-  // The first cause, once it is known. It never changes.
+  // The first cause, once it is known. It never changes with kStop. With kKeep, ask when all ranks
+  // have ended: nullopt says that some rank has outlived every failure.
   const std::optional<Finding>& finding() const { return finding_; }
   // The question to answer next; nullopt if the cause is known or no rank has failed.
   const std::optional<Question>& question() const { return question_; }
   // All ends, in the order in which they became known.
   const std::vector<RankEnd>& ends() const { return ends_; }
+  OnFailure on_failure() const { return on_failure_; }
 
  private:
   struct Trail;
@@ -105,12 +112,22 @@ class FirstCause {
   std::map<std::string, std::vector<int>> waiters_for(int rank) const;
 
   std::vector<std::string> hosts_;
+  OnFailure on_failure_;
   std::vector<RankEnd> ends_;
+  std::size_t outlived_ = 0;  // kKeep: failures among so many first ends do not count any more
   std::map<int, Waiting> waiting_;  // by the rank that waits
   std::set<int> going_on_;
   std::optional<Question> question_;
   std::optional<Finding> finding_;
 };
+
+// The sentences of a job whose ranks live on. The first names the last of these ends, which is a
+// failure; empty if none of the job's `ranks` is left. The second is for the end of a job that has
+// outlived its failures; empty if there were none.
+//   rank 1 (node 0, ...) ended with exit code 3 after 2.1 s; 2 ranks go on (--on-failure keep)
+//   the job went on without rank 1, which failed; ranks 0, 2 ended with exit code 0
+std::string goes_on_without(const std::vector<RankEnd>& ends, std::size_t ranks);
+std::string went_on_without(const std::vector<RankEnd>& ends);
 
 // "rank 3", "ranks 0, 2-7"
 std::string rank_list(std::vector<int> ranks);

@@ -6,8 +6,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace dl::rendezvous {
+
+// What the failure of a rank means for the others (--on-failure).
+enum class OnFailure : std::uint8_t {
+  kStop,  // they are ended
+  kKeep,  // they live on
+};
 
 // How a generation failed.
 struct Failure {

@@ -48,6 +48,45 @@ TEST(FirstCause, IsTheFirstFailureOfARankOnItsOwn) {
   EXPECT_EQ(cause.finding()->exit_code, 7);
 }
 
+TEST(FirstCause, OfAJobThatGoesOnIsTheFirstThatNoRankOutlives) {
+  FirstCause cause({}, OnFailure::kKeep);
+  cause.ended(exited(1, 7));
+  EXPECT_EQ(named(cause), 1);
+  cause.ended(exited(0, 0));
+  EXPECT_EQ(named(cause), -1) << "rank 0 has outlived it";
+  cause.ended(follower(3, 0));
+  answer(cause);
+  EXPECT_EQ(named(cause), 0) << "it ended with 0 while rank 3 needed it";
+  cause.ended(exited(2, 0));
+  EXPECT_EQ(named(cause), -1);
+  cause.ended(exited(4, 5));
+  cause.ended(exited(5, 6));
+  EXPECT_EQ(named(cause), 4);
+  EXPECT_EQ(cause.finding()->exit_code, 5);
+}
+
+TEST(FirstCause, OfAJobThatGoesOnIsNoRankThatWaits) {
+  FirstCause cause({}, OnFailure::kKeep);
+  cause.ended(exited(0, 0));
+  cause.waits(1, {.rank = 0, .operation = "barrier #1"});
+  EXPECT_FALSE(cause.question());
+  EXPECT_FALSE(cause.finding());
+}
+
+TEST(FirstCause, TheOnesThatGoOnAreTold) {
+  RankEnd first = exited(1, 7);
+  first.text = "rank 1 ended";
+  RankEnd second = follower(2, 1);
+  second.text = "rank 2 ended";
+  EXPECT_EQ(goes_on_without({first}, 4), "rank 1 ended; 3 ranks go on (--on-failure keep)");
+  EXPECT_EQ(goes_on_without({exited(0, 0), first, second}, 4),
+            "rank 2 ended, because of rank 1 in barrier #12; 1 rank goes on (--on-failure keep)");
+  EXPECT_EQ(goes_on_without({exited(0, 0), exited(3, 0), second, first}, 4), "");
+  EXPECT_EQ(went_on_without({exited(0, 0), first, second, exited(3, 0)}),
+            "the job went on without ranks 1-2, which failed; ranks 0, 3 ended with exit code 0");
+  EXPECT_EQ(went_on_without({exited(0, 0), exited(1, 0)}), "");
+}
+
 TEST(FirstCause, OfASignalCountsAs128AndItsNumber) {
   FirstCause cause;
   cause.ended({.rank = 0, .pid = 1, .status = SIGKILL});
