@@ -102,12 +102,28 @@ void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& o
 void Membership::done(NodeId id, Time now, Outbox& out) {
   if (!ending_) ending_ = Waiters{{}, Patience(now)};
   ending_->arrived.insert(id);
-  if (ending_->arrived.size() < nodes_.members().size()) return;
+  end_if_done(now, out);
+}
+
+void Membership::end_if_done(Time now, Outbox& out) {
+  if (!ending_ || ending_->arrived.size() < nodes_.members().size()) return;
+  if (cause_.keeps()) {
+    if (cause_.awaits_answer()) return;
+    if (std::optional<JobCause::Found> found = cause_.found(nodes_)) {
+      return fail(found->node, std::move(found->cause), /*is_final=*/false, now, out);
+    }
+    tell_all(cause_.went_on_without(), out);
+  }
   pb::ToNode all_done;
   all_done.mutable_all_done();
   send_to_all(nodes_.members(), all_done, out);
   end_generation();
   is_over_ = true;
+}
+
+void Membership::tell_all(const std::string& text, Outbox& out) const {
+  if (text.empty()) return;
+  for (const NodeId member : nodes_.members()) send_notice(member, text, out);
 }
 
 void Membership::preempt(const std::string& why, Outbox& out) {
@@ -262,7 +278,8 @@ void Membership::begin_generation(Time now, Outbox& out) {
   send_generation(nodes_, admission_.joined(), number_, job, options_.moves_to, out);
   warn_of_other_lines(nodes_, out);
   admission_.close(nodes_);
-  cause_ = JobCause(nodes_.hosts_of_ranks());
+  cause_ = JobCause(nodes_.hosts_of_ranks(),
+                    job.on_failure() == pb::Join::KEEP ? OnFailure::kKeep : OnFailure::kStop);
   if (number_ == 0) restarts_ = RestartPolicy(job.max_restarts());
   began_ = now;
 }
@@ -309,14 +326,18 @@ void Membership::failed(NodeId id, const pb::Failed& failed, Time now, Outbox& o
   if (!nodes_.is_member(id)) return;
   if (failed.rank() < 0) return fail(id, failed, /*is_final=*/true, now, out);
   cause_.failed(failed);
+  if (cause_.keeps()) tell_all(cause_.goes_on_without(), out);
   settle(now, out);
 }
 
 void Membership::settle(Time now, Outbox& out) {
-  if (std::optional<JobCause::Found> found = cause_.found(nodes_)) {
-    return fail(found->node, std::move(found->cause), /*is_final=*/false, now, out);
+  if (!cause_.keeps()) {
+    if (std::optional<JobCause::Found> found = cause_.found(nodes_)) {
+      return fail(found->node, std::move(found->cause), /*is_final=*/false, now, out);
+    }
   }
   cause_.ask(nodes_, now, out);
+  if (cause_.keeps()) end_if_done(now, out);
 }
 
 // A node leaves.

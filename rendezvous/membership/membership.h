@@ -80,6 +80,10 @@ class Membership {
 
   void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
   void done(NodeId id, Time now, Outbox& out);
+  // Ends the job once all nodes are done.
+  void end_if_done(Time now, Outbox& out);
+  // Sends all members a sentence for their users, unless it is empty.
+  void tell_all(const std::string& text, Outbox& out) const;
   // A request to save and end.
   void preempt(const std::string& why, Outbox& out);
   void called(NodeId id, std::uint64_t calls, Outbox& out);

@@ -540,6 +540,63 @@ TEST_F(MembershipTest, LeavingBetweenTwoGenerationsEndsTheJob) {
   EXPECT_FALSE(out[0].message.failed().again());
 }
 
+pb::FromNode keeping(pb::FromNode join) {
+  join.mutable_join()->set_on_failure(pb::Join::KEEP);
+  return join;
+}
+std::vector<std::string> notices(const Outbox& out, Membership::NodeId to) {
+  std::vector<std::string> texts;
+  for (const Membership::Outgoing& each : out) {
+    if (each.to == to && each.message.has_notice()) texts.push_back(each.message.notice().text());
+  }
+  return texts;
+}
+
+TEST_F(MembershipTest, RanksGoOnIfAllNodesWantItAndTheLastOneDecides) {
+  for (const bool ends_well : {true, false}) {
+    membership_ = Membership({.suspended = &suspended});
+    say(1, keeping(join("a", 2, 0)));
+    EXPECT_EQ(refusal(say(3, join("b", 2, 1))),
+              "this node was started with --on-failure stop, the job has --on-failure keep");
+    ASSERT_EQ(say(2, keeping(join("b", 2, 1))).size(), 2U);
+    for (const Membership::NodeId node : {1, 2}) {
+      EXPECT_THAT(notices(say(2, failed(2 + static_cast<int>(node) - 1, 7)), node),
+                  ElementsAre(HasSubstr("go")));
+    }
+    EXPECT_TRUE(say(2, done()).empty());
+    EXPECT_TRUE(say(1, finished(0)).empty());
+    const Outbox last = say(1, ends_well ? finished(1) : failed(1, 9));
+    const Outbox end = say(1, done());
+    if (ends_well) {
+      EXPECT_TRUE(last.empty());
+      ASSERT_EQ(end.size(), 4U);
+      EXPECT_THAT(notices(end, 2), ElementsAre("the job went on without ranks 2-3, which failed; "
+                                               "ranks 0-1 ended with exit code 0"));
+      EXPECT_TRUE(end[3].message.has_all_done());
+    } else {
+      ASSERT_EQ(end.size(), 2U);
+      EXPECT_EQ(end[0].message.failed().rank(), 1);
+      EXPECT_EQ(end[0].message.failed().exit_code(), 9);
+    }
+  }
+}
+
+TEST_F(MembershipTest, TheEndOfAJobThatGoesOnWaitsForAnAnswer) {
+  say(1, keeping(join("a", 2, 0)));
+  say(2, keeping(join("b", 2, 1)));
+  say(2, finished(2));
+  say(2, finished(3));
+  say(2, done());
+  say(1, follows(0, 1));
+  const Outbox looks = say(1, follows(1, 2));
+  ASSERT_TRUE(std::ranges::any_of(looks, [](const auto& each) { return each.message.has_look(); }));
+  EXPECT_TRUE(say(1, done()).empty());
+  EXPECT_TRUE(say(1, goes_on(-1)).empty());
+  const Outbox end = say(2, goes_on(-1));
+  ASSERT_EQ(end.size(), 2U);
+  EXPECT_EQ(end[0].message.failed().rank(), 2) << "it ended with 0 while rank 1 needed it";
+}
+
 TEST_F(MembershipTest, TheNextGenerationKeepsRanksAndAReplacement) {
   say(1, join("a", 2));
   say(2, join("b", 2));

@@ -17,6 +17,10 @@ const char* word_of(pb::Join::RankBy by) {
   return by == pb::Join::NODE ? "node" : "slot";
 }
 
+const char* word_of(pb::Join::OnFailure on_failure) {
+  return on_failure == pb::Join::KEEP ? "keep" : "stop";
+}
+
 }  // namespace
 
 std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& node) {
@@ -27,6 +31,10 @@ std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& 
   if (node.rank_by() != job.rank_by()) {
     return fmt::format("this node was started with --rank-by {}, the job has --rank-by {}",
                        word_of(node.rank_by()), word_of(job.rank_by()));
+  }
+  if (node.on_failure() != job.on_failure()) {
+    return fmt::format("this node was started with --on-failure {}, the job has --on-failure {}",
+                       word_of(node.on_failure()), word_of(job.on_failure()));
   }
   if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
   return fmt::format(
