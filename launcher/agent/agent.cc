@@ -178,14 +178,8 @@ GenerationEvents Agent::events_of_generation() {
           [this](int rank, pid_t pid) {
             events_.on_rank({.what = RankNews::What::kStarted, .rank = rank, .pid = pid});
           },
-      .on_rank_ended =
-          [this, others](const RankEnd& end, int local_rank) {
-            events_.on_rank({.what = RankNews::What::kEnded,
-                             .rank = end.rank,
-                             .pid = end.pid,
-                             .status = end.status});
-            if (others != nullptr && !end.stopped) others->ended(end, local_rank);
-          },
+      .on_rank_ended = [this](const RankEnd& end,
+                              int local_rank) { on_rank_ended(end, local_rank); },
       .on_rank_waits =
           [others](int rank, const rendezvous::Waiting& waiting) {
             if (others != nullptr) others->waits(rank, waiting);
@@ -195,9 +189,12 @@ GenerationEvents Agent::events_of_generation() {
             if (others != nullptr) others->goes_on(rank);
           },
       // On several nodes, the service decides whether a generation follows.
-      .on_cause = [this] { ending_.stop(SIGTERM, /*is_final=*/false); },
+      .on_cause =
+          [this] {
+            if (!plan_.job.end.keeps_others()) ending_.stop(SIGTERM, /*is_final=*/false);
+          },
       .on_stop = [this](int exit_code, const std::string& why) { stop({exit_code, why}, SIGTERM); },
-      .on_all_ended = [this](bool all_well) { ending_.ranks_ended(all_well); },
+      .on_all_ended = [this](bool all_well) { on_ranks_ended(all_well); },
       .on_finished =
           [this] {
             // If the next generation begins, the warden must first have swept this one.
@@ -224,6 +221,31 @@ Ending::Events Agent::events_of_ending() {
                 overseers_.end();
                 events_.on_over();
               }};
+}
+
+void Agent::on_rank_ended(const RankEnd& end, int local_rank) {
+  events_.on_rank(
+      {.what = RankNews::What::kEnded, .rank = end.rank, .pid = end.pid, .status = end.status});
+  if (end.stopped) return;
+  if (OtherNodes* const others = gathering_.others()) others->ended(end, local_rank);
+  if (!plan_.job.end.keeps_others() || !end.failed()) return;
+  if (Checkpointing* const request = saving_.current()) request->forget(end.rank);
+  // On several nodes the service tells all of them.
+  const Generation& ranks = *generations_.current();
+  if (gathering_.others() == nullptr) {
+    const std::string news = rendezvous::goes_on_without(ranks.ends(), ranks.ranks().size());
+    if (!news.empty()) say(news);
+  }
+}
+
+// If the ranks live on when one fails, a failure is one of the job only if no rank has outlived it.
+// On several nodes the service knows that, once each of them has said that its ranks have ended.
+void Agent::on_ranks_ended(bool all_well) {
+  if (plan_.job.end.keeps_others()) {
+    all_well = !outcome_.has_reason();
+    if (!all_well) ending_.stop(SIGTERM, /*is_final=*/false);
+  }
+  ending_.ranks_ended(all_well);
 }
 
 // The service has found the first cause in the whole job.

@@ -75,6 +75,8 @@ class Agent : public AgentOrders {
   void begin_next();
   void meet_again();
   void on_job_failed(JobFailure failure);
+  void on_rank_ended(const RankEnd& end, int local_rank);
+  void on_ranks_ended(bool all_well);
   void check_ended();
 
   Verdict verdict() const;

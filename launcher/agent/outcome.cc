@@ -46,15 +46,22 @@ void Outcome::set_failure(JobFailure failure) {
   if (!is_of_this_node && !stop_cause_) job_failure_ = std::move(failure);
 }
 
-bool Outcome::has_reason() const {
+const rendezvous::Finding* Outcome::finding() const {
   const Generation* const generation = generations_.current();
-  return stop_cause_ || job_failure_ || (generation != nullptr && generation->finding());
+  if (generation == nullptr || !generation->finding()) return nullptr;
+  const bool is_open = gathering_.others() != nullptr || generation->ranks().is_any_alive();
+  if (plan_.job.end.keeps_others() && is_open) return nullptr;
+  return &*generation->finding();
+}
+
+bool Outcome::has_reason() const {
+  return stop_cause_ || job_failure_ || finding() != nullptr;
 }
 
 int Outcome::cause_rank() const {
   if (job_failure_) return job_failure_->rank;
-  const Generation* const generation = generations_.current();
-  return generation != nullptr && generation->finding() ? generation->finding()->rank : -1;
+  const rendezvous::Finding* const found = finding();
+  return found != nullptr ? found->rank : -1;
 }
 
 Verdict Outcome::verdict() const {
@@ -67,7 +74,10 @@ Verdict Outcome::verdict() const {
                     "all ranks have saved",
                     kExitSaved));
   }
-  return failed ? *std::move(failed) : verdict_on_saving();
+  if (failed) return *std::move(failed);
+  Verdict verdict = verdict_on_saving();
+  say_who_was_lost(verdict);
+  return verdict;
 }
 
 std::optional<Verdict> Outcome::verdict_on_failure() const {
@@ -99,7 +109,7 @@ Verdict Outcome::verdict_on_finding() const {
   const Generation& generation = *generations_.current();
   const std::vector<RankFacts> facts = generation.ranks().facts();
   const Meeting& met = generation.meeting();
-  const rendezvous::Finding& found = *generation.finding();
+  const rendezvous::Finding& found = *finding();
   Verdict failed =
       verdict_on(found, facts, met.local_rank_of(found.rank), {plan_.host, met.group_rank});
   failed.ran = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
@@ -136,6 +146,14 @@ Verdict Outcome::verdict_on_saving() const {
                                    call)}};
   }
   return {};
+}
+
+// On several nodes the service tells it.
+void Outcome::say_who_was_lost(Verdict& verdict) const {
+  const Generation* const generation = generations_.current();
+  if (generation == nullptr || gathering_.others() != nullptr) return;
+  const std::string sentence = rendezvous::went_on_without(generation->ends());
+  if (!sentence.empty()) verdict.page.insert(verdict.page.begin(), sentence);
 }
 
 // A rank that has not saved may fail because others have saved and ended, which are not to blame.

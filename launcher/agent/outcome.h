@@ -39,11 +39,17 @@ class Outcome {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // The first cause among this node's ranks; null: none is known, or a rank may still outlive it
+  // (--on-failure keep), which on several nodes only the service knows.
+  const rendezvous::Finding* finding() const;
+
   // nullopt: the generation has not failed.
   std::optional<Verdict> verdict_on_failure() const;
   Verdict verdict_on_job_failure() const;
   Verdict verdict_on_finding() const;
   Verdict verdict_on_saving() const;
+  // A line on the ranks that the job has lost and outlived, if there are any.
+  void say_who_was_lost(Verdict& verdict) const;
   void say_who_has_not_saved(Verdict& verdict) const;
 
   const NodePlan& plan_;

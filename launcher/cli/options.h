@@ -12,6 +12,7 @@
 
 #include "launcher/bind/binding.h"
 #include "launcher/process/signal_meaning.h"
+#include "rendezvous/first_cause/restart_policy.h"
 #include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
@@ -149,11 +150,14 @@ struct EndOptions {
   std::chrono::milliseconds preempt_wait{std::chrono::seconds(25)};
   std::optional<std::chrono::milliseconds> timeout;  // of the whole job
   int max_restarts = 0;
+  rendezvous::OnFailure on_failure = rendezvous::OnFailure::kStop;
   std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged
   std::vector<int> forwarded_signals;  // each goes to the ranks, and the job goes on
 
   std::chrono::milliseconds longest_linger() const { return linger.value_or(grace); }
   bool may_be_preempted() const { return preempt_on_term || preempt_on_usr2 || preempt_before; }
+  // The other ranks live on when one fails.
+  bool keeps_others() const { return on_failure == rendezvous::OnFailure::kKeep; }
   // preempt_wait, if the job may be preempted.
   std::optional<std::chrono::milliseconds> patience_with_saving() const {
     return may_be_preempted() ? std::optional(preempt_wait) : std::nullopt;

@@ -99,6 +99,7 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
                  {"node_rank", node_rank},
                  {"nnodes", plan.job.nnodes},
                  {"rank_by", plan.job.rank_by == rendezvous::RankBy::kNode ? "NODE" : "SLOT"},
+                 {"on_failure", plan.job.end.keeps_others() ? "KEEP" : "STOP"},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
                  {"program", base_name_of(plan.job.started.program)},

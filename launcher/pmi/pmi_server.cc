@@ -39,11 +39,14 @@ void PmiServer::wait_for_lines(int rank) {
                              });
 }
 
-void PmiServer::ended(int rank) {
+void PmiServer::ended(int rank, bool others_go_on) {
   // More than MPI sends in its start: a process that the rank has left may go on for ever.
   constexpr int kMostReads = 64;
   for (int i = 0; i < kMostReads && of(rank).socket.is_open() && read(rank); ++i) {
   }
+  if (!others_go_on) return;
+  send_all(space_.leave(rank).lines);
+  watch_barrier();
 }
 
 bool PmiServer::read(int rank) {
@@ -73,7 +76,7 @@ bool PmiServer::read(int rank) {
 
 void PmiServer::take(int rank, std::string_view line) {
   const PmiSpace::Answer answer = space_.answer(rank, line);
-  for (const PmiSpace::Line& one : answer.lines) send(one.rank, one.text);
+  send_all(answer.lines);
   if (!answer.fault.empty()) drop(rank, answer.fault);
   if (answer.abort_code) events_.on_abort(rank, *answer.abort_code);
   watch_barrier();
@@ -89,6 +92,10 @@ std::map<int, rendezvous::Waiting> PmiServer::waits(
   const char* const call = space_.has_begun(*gone) ? "MPI_Init or MPI_Finalize" : "MPI_Init";
   for (const int rank : space_.waiting()) waits[rank] = {*gone, call};
   return waits;
+}
+
+void PmiServer::send_all(const std::vector<PmiSpace::Line>& lines) {
+  for (const PmiSpace::Line& one : lines) send(one.rank, one.text);
 }
 
 void PmiServer::send(int rank, std::string_view text) {

@@ -37,8 +37,8 @@ class PmiServer {
 
   // Returns the rank's end of a new connection. Throws kIo.
   UniqueFd add(int rank);
-  // Takes what the rank has sent before it ended.
-  void ended(int rank);
+  // Takes what the rank has sent before it ended. `others_go_on`: no barrier waits for it any more.
+  void ended(int rank, bool others_go_on);
 
   // The ranks that wait in the start or the end of MPI for a rank for which `is_gone` returns true,
   // each with that rank and the name of the call. Such a wait has no end.
@@ -60,6 +60,7 @@ class PmiServer {
   // Returns false if there is nothing to read, or the connection is closed.
   bool read(int rank);
   void take(int rank, std::string_view line);
+  void send_all(const std::vector<PmiSpace::Line>& lines);
   void send(int rank, std::string_view text);
   void write(int rank);
   void drop(int rank, const std::string& why);

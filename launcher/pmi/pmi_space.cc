@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <optional>
+#include <utility>
 
 namespace dl::launcher {
 namespace {
@@ -116,11 +117,28 @@ std::string PmiSpace::get(std::string_view line) const {
 }
 
 PmiSpace::Answer PmiSpace::enter_barrier(int rank) {
-  ranks_[static_cast<std::size_t>(rank)].in_barrier = true;
-  if (++in_barrier_ < static_cast<int>(ranks_.size())) return {};
+  State& state = ranks_[static_cast<std::size_t>(rank)];
+  // A process that the rank has left behind speaks for it.
+  if (std::exchange(state.has_left, false)) --left_;
+  state.in_barrier = true;
+  ++in_barrier_;
+  return end_barrier_if_all_are_in();
+}
+
+PmiSpace::Answer PmiSpace::leave(int rank) {
+  State& state = ranks_.at(static_cast<std::size_t>(rank));
+  if (!std::exchange(state.has_left, true)) ++left_;
+  if (state.in_barrier) --in_barrier_;
+  state.in_barrier = false;
+  return end_barrier_if_all_are_in();
+}
+
+PmiSpace::Answer PmiSpace::end_barrier_if_all_are_in() {
+  if (in_barrier_ == 0 || in_barrier_ + left_ < static_cast<int>(ranks_.size())) return {};
   in_barrier_ = 0;
   Answer all;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (!ranks_[i].in_barrier) continue;
     ranks_[i].in_barrier = false;
     all.lines.push_back({static_cast<int>(i), "cmd=barrier_out rc=0\n"});
   }
@@ -138,7 +156,7 @@ std::vector<int> PmiSpace::waiting() const {
 std::vector<int> PmiSpace::awaited() const {
   std::vector<int> result;
   for (std::size_t i = 0; in_barrier_ > 0 && i < ranks_.size(); ++i) {
-    if (!ranks_[i].in_barrier) result.push_back(static_cast<int>(i));
+    if (!ranks_[i].in_barrier && !ranks_[i].has_left) result.push_back(static_cast<int>(i));
   }
   return result;
 }

@@ -41,6 +41,10 @@ class PmiSpace {
   // Answers a line, given without its end.
   Answer answer(int rank, std::string_view line);
 
+  // The rank has ended, and the others live on: no barrier waits for it any more. Returns lines if
+  // a barrier is over by this.
+  Answer leave(int rank);
+
   // The ranks that have called the unfinished barrier, ascending; and the ranks that have not.
   std::vector<int> waiting() const;
   std::vector<int> awaited() const;
@@ -51,6 +55,7 @@ class PmiSpace {
   struct State {
     bool greeted = false;
     bool in_barrier = false;
+    bool has_left = false;
     bool in_spawn = false;  // reads the lines of an `mcmd`
     int puts = 0;
   };
@@ -58,9 +63,11 @@ class PmiSpace {
   Answer put(int rank, std::string_view line);
   std::string get(std::string_view line) const;
   Answer enter_barrier(int rank);
+  Answer end_barrier_if_all_are_in();
 
   std::vector<State> ranks_;
   int in_barrier_ = 0;
+  int left_ = 0;
   std::unordered_map<std::string, std::string> values_;
 };
 

@@ -27,11 +27,11 @@ void Checkpointing::request(const std::string& why) {
   if (ends_ || !preemption_.request(why)) return;
   why_ = why;
   door_.request();
-  const std::uint64_t calls = Preemption::most_calls(door_.calls());
+  const std::uint64_t most = Preemption::most_calls(calls());
   if (events_.say_calls) {
-    events_.say_calls(calls);
+    events_.say_calls(most);
   } else {
-    agree(calls + 1);
+    agree(most + 1);
   }
   watch(patience_);
 }
@@ -52,18 +52,24 @@ void Checkpointing::watch(std::chrono::milliseconds time) {
   timer_.expires_after(time);
   timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
     if (error || alive.expired() || ends_) return;
-    const std::vector<RankCalls> calls = door_.calls();
-    if (preemption_.not_there(calls).empty()) return;
+    const std::vector<RankCalls> ranks = calls();
+    if (preemption_.not_there(ranks).empty()) return;
     const std::chrono::duration<double> waited = patience_;
     events_.on_late(
-        fmt::format("{}, {:g} s after {}", preemption_.complaint(calls), waited.count(), why_));
+        fmt::format("{}, {:g} s after {}", preemption_.complaint(ranks), waited.count(), why_));
   });
 }
 
+std::vector<RankCalls> Checkpointing::calls() const {
+  std::vector<RankCalls> ranks = door_.calls();
+  std::erase_if(ranks, [this](const RankCalls& one) { return forgotten_.contains(one.rank); });
+  return ranks;
+}
+
 std::string Checkpointing::who_has_not_saved() const {
-  const std::vector<RankCalls> calls = door_.calls();
-  const bool some_have = preemption_.outcome(calls) == Preemption::Outcome::kPartly;
-  return some_have ? preemption_.complaint(calls) : "";
+  const std::vector<RankCalls> ranks = calls();
+  const bool some_have = preemption_.outcome(ranks) == Preemption::Outcome::kPartly;
+  return some_have ? preemption_.complaint(ranks) : "";
 }
 
 }  // namespace dl::launcher

@@ -8,7 +8,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "launcher/preempt/checkpoint_door.h"
 #include "launcher/preempt/preemption.h"
@@ -39,6 +42,9 @@ class Checkpointing {
   void request(const std::string& why);
   void agree(std::uint64_t call);
 
+  // The rank has failed and the others live on: it does not have to save any more.
+  void forget(int rank) { forgotten_.insert(rank); }
+
   bool is_requested() const { return asked_ || preemption_.is_requested(); }
   const std::string& why() const { return why_; }
   // The generation ends for another reason, so requests do nothing any more.
@@ -46,12 +52,14 @@ class Checkpointing {
   void announce_end();
 
   // The outcome of the request. To be called when all ranks of this node have ended with 0.
-  Preemption::Outcome outcome() const { return preemption_.outcome(door_.calls()); }
+  Preemption::Outcome outcome() const { return preemption_.outcome(calls()); }
   // A sentence if some ranks of this node have returned true and others have not; else empty.
   std::string who_has_not_saved() const;
   const Preemption& preemption() const { return preemption_; }
 
  private:
+  // One entry for each rank of the node that is not forgotten.
+  std::vector<RankCalls> calls() const;
   void watch(std::chrono::milliseconds time);
 
   CheckpointDoor door_;
@@ -60,6 +68,7 @@ class Checkpointing {
   std::chrono::milliseconds patience_;
   boost::asio::steady_timer timer_;
   std::string why_;
+  std::set<int> forgotten_;
   bool asked_ = false;
   bool ends_ = false;
   std::shared_ptr<char> alive_ =

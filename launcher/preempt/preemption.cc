@@ -50,7 +50,7 @@ std::string Preemption::complaint(std::span<const RankCalls> ranks) const {
 Preemption::Outcome Preemption::outcome(std::span<const RankCalls> ranks) const {
   if (!call_) return Outcome::kNone;
   const std::size_t missing = not_there(ranks).size();
-  if (missing == ranks.size()) return Outcome::kNone;
+  if (missing > 0 && missing == ranks.size()) return Outcome::kNone;
   return missing == 0 ? Outcome::kSaved : Outcome::kPartly;
 }
 

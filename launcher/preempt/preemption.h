@@ -44,7 +44,7 @@ class Preemption {
   // The outcome if all ranks of this node have ended with 0.
   enum class Outcome : std::uint8_t {
     kNone,   // there was no request, or the ranks were done before call S
-    kSaved,  // every rank has returned true
+    kSaved,  // every rank has returned true, or none is left that had to
     kPartly  // some ranks have, and others ended before
   };
   Outcome outcome(std::span<const RankCalls> ranks) const;

@@ -42,6 +42,7 @@ TEST(NodeLine, EachPassedOptionMeansTheSameOnTheOtherHost) {
                                    "--preempt",
                                    "--preempt-usr2",
                                    "--max-restarts=3",
+                                   "--on-failure=keep",
                                    "--forward-signals=USR1,34",
                                    "x",
                                    "--role"});

@@ -74,6 +74,19 @@ TEST(PmiSpace, ABarrierEndsWhenAllAreIn) {
   }
 }
 
+TEST(PmiSpace, ABarrierDoesNotWaitForARankThatHasLeft) {
+  PmiSpace space = greeted(3);
+  EXPECT_TRUE(space.leave(1).lines.empty());
+  EXPECT_EQ(said(space, 2, "cmd=barrier_in"), "");
+  EXPECT_THAT(space.awaited(), ElementsAre(0));
+  EXPECT_EQ(said(space, 0, "cmd=barrier_in"), "cmd=barrier_out rc=0\ncmd=barrier_out rc=0\n");
+  // One that leaves inside of a barrier is no longer counted there.
+  EXPECT_EQ(said(space, 2, "cmd=barrier_in"), "");
+  EXPECT_TRUE(space.leave(2).lines.empty());
+  EXPECT_THAT(space.waiting(), IsEmpty());
+  EXPECT_EQ(said(space, 0, "cmd=barrier_in"), "cmd=barrier_out rc=0\n");
+}
+
 TEST(PmiSpace, TellsWhoHasBegun) {
   PmiSpace space(2);
   EXPECT_FALSE(space.has_begun(1));

@@ -36,6 +36,7 @@ TEST(Preemption, AnEndIsJudgedByTheRanksThatHadCalled) {
       {true, {{0, 8}, {1, 8}}, Outcome::kNone},  // they were done with training
       {true, {{0, 9}, {1, 8}}, Outcome::kPartly},
       {true, {{0, 9}, {1, 0}}, Outcome::kPartly},
+      {true, {}, Outcome::kSaved},  // all its ranks have failed, and those of other nodes go on
   };
   for (const Case& one : cases) {
     Preemption preemption;

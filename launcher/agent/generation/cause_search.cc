@@ -15,8 +15,12 @@ constexpr std::chrono::seconds kMostEnding{10};
 }  // namespace
 
 CauseSearch::CauseSearch(boost::asio::io_context& io, const RankTable& ranks, bool judges,
-                         Events events)
-    : ranks_(ranks), judges_(judges), events_(std::move(events)), timer_(io) {}
+                         rendezvous::OnFailure on_failure, Events events)
+    : ranks_(ranks),
+      judges_(judges),
+      events_(std::move(events)),
+      timer_(io),
+      first_cause_({}, on_failure) {}
 
 void CauseSearch::mpi_waits(std::map<int, rendezvous::Waiting> waits) {
   for (const auto& [rank, waiting] : mpi_waits_) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "launcher/agent/ranks/rank_table.h"
 #include "rendezvous/first_cause/first_cause.h"
@@ -27,7 +28,8 @@ class CauseSearch {
     std::function<void()> on_answered;
   };
   // `judges`: this node decides for the job; if false, another node does and asks this one.
-  CauseSearch(boost::asio::io_context& io, const RankTable& ranks, bool judges, Events events);
+  CauseSearch(boost::asio::io_context& io, const RankTable& ranks, bool judges,
+              rendezvous::OnFailure on_failure, Events events);
 
   // New facts; settle() then draws the conclusion.
   void ended(const RankEnd& end) { first_cause_.ended(end); }
@@ -46,6 +48,7 @@ class CauseSearch {
   void cancel() { timer_.cancel(); }
 
   const std::optional<rendezvous::Finding>& finding() const { return first_cause_.finding(); }
+  const std::vector<RankEnd>& ends() const { return first_cause_.ends(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -53,7 +53,7 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
           }),
       start_timer_(io),
       ranks_(meeting_.ranks),
-      search_(io, ranks_, judges,
+      search_(io, ranks_, judges, set_.plan.job.end.on_failure,
               {.on_found = [this] { events_.on_cause(); },
                .on_goes_on = [this](int rank) { events_.on_rank_goes_on(rank); },
                .on_answered = [this] { check_ended(); }}) {
@@ -277,7 +277,7 @@ void Generation::finish(Leftovers order) {
 void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   rank.lifeline->close();
-  if (pmi_) pmi_->ended(rank.number);
+  if (pmi_) pmi_->ended(rank.number, set_.plan.job.end.keeps_others());
   rank.end.follows = rank.lifeline->failure();
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
@@ -286,14 +286,14 @@ void Generation::judge(Rank& rank) {
     }
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
-  search_.ended(rank.end);
-  if (pmi_) judge_pmi();
   RankEnd end = rank.end;
-  if (!judges_ && !end.stopped) {
+  if ((!judges_ || set_.plan.job.end.keeps_others()) && !end.stopped) {
     const RankFacts facts = rank.facts();
     end.text = describe_end(facts, {set_.plan.host, meeting_.group_rank});
     for (const std::string& line : last_words(facts)) end.detail += line + "\n";
   }
+  search_.ended(end);
+  if (pmi_) judge_pmi();
   events_.on_rank_ended(end, meeting_.local_rank_of(end.rank));
   search_.settle();
 }

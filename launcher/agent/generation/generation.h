@@ -83,6 +83,7 @@ class Generation {
   void forget_ranks() { ranks_.forget(); }
 
   const std::optional<rendezvous::Finding>& finding() const { return search_.finding(); }
+  const std::vector<RankEnd>& ends() const { return search_.ends(); }
 
  private:
   void serve_pmi();

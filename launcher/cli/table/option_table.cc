@@ -32,6 +32,8 @@ constexpr Word<MapBy> kMapBy[] = {{"slot", MapBy::kCore},
                                   {"socket", MapBy::kSocket}};
 constexpr Word<rendezvous::RankBy> kRankBy[] = {{"slot", rendezvous::RankBy::kSlot},
                                                 {"node", rendezvous::RankBy::kNode}};
+constexpr Word<rendezvous::OnFailure> kOnFailure[] = {{"stop", rendezvous::OnFailure::kStop},
+                                                      {"keep", rendezvous::OnFailure::kKeep}};
 constexpr Word<GpuPolicy> kGpuPolicy[] = {
     {"keep", GpuPolicy::kKeep}, {"scope", GpuPolicy::kScope}, {"leave", GpuPolicy::kLeave}};
 
@@ -292,6 +294,11 @@ constexpr OptionRow kTable[] = {
      .about = "how often a failed job begins again ([restarts](../guides/restarts.md)); node 0's number counts. Not after exit code 2, 126 or 127, and not if the job was ended by a signal to dlrun or never met",
      .read = [](Options& o, const Typed& t) { o.end.max_restarts = number(t, 0, kMost); },
      .pass = [](const Options& o) { return text_of(o.end.max_restarts); }, .variable = Var::kPetMaxRestarts},
+    {.name = "--on-failure", .value = "stop|keep", .group = Group::kEnds, .fallback = "stop",
+     .help = "keep: when a rank fails, the other ranks live on (stop: they end)",
+     .about = "what the failure of a rank means for the others. `stop` (the default): they are ended. `keep`: they live on, and dlrun ends with 0 if one of them ends with 0 after the last failure ([going on without a rank](../guides/restarts.md#going-on-without-a-rank)). All nodes must give the same",
+     .read = [](Options& o, const Typed& t) { o.end.on_failure = value_of(t, kOnFailure); },
+     .pass = [](const Options& o) { return word_of(o.end.on_failure, kOnFailure); }},
     {.name = "--signals-to-handle", .value = "SIGNAL,...", .group = Group::kEnds, .origin = Origin::kTorchrun,
      .help = "these signals to dlrun go to the ranks as they are, and end the job",
      .about = "each of these signals to dlrun (`SIGTERM,SIGUSR1`) goes to the ranks as it is and ends the job, with SIGKILL after `--grace` seconds. Other signals mean what they always do ([signals](#signals-to-dlrun))",

@@ -50,7 +50,8 @@ constexpr Refused kRefused[] = {
     {"mpirun", "--allow-run-as-root", "dlrun runs as any user; leave it out"},
     {"mpirun", "--prefix --noprefix --path", "write -x PATH=... or the program's whole path"},
     {"mpirun", "--preload-binary --preload-files -s", "put the files on every node first"},
-    {"mpirun", "--enable-recovery --disable-recovery --continuous", "a rank's failure ends the job; leave it out"},
+    {"mpirun", "--enable-recovery --continuous", "write --on-failure keep"},
+    {"mpirun", "--disable-recovery", "a rank's failure ends the job; leave it out"},
     {"mpirun", "--get-stack-traces --report-state-on-timeout", "--log-dir DIR and `dlrun autopsy DIR` say where each rank was"},
     {"mpirun", "--app --configfile --initial-errhandler --personality", "dlrun starts one program; leave it out"},
     {"mpirun", "--default-hostfile", "write --hostfile FILE"},
@@ -70,8 +71,9 @@ constexpr Refused kRefused[] = {
     {"mpiexec", "-iface", "write --iface NAME"},
     {"mpiexec", "-prepend-rank -l -prepend-pattern", "each line begins with `[rank N] `; --log-line-prefix-template changes that"},
     {"mpiexec", "-outfile-pattern -errfile-pattern -outfile -errfile", kLogs},
+    {"mpiexec", "-disable-auto-cleanup", "write --on-failure keep"},
     {"mpiexec", "-gpus-per-proc", "write --gpus-per-rank N"},
-    {"mpiexec", "-launcher -launcher-exec -rmk -demux -nameserver -disable-auto-cleanup -disable-hostname-propagation -order-nodes -localhost -usize -pmi-port -skip-launch-node -enable-x -disable-x -profile -configfile "
+    {"mpiexec", "-launcher -launcher-exec -rmk -demux -nameserver -disable-hostname-propagation -order-nodes -localhost -usize -pmi-port -skip-launch-node -enable-x -disable-x -profile -configfile "
                 "-bootstrap -bootstrap-exec -ckpoint-interval -ckpoint-prefix -ckpointlib -hostname-propagation -no-local", kNoDaemons},
 
     // srun, by its long names only.
@@ -87,7 +89,7 @@ constexpr Refused kRefused[] = {
     {"srun", "--unbuffered", "lines come as they are written; leave it out"},
     {"srun", "--output --error", kLogs},
     {"srun", "--input", "standard input goes to rank 0: write `dlrun ... < FILE`"},
-    {"srun", "--kill-on-bad-exit --no-kill", "a rank's failure ends the job; leave it out"},
+    {"srun", "--kill-on-bad-exit --no-kill", "a rank's failure ends the job; --on-failure keep lets the others live on"},
     {"srun", "--wait", "write --grace SECONDS"},
     {"srun", "--gpus-per-task", "write --gpus-per-rank N"},
     {"srun", "--gpus --gpu-bind --gpus-per-node --gpus-per-socket --gres --gres-flags", "write --nproc-per-node gpu, or --gpus-per-rank N"},

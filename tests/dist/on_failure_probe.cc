@@ -1,0 +1,59 @@
+// on_failure_probe DEAD exit|kill [save]: the rank DEAD ends in the middle of the job. Each other
+// rank learns of it by an error of its collective, and goes on with the others in a group of their
+// own. With `save` it then works until it is asked to save.
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "collectives/init/checkpoint/checkpoint.h"
+#include "collectives/init/init.h"
+#include "core/base/error.h"
+
+namespace {
+
+// One write a line, so that the lines of ranks that share a pipe do not mix.
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+float sum_of_ones() {
+  float sum = 1;
+  dl::default_group()->all_reduce({.input = &sum, .output = &sum, .count = 1})->wait();
+  return sum;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int dead = std::atoi(argv[1]);
+  const bool is_killed = std::string(argv[2]) == "kill";
+  dl::init_process_group();
+  const int rank = dl::rank();
+  const int ranks = dl::world_size();
+  sum_of_ones();
+  if (rank == dead && is_killed) ::raise(SIGKILL);
+  if (rank == dead) ::_exit(3);
+  try {
+    for (;;) sum_of_ones();
+  } catch (const dl::Error& error) {
+    say(fmt::format("heard: {}", error.what()));
+  }
+  dl::destroy_process_group();
+  dl::init_process_group(
+      {.rank = rank < dead ? rank : rank - 1, .world_size = ranks - 1, .name = "survivors"});
+  say(fmt::format("goes on as {} of {}: sum {}", dl::rank(), dl::world_size(), sum_of_ones()));
+  while (argc > 3) {
+    if (dl::should_checkpoint()) {
+      say("saved");
+      break;
+    }
+    sum_of_ones();
+  }
+  dl::destroy_process_group();
+  return 0;
+}
