@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "tests/support/gate.h"
@@ -96,8 +98,12 @@ TEST_F(Linger, ASignalEndsTheWaitAtOnce) {
 }
 
 TEST_F(Linger, CtrlZStopsWhatIsLeftAndTheReportNamesIt) {
-  const tests::Gate gate;
-  tests::Process run(job({"--linger", "300"}, gate.wait()));
+  // What is left starts nothing: a shell that is about to execute a program waits for it, and the
+  // kernel stops neither of the two in that moment if the program's process is stopped first.
+  const std::string fifo = folder_.path() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::fstream gate(fifo);  // for reading too, so that no open() waits
+  tests::Process run(job({"--linger", "300"}, "read -r line < " + fifo));
   ASSERT_TRUE(is_named(run)) << run.err();
   const pid_t left = tests::number_after("left pid ", run.out());
   run.signal(SIGUSR1);
@@ -106,7 +112,7 @@ TEST_F(Linger, CtrlZStopsWhatIsLeftAndTheReportNamesIt) {
   EXPECT_TRUE(tests::eventually(
       [&] { return tests::state_of(run.pid()) == 'T' && tests::state_of(left) == 'T'; }));
   run.signal(SIGCONT);
-  gate.open();
+  gate << "go on" << std::endl;
   EXPECT_EQ(run.wait(), 0) << run.err();
   EXPECT_THAT(run.err(), Not(HasSubstr("left behind")));
 }
