@@ -11,6 +11,7 @@
 #include "core/base/version.h"
 #include "launcher/remote/frames/messages.h"
 #include "tests/support/bad_programs.h"
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/rank_input.h"
 #include "tests/support/ssh_hosts.h"
@@ -22,6 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::Not;
 
 class Ssh : public testing::Test {
@@ -88,6 +90,25 @@ TEST_F(Ssh, RankByNodeCountsOverTheHostsForRanksPrefixesAndLogs) {
     std::string kept;
     std::getline(log, kept);
     EXPECT_EQ(kept + "\n", line.substr(line.find("] ") + 2));
+  }
+}
+
+TEST_F(Ssh, WithOnFailureKeepTheRanksOfAllHostsLiveOn) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  for (const bool end_well : {true, false}) {
+    const tests::Gate gate;
+    const auto job = dlrun(
+        hosts, {"--on-failure=keep", "--hosts", "a:1,b:2"},
+        sh("test $RANK = 1 && exit 3; " + gate.wait() + (end_well ? "echo finished" : "exit 5")));
+    ASSERT_TRUE(job->wait_for_err("; 2 ranks go on (--on-failure keep)\n")) << job->err();
+    EXPECT_THAT(what_it_says(*job), MatchesRegex("dlrun: host [ab]: rank 1 \\(node 1, [^\n]*\n"));
+    gate.open();
+    EXPECT_EQ(job->wait(), end_well ? 0 : 3);
+    EXPECT_THAT(job->err(), HasSubstr(end_well ? "the job went on without rank 1, "
+                                                 "which failed; ranks 0, 2 ended with exit code 0\n"
+                                               : " ended with exit code 3 after "));
+    EXPECT_TRUE(gone(*job));
   }
 }
 
