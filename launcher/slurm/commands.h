@@ -8,12 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace dl::launcher {
+#include "launcher/process/start/ask.h"
 
-struct Answer {
-  int status = 0;    // as waitpid() gives it
-  std::string text;  // stdout and stderr
-};
+namespace dl::launcher {
 
 // Runs one of the cluster's own programs (squeue, scontrol, munge), found along PATH, and waits for
 // its end. `input`: the program's standard input, at most 4 KiB. Throws Error{kNotFound, kTimeout,
