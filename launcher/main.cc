@@ -29,6 +29,7 @@
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
+#include "launcher/plan/torch_backend.h"
 #include "launcher/pmi/which_mpi.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/start/program.h"
@@ -133,12 +134,13 @@ int show_plan(const Options& options, const NodePlan& plan) {
   return 0;
 }
 
-// Whether the ranks are served as processes of MPICH. If that cannot be done for this program, sets
-// its exit code and error.
-void decide_on_pmi(const Options& options, NodePlan& plan) {
+// Whether the ranks are served as processes of MPICH. If that cannot be done for this program, or
+// --torch-backend would have no effect on it, sets its exit code and error.
+void look_at_program(const Options& options, NodePlan& plan) {
   if (plan.program.exit_code != 0) return;
   try {
     plan.serves_pmi = is_to_serve_pmi(options, plan.program);
+    check_torch_backend(options.job, plan.program);
   } catch (const Error& error) {
     plan.program.exit_code = kExitUsage;
     plan.program.error = error.what();
@@ -152,7 +154,7 @@ int start(Launch launch, CommandLine line) {
     fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
   }
   for (const std::string& text : shared_gpus(plan)) say(text);
-  decide_on_pmi(options, plan);
+  look_at_program(options, plan);
   const Program& program = plan.program;
   if (program.exit_code != 0) {
     // The other nodes may be able to start their ranks, and wait for this node.

@@ -29,6 +29,9 @@ enum class Mpi : std::uint8_t {
   kNone,  // not served
 };
 
+// What a PyTorch program gets that asks for Gloo.
+enum class TorchBackend : std::uint8_t { kGloo, kDlrun };
+
 // A host of --hosts or --hostfile. A host that is named several times has one entry.
 struct HostSlots {
   std::string host;          // a name or an address, without brackets
@@ -82,7 +85,8 @@ struct JobOptions {
   std::optional<int> np;             // ranks of the whole job
   std::string role = "default";
   Mpi mpi = Mpi::kAuto;
-  std::string wdir;  // working directory of the ranks; empty: dlrun's
+  std::optional<TorchBackend> torch_backend;  // empty: not given
+  std::string wdir;                           // working directory of the ranks; empty: dlrun's
   std::vector<Exported> exports;
   std::vector<std::string> program;  // the program that is executed, with its arguments
   std::string script;                // the file that an interpreter in `program` reads; empty: none

@@ -97,6 +97,11 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     text(Var::kGpus, fmt::format("{}", fmt::join(seen, ",")));
   }
 
+  if (const auto backend = plan.job.started.torch_backend) {
+    // Empty counts as not set.
+    text(Var::kTorchBackend, *backend == TorchBackend::kDlrun ? "dlrun" : "");
+  }
+
   text(Var::kJobId, plan.job.name);
   number(Var::kGeneration, static_cast<std::int64_t>(meeting.generation));
   if (!env::get(Var::kNodeId)) {

@@ -12,9 +12,7 @@ namespace dl::launcher {
 namespace {
 
 bool names_script(std::string_view word) {
-  const std::string_view name = word.substr(word.rfind('/') + 1);
-  return name.starts_with("python") || name.starts_with("pypy") || name.ends_with(".py") ||
-         name.ends_with(".sh");
+  return names_python(word) || word.ends_with(".py") || word.ends_with(".sh");
 }
 
 // Programs that run another program, and programs that show which one they would find.
@@ -34,6 +32,11 @@ bool is_script(const Program& program) {
 }
 
 }  // namespace
+
+bool names_python(std::string_view word) {
+  const std::string_view name = word.substr(word.rfind('/') + 1);
+  return name.starts_with("python") || name.starts_with("pypy");
+}
 
 bool may_be_torch(const std::vector<std::string>& words, const Program& program) {
   if (words.empty()) return false;

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/process/start/program.h"
 
 namespace dl::launcher {
+
+// True for "/usr/bin/python3.11" and "pypy3".
+bool names_python(std::string_view word);
 
 // True if the words may start a PyTorch program: a script, a shell, `env`, or a line that names
 // Python or a .py or .sh file. `program`: the first word's program. A native program may listen on

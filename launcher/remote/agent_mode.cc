@@ -27,6 +27,7 @@
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/torch_backend.h"
 #include "launcher/pmi/which_mpi.h"
 #include "launcher/preempt/save_requests.h"
 #include "launcher/process/start/program.h"
@@ -188,6 +189,7 @@ Node make_node(const Start& start, Opening& opening) {
   const Program& program = node.plan.program;
   if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
   node.plan.serves_pmi = is_to_serve_pmi(node.options, program);
+  check_torch_backend(node.options.job, program);
   return node;
 }
 

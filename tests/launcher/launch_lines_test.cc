@@ -234,6 +234,10 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   EXPECT_EQ(line_refusal({"--rank-by", "core", "x"}), "--rank-by is `core`, wanted slot or node");
   EXPECT_EQ(line({"--on-failure", "keep", "x"}).end.on_failure, rendezvous::OnFailure::kKeep);
   EXPECT_EQ(line({"x"}).end.on_failure, rendezvous::OnFailure::kStop);
+  EXPECT_EQ(line({"--torch-backend=dlrun", "x"}).job.torch_backend, TorchBackend::kDlrun);
+  EXPECT_FALSE(line({"x"}).job.torch_backend);
+  EXPECT_EQ(line_refusal({"--torch-backend=mpi", "x"}),
+            "--torch-backend is `mpi`, wanted gloo or dlrun");
   EXPECT_EQ(line_refusal({"--on-failure=go", "x"}), "--on-failure is `go`, wanted stop or keep");
   EXPECT_THAT(line_refusal({"--map-by=core", "x"}), HasSubstr("give --bind or --bind-to"));
   EXPECT_THAT(line_refusal({"--bind=core", "--bind-to=core", "x"}), HasSubstr("are one setting"));

@@ -26,6 +26,7 @@ Options of_node_1(const Options& frontend) {
 TEST(NodeLine, EachPassedOptionMeansTheSameOnTheOtherHost) {
   const Options frontend = parsed({"--hosts=a:2,b:3",
                                    "--mpi=none",
+                                   "--torch-backend=dlrun",
                                    "--rank-by=node",
                                    "--role=trainer",
                                    "--bind=core",

@@ -19,6 +19,8 @@ using read::Word;
 using read::word_of;
 
 constexpr Word<Mpi> kMpi[] = {{"auto", Mpi::kAuto}, {"pmi1", Mpi::kPmi1}, {"none", Mpi::kNone}};
+constexpr Word<TorchBackend> kTorchBackend[] = {{"gloo", TorchBackend::kGloo},
+                                                {"dlrun", TorchBackend::kDlrun}};
 constexpr Word<Bind> kBind[] = {{"none", Bind::kNone},
                                 {"core", Bind::kCore},
                                 {"even", Bind::kEven},
@@ -81,6 +83,11 @@ constexpr OptionRow kTable[] = {
      .about = "whether the ranks are served as processes of MPICH: `auto` if the program's file is linked to it or to a relative ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
      .read = [](Options& o, const Typed& t) { o.job.mpi = value_of(t, kMpi); },
      .pass = [](const Options& o) { return word_of(o.job.mpi, kMpi); }},
+    {.name = "--torch-backend", .value = "gloo|dlrun",
+     .help = "dlrun: PyTorch programs for Gloo get dlrun's collectives",
+     .about = "`dlrun`: a PyTorch program that says `gloo` gets dlrun's collectives, unchanged ([how](../guides/pytorch.md#an-unchanged-program-for-gloo)). Refused if the Python that runs the program has no PyTorch 2.14 or newer, or not the package `dlrun`. `gloo`: Gloo, even if `DLRUN_TORCH_BACKEND` is set",
+     .read = [](Options& o, const Typed& t) { o.job.torch_backend = value_of(t, kTorchBackend); },
+     .pass = [](const Options& o) { return o.job.torch_backend ? word_of(*o.job.torch_backend, kTorchBackend) : ""; }},
     {.name = "--wdir", .also = "--wd", .value = "DIR", .origin = Origin::kMpirun,
      .help = "working directory of the ranks",
      .about = "working directory of the ranks. A program with a relative path is looked for there; `--log-dir`, `--key-file` and `--hostfile` are relative to dlrun's own",
