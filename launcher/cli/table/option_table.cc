@@ -305,7 +305,7 @@ constexpr OptionRow kTable[] = {
      .help = "keep: when a rank fails, the other ranks live on (stop: they end)",
      .about = "what the failure of a rank means for the others. `stop` (the default): they are ended. `keep`: they live on, and dlrun ends with 0 if one of them ends with 0 after the last failure ([going on without a rank](../guides/restarts.md#going-on-without-a-rank)). All nodes must give the same",
      .read = [](Options& o, const Typed& t) { o.end.on_failure = value_of(t, kOnFailure); },
-     .pass = [](const Options& o) { return word_of(o.end.on_failure, kOnFailure); }},
+     .pass = [](const Options& o) { return o.end.keeps_others() ? word_of(o.end.on_failure, kOnFailure) : ""; }},
     {.name = "--signals-to-handle", .value = "SIGNAL,...", .group = Group::kEnds, .origin = Origin::kTorchrun,
      .help = "these signals to dlrun go to the ranks as they are, and end the job",
      .about = "each of these signals to dlrun (`SIGTERM,SIGUSR1`) goes to the ranks as it is and ends the job, with SIGKILL after `--grace` seconds. Other signals mean what they always do ([signals](#signals-to-dlrun))",
