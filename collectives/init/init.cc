@@ -105,35 +105,34 @@ Session make_session(const ProcessGroupOptions& options) {
     return alone;
   }
   watch_for_stops();
-  const collectives::MeetingOptions where{
-      .init_method = options.init_method,
-      .name = options.name,
-      .launch = launch,
-      .job = env::get(env::Var::kJobId).value_or("local"),
-      .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0)),
-      .timeout = timeout};
+  const collectives::JobPlace place = collectives::find_job_place();
+  const collectives::MeetingOptions where{.init_method = options.init_method,
+                                          .name = options.name,
+                                          .launch = launch,
+                                          .job = place.job,
+                                          .generation = place.generation,
+                                          .timeout = timeout};
   // One deadline for all following steps together.
   const Deadline deadline = Deadline::after(timeout);
   Session session;
   // Open the recorder first: even a rank that fails below leaves a record.
   const auto recorder =
-      collectives::open_recorder(launch.rank, launch.world_size, where.generation);
+      collectives::open_recorder(launch.rank, launch.world_size, place.generation);
   session.meeting = collectives::make_meeting(where, deadline);
-  const std::string node = env::get(env::Var::kNodeId).value_or("");
   const collectives::GroupOptions how{.rank = launch.rank,
                                       .size = launch.world_size,
                                       .name = options.name,
                                       .store = &session.meeting->store(),
                                       .key = session.meeting->key(),
-                                      .job = where.job,
-                                      .generation = where.generation,
+                                      .job = place.job,
+                                      .generation = place.generation,
                                       .timeout = timeout,
                                       .connect_timeout = timeout,
                                       .connect_by = deadline,
                                       .all_announced = session.meeting->all_announced(),
-                                      .node = node,
+                                      .node = place.node,
                                       .recorder = recorder,
-                                      .iface = env::get(env::Var::kIface).value_or(""),
+                                      .iface = place.iface,
                                       .route_to = session.meeting->route_to(),
                                       .plan = plan};
   session.group = collectives::connect_group(how, asked);
@@ -214,7 +213,7 @@ Ref<ProcessGroup> default_group() {
 
 Ref<ProcessGroup> split_by_node(ProcessGroup& group) {
   const collectives::Identity self =
-      collectives::this_process(group.rank(), env::get(env::Var::kNodeId).value_or(""));
+      collectives::this_process(group.rank(), collectives::find_job_place().node);
   const auto places =
       collectives::hybrid::places_of(collectives::all_gather_bytes(group, self.node));
   return group.split(

@@ -66,4 +66,13 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
   return launch;
 }
 
+JobPlace find_job_place() {
+  const auto job = env::get(Var::kJobId);
+  return {.is_in_job = job.has_value(),
+          .job = job.value_or("local"),
+          .generation = static_cast<std::uint64_t>(env::get_int(Var::kGeneration).value_or(0)),
+          .node = env::get(Var::kNodeId).value_or(""),
+          .iface = env::get(Var::kIface).value_or("")};
+}
+
 }  // namespace dl::collectives
