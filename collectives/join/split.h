@@ -5,44 +5,24 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "collectives/api/process_group.h"
 #include "collectives/compose/split_plan.h"
 #include "collectives/join/group_options.h"
-#include "rendezvous/store.h"
+#include "collectives/join/round_store.h"
 
 namespace dl::collectives {
 
-// Takes the place of the job's store while a new group is made. A set() is an exchange over the
-// parent, in which every rank takes part: a rank that sets nothing calls pass() instead. get()
-// finds what the others have set. A group that consists of several inner groups makes one round for
-// each, with one set() or pass() a rank. Other operations of Store throw kInternal.
-class SplitStore final : public rendezvous::Store {
+// Takes the place of the job's store while a new group is made; the ranks of the parent exchange.
+class SplitStore final : public RoundStore {
  public:
-  explicit SplitStore(ProcessGroup& parent) : parent_(parent) {}
-
-  void pass() { exchange({}, {}); }
-  // Calls pass() for every earlier round without one; the first round is 0.
-  void begin_round(int round);
-  void set(std::string_view key, std::string_view value, Deadline deadline) override;
-  std::string get(std::string_view key, Deadline deadline) override;
-
-  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
-  void wait(std::span<const std::string> keys, Deadline deadline) override;
-  std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
-  Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
-                       std::string_view desired, Deadline deadline) override;
-  void close(std::string_view) noexcept override {}
+  explicit SplitStore(ProcessGroup& parent) : RoundStore("split"), parent_(parent) {}
 
  private:
-  void exchange(std::string_view key, std::string_view value);
-
+  std::vector<std::string> gather(const std::string& line, Deadline deadline) override;
   ProcessGroup& parent_;
-  int round_ = 0;  // the round in which set() may take part
-  int exchanged_ = 0;
-  std::map<std::string, std::string, std::less<>> values_;
 };
 
 // Makes the new group, of two ranks or more. The SplitStore is also the store in its options.
