@@ -154,19 +154,28 @@ void Acceptor::accept_all() {
       resume_ = Deadline::after(kPauseAfterExhaustion);
       return;
     }
-    if (pending_.size() >= most_pending_) {
-      const std::uint64_t oldest = pending_.begin()->first;
-      pending_.at(oldest)->handshake.refuse(Refusal::kBusy);
-      finish(oldest);
-    }
-    const std::uint64_t id = next_id_++;
-    const int fd = accepted->fd.get();
-    pending_.emplace(id, std::make_unique<Pending>(
-                             key_, self_, [this](const Hello& peer) { return judge(peer); },
-                             std::move(*accepted)));
-    watch(EPOLL_CTL_ADD, fd, EPOLLIN, id);
-    drive_or_drop(id);
+    begin(std::move(*accepted));
   }
+}
+
+void Acceptor::adopt(Listener::Accepted accepted) {
+  tune_connection(accepted.fd.get());
+  begin(std::move(accepted));
+}
+
+void Acceptor::begin(Listener::Accepted accepted) {
+  if (pending_.size() >= most_pending_) {
+    const std::uint64_t oldest = pending_.begin()->first;
+    pending_.at(oldest)->handshake.refuse(Refusal::kBusy);
+    finish(oldest);
+  }
+  const std::uint64_t id = next_id_++;
+  const int fd = accepted.fd.get();
+  pending_.emplace(
+      id, std::make_unique<Pending>(
+              key_, self_, [this](const Hello& peer) { return judge(peer); }, std::move(accepted)));
+  watch(EPOLL_CTL_ADD, fd, EPOLLIN, id);
+  drive_or_drop(id);
 }
 
 // A connection that cannot be served, for lack of memory for example, is dropped: otherwise its

@@ -64,6 +64,8 @@ class Acceptor {
 
   int poll_fd() const noexcept { return epoll_.get(); }
   void process();
+  // Handles a connection that the owner has accepted, like one of the listener's.
+  void adopt(Listener::Accepted accepted);
 
   const Address& address() const noexcept { return listener_.address(); }
 
@@ -77,6 +79,7 @@ class Acceptor {
 
   void run();
   void accept_all();
+  void begin(Listener::Accepted accepted);
   void drive(std::uint64_t id);
   void drive_or_drop(std::uint64_t id);
   void finish(std::uint64_t id);

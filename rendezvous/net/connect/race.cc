@@ -30,10 +30,12 @@ constexpr std::chrono::milliseconds kLongestRacePause = 500ms;
 // One address and the attempt to connect to it.
 class Runner {
  public:
-  Runner(Endpoint way, Deadline start) : way_(std::move(way)), start_(start) {}
+  Runner(Endpoint way, Deadline start, bool has_listened)
+      : way_(std::move(way)), start_(start), has_listened_(has_listened) {}
 
   bool is_out() const noexcept { return is_idle() && start_.is_never(); }
   bool has_begun() const noexcept { return has_begun_; }
+  bool is_connected() const noexcept { return proving_ != nullptr; }
   void start_now() { start_ = Deadline::after(0s); }
   ErrorKind kind() const noexcept { return kind_; }
   std::string text() const { return fmt::format("{} ({})", way_.text(), reason_); }
@@ -89,7 +91,8 @@ class Runner {
  private:
   bool is_idle() const noexcept { return !connecting_ && !proving_; }
   Step lose(int error) {
-    return fail(ErrorKind::kConnection, system_error_text(error), !is_out_of_files(error));
+    const bool is_final = is_out_of_files(error) || (has_listened_ && error == ECONNREFUSED);
+    return fail(ErrorKind::kConnection, system_error_text(error), !is_final);
   }
 
   int begin() {
@@ -105,6 +108,7 @@ class Runner {
 
   Endpoint way_;
   Deadline start_;  // of the next attempt; never: none
+  bool has_listened_;
   std::chrono::milliseconds pause_ = kFirstRacePause;
   bool has_begun_ = false;
   UniqueFd connecting_;
@@ -123,17 +127,24 @@ std::string text(const std::vector<Runner>& runners) {
 }  // namespace
 
 Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
-                     const Hello& hello, const JobKey& key, Deadline deadline) {
+                     const Hello& hello, const JobKey& key, Deadline deadline,
+                     const WayOptions& options) {
   std::vector<Runner> runners;
   for (const Endpoint& way : ways) {
-    runners.emplace_back(way, Deadline::after(runners.size() * kStagger));
+    runners.emplace_back(way, Deadline::after(runners.size() * kStagger), options.has_listened);
   }
   const std::string what = fmt::format("connect to {} for '{}'", who, hello.purpose);
-  std::vector<pollfd> entries(runners.size());
+  std::vector<pollfd> entries(runners.size() + 1);
   Patience patience;
+  // A runner that need not begin, because another one is connected.
+  const auto is_held = [&](const Runner& held) {
+    return options.has_listened && !held.has_begun() &&
+           std::ranges::any_of(runners, [](const Runner& r) { return r.is_connected(); });
+  };
   for (;;) {
     for (std::size_t i = 0; i < runners.size(); ++i) {
       Runner& runner = runners[i];
+      if (is_held(runner)) continue;
       Runner::Step step = runner.go_on(entries[i].revents != 0, hello, key);
       if (step == Runner::Step::kProved) {
         if (runner.peer().rank == rank) return runner.take();
@@ -156,12 +167,14 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
     Deadline until = patience.until(deadline);
     for (std::size_t i = 0; i < runners.size(); ++i) {
       entries[i] = runners[i].entry();
-      until = Deadline::earlier(until, runners[i].next());
+      if (!is_held(runners[i])) until = Deadline::earlier(until, runners[i].next());
     }
+    entries.back() = {.fd = options.gone_fd, .events = POLLIN, .revents = 0};
     if (::poll(entries.data(), entries.size(), until.poll_timeout()) < 0) {
       if (errno != EINTR) throw_errno(errno, "poll");
       for (pollfd& entry : entries) entry.revents = 0;
     }
+    DL_CHECK(entries.back().revents == 0, kPeerFailed, "{}: its process has ended", what);
   }
 }
 

@@ -30,7 +30,16 @@ struct Way {
   Endpoint endpoint;
   Connection connection;
 };
+struct WayOptions {
+  // True if the rank has listened already: refused at all addresses, it has ended. An address that
+  // takes the connection is the right one, though the rank may answer late.
+  bool has_listened = false;
+  // Readable once the rank's process has ended; -1: it is not watched. The call then throws
+  // kPeerFailed.
+  int gone_fd = -1;
+};
 Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
-                     const Hello& hello, const JobKey& key, Deadline deadline);
+                     const Hello& hello, const JobKey& key, Deadline deadline,
+                     const WayOptions& options = {});
 
 }  // namespace dl::rendezvous
