@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DL_COMM_VERSION 2 /* 1: without dl_call, options, byte strings, descriptors */
+#define DL_COMM_VERSION 2 /* 1: without dl_call, options, ids, byte strings, descriptors */
 
 /* NOLINTBEGIN(modernize-use-using): this is C */
 typedef struct dl_comm dl_comm;     /* a group of ranks */
@@ -121,6 +121,15 @@ dl_status dl_comm_init(const char* init_method, int rank, int size, double timeo
 dl_status dl_comm_init_named(const char* name, const char* init_method, int rank, int size,
                              double timeout_s, dl_comm** world);
 
+/* By what the ranks of a new group find rank 0: its addresses and a fresh secret. Pass it on to the
+ * ranks as you like; what knows it can join. */
+typedef struct dl_unique_id {
+  unsigned char bytes[128];
+} dl_unique_id;
+/* For the process that will be rank 0: it listens from now on, and answers in dl_comm_make(). An id
+ * is for one group. `iface`: an interface, an address or a network; NULL: DLRUN_IFACE, else all. */
+dl_status dl_unique_id_make(const char* iface, dl_unique_id* id);
+
 /* What dl_comm_init() takes, and more. Begin with DL_COMM_OPTIONS_INIT. NULL: from the environment
  * (init_method, backend, algorithm, plan: DLRUN_BACKEND and so on), and "world" for the name. */
 typedef struct dl_comm_options {
@@ -133,8 +142,10 @@ typedef struct dl_comm_options {
   int rank;                /* -1: from the environment */
   int size;                /* -1: from the environment */
   double timeout_s;        /* of an operation, and of this call; 0: DLRUN_TIMEOUT, else 600 */
+  const dl_unique_id* id;  /* of dl_comm_make() */
 } dl_comm_options;
-#define DL_COMM_OPTIONS_INIT {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0}
+#define DL_COMM_OPTIONS_INIT \
+  {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0, NULL}
 dl_status dl_comm_init_options(const dl_comm_options* options, dl_comm** world);
 
 /* A store of the caller's, through which ranks find each other. The functions return DL_OK or the
@@ -148,12 +159,13 @@ typedef struct dl_store {
                    void (*give)(void* to, const void* value, size_t size), void* to);
 } dl_store;
 
-/* Collective over `size` processes, numbered by the caller; returns when all have come. `name` is
- * unique among the groups that are ever made in this store. Of the options it uses name, backend
- * (not "mpi"), algorithm, plan, rank, size and timeout_s (0: 600). `with_job_key` 1: the ranks are
- * of one job of dlrun, whose key (DLRUN_KEY_FILE) they prove; 0: rank 0 sends one through the
- * store, and what can read the store can join. Independent of dl_comm_init(); any number in a
- * process. */
+/* Collective over `size` processes, numbered by the caller; returns when all have come. They meet
+ * by the options' id, or, with a NULL id, over the store, in which rank 0 sets one key that the
+ * others get. `name` is equal on all ranks, and unique among the groups that are ever made in this
+ * store. Of the options it uses name, backend (not "mpi"), algorithm, plan, rank, size, timeout_s
+ * (0: 600) and id. `with_job_key` 1: the ranks are of one job of dlrun, whose key (DLRUN_KEY_FILE)
+ * they prove; 0: the id's, and what can read the store can join. Independent of dl_comm_init(); any
+ * number in a process. */
 dl_status dl_comm_make(const dl_comm_options* options, const dl_store* store, int with_job_key,
                        dl_comm** comm);
 

@@ -1,6 +1,10 @@
-// The C interface's groups over a store of the caller's.
+// The C interface's groups over an id, or over a store of the caller's.
+#include <algorithm>
+#include <optional>
+
 #include "collectives/c/dl_comm.h"
 #include "collectives/c/handles.h"
+#include "collectives/init/launch.h"
 #include "collectives/init/make_group.h"
 #include "core/base/deadline.h"
 
@@ -55,18 +59,29 @@ class CallersStore final : public dl::rendezvous::Store {
 
 }  // namespace
 
+dl_status dl_unique_id_make(const char* iface, dl_unique_id* id) {
+  return guarded([&] {
+    DL_CHECK(id != nullptr, kInvalidArgument, "dl_unique_id_make: id is NULL");
+    const std::string where = iface != nullptr ? iface : find_job_place().iface;
+    std::ranges::copy(dl::make_unique_id(where).bytes, id->bytes);
+  });
+}
+
 dl_status dl_comm_make(const dl_comm_options* given, const dl_store* store, int with_job_key,
                        dl_comm** comm) {
   return guarded([&] {
-    DL_CHECK(comm != nullptr && store != nullptr && store->set != nullptr && store->get != nullptr,
-             kInvalidArgument, "dl_comm_make: the store, a function of it, or comm is NULL");
+    DL_CHECK(comm != nullptr, kInvalidArgument, "dl_comm_make: comm is NULL");
+    DL_CHECK(store == nullptr || (store->set != nullptr && store->get != nullptr), kInvalidArgument,
+             "dl_comm_make: a function of the store is NULL");
     DL_CHECK(given != nullptr && given->struct_size == sizeof *given && given->name != nullptr,
              kInvalidArgument,
              "dl_comm_make: the options are NULL, have no name, or do not begin with "
              "DL_COMM_OPTIONS_INIT");
-    CallersStore callers(*store);
-    dl::MakeGroupOptions options{
-        .rank = given->rank, .size = given->size, .name = given->name, .store = &callers};
+    std::optional<CallersStore> callers;
+    dl::MakeGroupOptions options{.rank = given->rank, .size = given->size, .name = given->name};
+    if (store != nullptr) options.store = &callers.emplace(*store);
+    if (given->id != nullptr)
+      std::ranges::copy(given->id->bytes, options.id.emplace().bytes.begin());
     if (with_job_key != 0) options.key = dl::rendezvous::JobKey::require_from_environment();
     if (given->backend != nullptr) options.backend = given->backend;
     if (given->algorithm != nullptr) options.algorithm = given->algorithm;

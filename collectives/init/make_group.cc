@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "collectives/call/recording.h"
-#include "collectives/hybrid/hybrid_group.h"
+#include "collectives/hybrid/group.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
+#include "collectives/join/meet/exchange.h"
 #include "collectives/join/roster.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"
-#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/system/output.h"
 #include "core/base/system/process/stopped.h"
@@ -19,7 +19,8 @@
 namespace dl {
 namespace collectives {
 
-Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked) {
+Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked,
+                                const std::function<void(int)>& begin_round) {
   const Deadline deadline = connect_deadline(how);
   const Choice choice = choose_backend({.store = how.store,
                                         .place = "backend/" + how.name,
@@ -31,15 +32,37 @@ Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked) {
                                        asked, how.node, how.generation, deadline);
   how.segment = choice.segment;
   how.leaves_host = choice.leaves_host;
+  begin_round(1);
   if (choice.backend == "shm") return make_shm_group(how);
-  if (choice.backend == "hybrid") return make_hybrid_group(how);
+  if (choice.backend == "hybrid") {
+    if (!how.engine) how.engine = make_tcp_engine();
+    Ref<ProcessGroup> group = hybrid::make_group(how, [&](int round) { begin_round(1 + round); });
+    begin_round(1 + hybrid::kRounds);  // ranks without an inner group take part in its round
+    return group;
+  }
   return make_tcp_group(how);
 }
 
-}  // namespace collectives
+namespace {
 
-Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
-  using namespace collectives;
+// The id of rank 0, over the caller's store.
+UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, Deadline deadline) {
+  rendezvous::PrefixStore store(*options.store, "dlrun/" + options.name + "/");
+  if (options.rank == 0) {
+    const UniqueId id = make_unique_id(iface);
+    store.set("id", meet::to_hex(id), deadline);
+    return id;
+  }
+  const RosterOptions roster{.store = &store,
+                             .group = options.name,
+                             .rank = options.rank,
+                             .size = options.size,
+                             .timeout = options.timeout};
+  const std::string text = await_value(roster, this_process(options.rank, {}), "id", 0, deadline);
+  return meet::id_of_hex(text);
+}
+
+void check_options(const MakeGroupOptions& options) {
   check_backend(options.backend);
   DL_CHECK(options.backend != "mpi" && options.backend != "nccl", kInvalidArgument,
            "make_group: backend '{}' cannot be made over a store, wanted auto, shm, tcp or hybrid",
@@ -47,51 +70,63 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
   check_group_name(options.name);
   DL_CHECK(options.size > 0 && options.rank >= 0 && options.rank < options.size, kInvalidArgument,
            "make_group: rank {} of {} ranks", options.rank, options.size);
-  if (options.size == 1) return make_solo_group(options.name);
-  DL_CHECK(options.store != nullptr, kInvalidArgument, "make_group: there is no store");
+  DL_CHECK(!options.id || options.store == nullptr, kInvalidArgument,
+           "make_group: there are an id and a store, wanted one of them");
+  DL_CHECK(options.size == 1 || options.id || options.store != nullptr, kInvalidArgument,
+           "make_group: there is no id and no store");
+}
+
+}  // namespace
+}  // namespace collectives
+
+Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
+  using namespace collectives;
+  check_options(options);
+  if (options.size == 1) {
+    if (options.id) meet::forget_id(*options.id);
+    return make_solo_group(options.name);
+  }
   watch_for_stops();
   open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
 
   const Deadline deadline = Deadline::after(options.timeout);
-  rendezvous::PrefixStore store(*options.store, "dlrun/" + options.name + "/");
-  std::optional<rendezvous::JobKey> key = options.key;
-  if (!key) {
-    if (options.rank == 0) {
-      key = rendezvous::JobKey::generate();
-      store.set("key", key->hex(), deadline);
-    } else {
-      const RosterOptions roster{.store = &store,
-                                 .group = options.name,
-                                 .rank = options.rank,
-                                 .size = options.size,
-                                 .timeout = options.timeout};
-      key = rendezvous::JobKey::from_hex(
-          await_value(roster, this_process(options.rank, {}), "key", 0, deadline));
-    }
-  }
+  const JobPlace place = find_job_place();
+  const std::string iface = options.iface.empty() ? place.iface : options.iface;
   // In a job of dlrun the ranks have numbers of its own, which its agents know.
-  const bool is_in_job = env::get(env::Var::kJobId).has_value();
-  const Launch launch = is_in_job ? find_launch({}, {}) : find_launch(options.rank, options.size);
-  const auto generation =
-      static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0));
-  Ref<ProcessGroup> group = connect_group(
-      {.rank = options.rank,
-       .size = options.size,
-       .name = options.name,
-       .store = &store,
-       .key = key,
-       .job = env::get(env::Var::kJobId).value_or("local"),
-       .generation = generation,
-       .timeout = options.timeout,
-       .connect_timeout = options.timeout,
-       .connect_by = deadline,
-       .node = env::get(env::Var::kNodeId).value_or(""),
-       .recorder = open_recorder(launch.rank, launch.world_size, generation),
-       .job_rank = is_in_job ? launch.rank : -1,
-       .iface = options.iface.empty() ? env::get(env::Var::kIface).value_or("") : options.iface,
-       .plan = find_plan(options.plan, options.algorithm)},
-      options.backend);
-  // The store may go when this returns: all ranks must be connected.
+  const Launch launch =
+      place.is_in_job ? find_launch({}, {}) : find_launch(options.rank, options.size);
+  GroupOptions how{.rank = options.rank,
+                   .size = options.size,
+                   .name = options.name,
+                   .job = place.job,
+                   .generation = place.generation,
+                   .timeout = options.timeout,
+                   .connect_timeout = options.timeout,
+                   .connect_by = deadline,
+                   .node = place.node,
+                   .recorder = open_recorder(launch.rank, launch.world_size, place.generation),
+                   .job_rank = place.is_in_job ? launch.rank : -1,
+                   .iface = iface,
+                   .plan = find_plan(options.plan, options.algorithm)};
+  const UniqueId id = options.id ? *options.id : pass_id(options, iface, deadline);
+  how.key = options.key ? *options.key : meet::key_of(id);
+  const auto exchange = meet::meet_by_id(id,
+                                         {.group = options.name,
+                                          .rank = options.rank,
+                                          .size = options.size,
+                                          .timeout = options.timeout,
+                                          .key = *how.key,
+                                          .hello = {.job = place.job,
+                                                    .generation = place.generation,
+                                                    .purpose = "meet/" + options.name,
+                                                    .from = this_process(how).text(),
+                                                    .rank = options.rank}},
+                                         deadline);
+  meet::ExchangeStore store(*exchange, options.name);
+  how.store = &store;
+  Ref<ProcessGroup> group =
+      connect_group(how, options.backend, [&](int round) { store.begin_round(round, deadline); });
+  // What the ranks have met by may go when this returns: all must be connected.
   group->barrier({.call = {.timeout = deadline.left()}})->wait();
   return group;
 }

@@ -1,15 +1,25 @@
-// make_group(): a group of ranks that the caller numbers, over a store of the caller's.
+// make_group(): a group of ranks that the caller numbers, over an opaque id or a store of the
+// caller's.
 //
-// For bindings, and programs that already have a store: a process may be in any number of such
-// groups, of any of the processes that share the store, and in several worlds. They are independent
-// of init_process_group(). Thread-safety: any thread.
+// For bindings, and programs that have their own way to pass bytes on: a process may be in any
+// number of such groups, and in several worlds. They are independent of init_process_group().
+//
+//     UniqueId id;
+//     if (rank == 0) id = make_unique_id();
+//     ...  // pass the 128 bytes on: by a file, a queue, MPI
+//     auto group = make_group({.rank = rank, .size = size, .id = id});
+//
+// Over a store rank 0 sets one key, which the other ranks get. All else goes through connections to
+// rank 0. Thread-safety: any thread.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "collectives/api/process_group.h"
+#include "collectives/join/meet/unique_id.h"
 #include "rendezvous/net/handshake/job_key.h"
 #include "rendezvous/store.h"
 
@@ -18,12 +28,14 @@ namespace dl {
 struct MakeGroupOptions {
   int rank = 0;
   int size = 1;
-  // Unique among the groups that are ever made in this store, and equal on all ranks.
+  // Equal on all ranks, and unique among the groups that are ever made in this store.
   std::string name = "group";
-  // Used until the call returns; set() and get() are enough. Keys begin with "dlrun/NAME/".
+  // From make_unique_id() on rank 0. Give either an id or a store.
+  std::optional<UniqueId> id{};
+  // Used until the call returns; set() and get() are enough. The key is "dlrun/NAME/id".
   rendezvous::Store* store = nullptr;
-  // The secret of the ranks. Nullopt: rank 0 makes one and sends it through the store. Then any
-  // process that can read the store can join.
+  // The secret of the ranks. Nullopt: the id's, and over a store any process that can read the
+  // store can join.
   std::optional<rendezvous::JobKey> key{};
   std::string backend = "auto";  // "auto", "shm", "tcp" or "hybrid"; see ProcessGroupOptions
   std::chrono::nanoseconds timeout =
@@ -35,15 +47,19 @@ struct MakeGroupOptions {
 };
 
 // Collective over the group's ranks; returns when all have come. Throws kTimeout naming the missing
-// ranks, kMismatch, kConnection, kAuthentication, kInvalidArgument, and what the store throws.
+// ranks, kPeerFailed if a rank leaves, kMismatch, kConnection, kAuthentication, kInvalidArgument,
+// and what the store throws.
 Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options);
 
 namespace collectives {
 
 struct GroupOptions;
 
-// Chooses the backend (choice.h) and makes the group, of two ranks or more.
-Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked);
+// Chooses the backend (choice.h) and makes the group, of two ranks or more. `begin_round`: of a
+// RoundStore, called before the making's second round and each later one.
+Ref<ProcessGroup> connect_group(
+    GroupOptions how, const std::string& asked,
+    const std::function<void(int)>& begin_round = [](int) {});
 
 }  // namespace collectives
 }  // namespace dl

@@ -22,7 +22,9 @@ from dlrun.group import (
     Work,
     agree,
     init,
+    make_group,
     should_checkpoint,
+    unique_id,
     wait_any,
 )
 
@@ -39,6 +41,8 @@ __all__ = [
     "agree",
     "errors",
     "init",
+    "make_group",
     "should_checkpoint",
+    "unique_id",
     "wait_any",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 _NAME = "libdl_comm.so.1"
 _VERSION = 2  # DL_COMM_VERSION
+ID_BYTES = 128  # of a dl_unique_id
 
 
 class CommOptions(ctypes.Structure):
@@ -23,6 +24,7 @@ class CommOptions(ctypes.Structure):
         ("rank", c_int),
         ("size", c_int),
         ("timeout_s", c_double),
+        ("id", c_char_p),
     ]
 
 
@@ -67,6 +69,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dl_last_error": (c_char_p, []),
     "dl_last_error_rank": (c_int, []),
     "dl_comm_init_options": (c_int32, [POINTER(CommOptions), POINTER(_COMM)]),
+    "dl_unique_id_make": (c_int32, [c_char_p, c_char_p]),
     "dl_comm_make": (c_int32, [POINTER(CommOptions), POINTER(Store), c_int, POINTER(_COMM)]),
     "dl_comm_split": (c_int32, [_COMM, c_int, c_int, POINTER(_COMM)]),
     "dl_comm_split_by_node": (c_int32, [_COMM, POINTER(_COMM)]),

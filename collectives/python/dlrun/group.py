@@ -776,6 +776,54 @@ def init(
     return Group(world.value)
 
 
+def unique_id(iface: Optional[str] = None) -> bytes:
+    """128 bytes by which the ranks of a new group find rank 0, for make_group().
+
+    The process that will be rank 0 calls it, once for each group, and passes the bytes on to the
+    others. They hold a secret: what knows them can join the group.
+    """
+    made = ctypes.create_string_buffer(_library.ID_BYTES)
+    check(lib.dl_unique_id_make(_encoded(iface), made))
+    return made.raw
+
+
+def make_group(
+    rank: int,
+    size: int,
+    *,
+    id: bytes,
+    name: str = "group",
+    backend: Optional[str] = None,
+    algorithm: Optional[str] = None,
+    plan: Optional[str] = None,
+    timeout: Optional[float] = None,
+) -> Group:
+    """A group of `size` processes, numbered by the caller; returns when all have come.
+
+    id: of unique_id() on rank 0. The name is the same on all ranks. It is independent of init(), and
+    a process may be in any number of such groups. timeout: of an operation, and of this call, in
+    seconds; None: 600.
+    """
+    id = _bytes(id, "make_group: id")
+    if len(id) != _library.ID_BYTES:
+        raise _refuse(f"make_group: id has {len(id)} bytes, wanted the {_library.ID_BYTES} of unique_id()")
+    options = _library.CommOptions(
+        struct_size=ctypes.sizeof(_library.CommOptions),
+        name=_encoded(name),
+        backend=_encoded(backend),
+        algorithm=_encoded(algorithm),
+        plan=_encoded(plan),
+        rank=_positive(rank, "rank"),
+        size=_positive(size, "size"),
+        timeout_s=_seconds(timeout),
+        id=id,
+    )
+    comm = ctypes.c_void_p()
+    check(lib.dl_comm_make(ctypes.byref(options), None, 0, ctypes.byref(comm)))
+    assert comm.value
+    return Group(comm.value)
+
+
 def _positive(value: Any, what: str) -> int:
     number = _int32(value, what)
     if number < 0:

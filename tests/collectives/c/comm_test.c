@@ -391,6 +391,11 @@ static dl_status store_get(void* context, const char* key, double timeout_s,
   return DL_OK;
 }
 
+static void take_id(void* to, const void* value, size_t size) {
+  CHECK(size == sizeof(dl_unique_id));
+  memcpy(to, value, size);
+}
+
 static dl_status store_fails(void* context, const char* key, const void* value, size_t size) {
   (void)context, (void)key, (void)value, (void)size;
   return DL_IO;
@@ -434,10 +439,39 @@ static void made_groups(char* directory) {
   options.name = "refused";
   store.set = store_fails;
   CHECK(dl_comm_make(&options, &store, 0, &all) == DL_IO);
-  CHECK(strstr(dl_last_error(), "the caller's store: set('dlrun/refused/key') failed") != NULL);
+  CHECK(strstr(dl_last_error(), "the caller's store: set('dlrun/refused/id') failed") != NULL);
   CHECK(dl_comm_make(&options, NULL, 0, &all) == DL_INVALID_ARGUMENT);
   options.rank = 2;
   CHECK(dl_comm_make(&options, &store, 0, &all) == DL_INVALID_ARGUMENT);
+}
+
+/* A group over an id that rank 0 passes on through the directory. */
+static void group_by_id(char* directory) {
+  dl_store store = {.context = directory, .set = store_set, .get = store_get};
+  dl_unique_id id;
+  if (my_rank == 0) {
+    CHECK(dl_unique_id_make(NULL, &id) == DL_OK);
+    CHECK(store_set(directory, "my/id", &id, sizeof id) == DL_OK);
+  } else {
+    CHECK(store_get(directory, "my/id", kTimeout, take_id, &id) == DL_OK);
+  }
+  dl_comm_options options = DL_COMM_OPTIONS_INIT;
+  options.name = "by id";
+  options.rank = my_rank;
+  options.size = kRanks;
+  options.timeout_s = kTimeout;
+  options.id = &id;
+  dl_comm* group = NULL;
+  CHECK(dl_comm_make(&options, &store, 0, &group) == DL_INVALID_ARGUMENT); /* both */
+  CHECK(dl_comm_make(&options, NULL, 0, &group) == DL_OK);
+  int x = 1;
+  CHECK(dl_all_reduce(group, &x, &x, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && x == kRanks);
+  dl_comm_destroy(group);
+  id.bytes[77] ^= 1;
+  CHECK(dl_comm_make(&options, NULL, 0, &group) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "the id is damaged") != NULL);
+  CHECK(dl_unique_id_make("nosuch0", &id) == DL_NOT_FOUND);
+  CHECK(dl_unique_id_make(NULL, NULL) == DL_INVALID_ARGUMENT);
 }
 
 static void run_rank(int rank, char* directory) {
@@ -469,6 +503,7 @@ static void run_rank(int rank, char* directory) {
   dl_comm_destroy(world);
   again_with_a_name(method);
   made_groups(directory);
+  group_by_id(directory);
   exit(0);
 }
 

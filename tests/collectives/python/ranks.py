@@ -143,6 +143,22 @@ def groups(group):
     assert x[0] == group.size and x[999] == 0
 
 
+def by_id(group):
+    """A group over an id, in another order."""
+    size = group.size
+    id = group.broadcast_bytes(dlrun.unique_id() if group.rank == size - 1 else b"", root=size - 1)
+    rank = size - 1 - group.rank
+    with dlrun.make_group(rank, size, id=id, name="turned", timeout=60) as turned:
+        x = array.array("i", [turned.rank])
+        turned.all_reduce(x)
+        assert x[0] == sum(range(size)) and turned.rank == rank and turned.name == "turned"
+        turned.barrier()
+    fails(ValueError, "wanted the 128 of unique_id()", dlrun.make_group, 0, 2, id=b"short")
+    fails(ValueError, "are no id of dlrun", dlrun.make_group, 1, 2, id=bytes(128))
+    fails(ValueError, "the id is damaged", dlrun.make_group, 1, 2, id=id[:-1] + bytes([id[-1] ^ 1]))
+    group.barrier()
+
+
 def threads(group):
     """A thread that waits lets others run."""
     go = bytearray(1)
@@ -269,7 +285,7 @@ def recorded(group):
     group.barrier()
 
 
-PARTS = [collectives, parts, messages, dropped, strings, groups, threads, wrong, lifetimes, ready]
+PARTS = [collectives, parts, messages, dropped, strings, groups, by_id, threads, wrong, lifetimes, ready]
 
 if __name__ == "__main__":
     chosen = sys.argv[1]

@@ -1,0 +1,346 @@
+#include "collectives/join/meet/exchange.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log/log.h"
+#include "rendezvous/net/patience.h"
+#include "rendezvous/net/socket/local_socket.h"
+#include "rendezvous/net/wire.h"
+
+namespace dl::collectives::meet {
+namespace {
+
+using rendezvous::WireReader;
+using rendezvous::WireWriter;
+
+// How long a host may take to say who is missing, or to read a frame.
+constexpr std::chrono::seconds kAnswerTime{2};
+
+long seconds_of(std::chrono::nanoseconds time) {
+  return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
+
+std::string late_text(const ExchangeOptions& o, std::string_view missing) {
+  return fmt::format("group '{}': {} has not come within {} s; {}", o.group, missing,
+                     seconds_of(o.timeout), o.hint);
+}
+
+std::string text_of(const std::vector<std::uint8_t>& body) {
+  return {body.begin(), body.end()};
+}
+
+std::span<const std::uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+bool is_local(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+         address.ss_family == AF_UNIX;
+}
+
+std::vector<std::uint8_t> failure_of(ErrorKind kind, const std::string& text) {
+  WireWriter body;
+  body.put(static_cast<std::uint8_t>(kind));
+  body.put_bytes(bytes_of(text.substr(0, kLongestLine)));
+  return {body.bytes().begin(), body.bytes().end()};
+}
+
+[[noreturn]] void rethrow_failure(const std::vector<std::uint8_t>& body) {
+  WireReader reader(body);
+  const auto kind = reader.take<std::uint8_t>();
+  const auto rest = reader.take_rest();
+  const std::string text(rest.begin(), rest.end());
+  throw_error(kind <= static_cast<std::uint8_t>(ErrorKind::kInternal) ? static_cast<ErrorKind>(kind)
+                                                                      : ErrorKind::kInternal,
+              "{}", text);
+}
+
+// True if the other side has closed the connection and sent nothing before.
+bool is_over(int fd) {
+  char byte = 0;
+  const ssize_t n = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+// What came before the host did. Ranks that have given up meanwhile are no strangers, which an
+// acceptor would log.
+std::vector<rendezvous::Listener::Accepted> take_waiting(rendezvous::Listener& listener) {
+  std::vector<rendezvous::Listener::Accepted> waiting;
+  while (auto accepted = listener.accept()) {
+    if (!is_over(accepted->fd.get())) waiting.push_back(std::move(*accepted));
+  }
+  return waiting;
+}
+
+// The longest table: a line of every rank, with its length.
+std::size_t longest_table(int size) {
+  return 8 + static_cast<std::size_t>(size) * (kLongestLine + 4);
+}
+
+std::vector<std::string> lines_of(std::span<const std::uint8_t> body, std::uint32_t round,
+                                  int size) {
+  WireReader reader(body);
+  const auto its_round = reader.take<std::uint32_t>();
+  const auto count = reader.take<std::uint32_t>();
+  // The host may go on with fewer ranks than came.
+  const bool fits = its_round == round && count > 0 && count <= static_cast<std::uint32_t>(size);
+  std::vector<std::string> lines;
+  for (std::uint32_t i = 0; fits && i < count; ++i) {
+    const auto line = reader.take_bytes(reader.take<std::uint32_t>());
+    lines.emplace_back(line.begin(), line.end());
+  }
+  DL_CHECK(fits && reader.ok_and_done(), kParse,
+           "the host of an exchange sent a table that is none of round {}", round);
+  return lines;
+}
+
+}  // namespace
+
+std::string list_of(const std::vector<int>& ranks, int size) {
+  constexpr std::size_t kMost = 8;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    list += fmt::format("{}rank {}", i == 0 ? "" : ", ", ranks[i]);
+  }
+  if (ranks.size() > kMost) list += fmt::format(" and {} more", ranks.size() - kMost);
+  return fmt::format("{} of {}", list, size);
+}
+
+Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
+    : options_(std::move(options)), guests_(static_cast<std::size_t>(options_.size)) {
+  for (rendezvous::Listener& listener : listeners) {
+    std::vector<rendezvous::Listener::Accepted> waiting = take_waiting(listener);
+    auto acceptor = std::make_unique<rendezvous::Acceptor>(
+        std::move(listener), options_.key, options_.hello, static_cast<std::size_t>(options_.size));
+    acceptor->serve(options_.hello.purpose, options_.hello.generation,
+                    [this](rendezvous::Connection connection) { add(std::move(connection)); });
+    for (auto& accepted : waiting) acceptor->adopt(std::move(accepted));
+    acceptors_.push_back(std::move(acceptor));
+  }
+}
+
+void Host::add(rendezvous::Connection connection) {
+  if (is_local(connection.fd.get())) rendezvous::check_same_user(connection.fd.get());
+  const int rank = connection.peer.rank;
+  auto socket = std::make_unique<FrameSocket>(std::move(connection.fd), kLongestLine + 8);
+  const auto refuse = [&](const std::string& text) {
+    socket->send(Frame::Type::kFailure, failure_of(ErrorKind::kMismatch, text),
+                 Deadline::after(kAnswerTime));
+  };
+  if (rank < 0 || rank >= options_.size || rank == options_.rank) {
+    return refuse(fmt::format("group '{}': {} is no other rank of the {} ranks that {} expects",
+                              options_.group, connection.peer.from, options_.size,
+                              options_.hello.from));
+  }
+  Seat& guest = guests_[static_cast<std::size_t>(rank)];
+  // A guest that has left may come again.
+  if (guest.socket && !guest.socket->has_ended() && !is_over(guest.socket->fd())) {
+    return refuse(fmt::format("group '{}': {} comes as rank {}, as which {} has come already",
+                              options_.group, connection.peer.from, rank, guest.from));
+  }
+  guest = {.socket = std::move(socket), .from = connection.peer.from, .line = std::nullopt};
+}
+
+std::string Host::read(Seat& guest) {
+  while (const std::optional<Frame> frame = guest.socket->next()) {
+    WireReader reader(frame->body);
+    if (frame->type == Frame::Type::kQuestion) {
+      const std::string text = list_of(missing(), options_.size);
+      guest.socket->send(Frame::Type::kMissing, bytes_of(text), Deadline::after(kAnswerTime));
+      continue;
+    }
+    const auto round = reader.take<std::uint32_t>();
+    const auto size = reader.take<std::uint32_t>();
+    const auto line = reader.take_rest();
+    if (frame->type != Frame::Type::kLine || !reader.ok_and_done() || round != round_ ||
+        guest.line) {
+      return "it sent a frame that does not belong here";
+    }
+    DL_CHECK(size == static_cast<std::uint32_t>(options_.size), kMismatch,
+             "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same "
+             "number",
+             options_.group, guest.from, size, options_.hello.from, options_.size);
+    guest.line.emplace(line.begin(), line.end());
+  }
+  return guest.socket->has_ended() ? "its connection has ended" : "";
+}
+
+std::vector<Host::Lost> Host::step(std::span<pollfd> others, Deadline until) {
+  std::vector<pollfd> polled(others.begin(), others.end());
+  for (const auto& acceptor : acceptors_) polled.push_back({acceptor->poll_fd(), POLLIN, 0});
+  for (const Seat& guest : guests_) {
+    polled.push_back({guest.socket ? guest.socket->fd() : -1, POLLIN, 0});
+  }
+  if (::poll(polled.data(), polled.size(), until.poll_timeout()) < 0) {
+    if (errno != EINTR) throw_errno(errno, "poll");
+    for (pollfd& entry : others) entry.revents = 0;
+    return {};
+  }
+  std::copy_n(polled.begin(), others.size(), others.begin());
+  const auto* entry = polled.data() + others.size();
+  for (const auto& acceptor : acceptors_) {
+    if ((entry++)->revents != 0) acceptor->process();
+  }
+  std::vector<Lost> lost = std::exchange(lost_, {});
+  for (int rank = 0; rank < options_.size; ++rank) {
+    Seat& guest = guests_[static_cast<std::size_t>(rank)];
+    // Also a guest that has come just now.
+    if (!guest.socket) continue;
+    std::string why;
+    try {
+      why = read(guest);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMismatch) throw;
+      why = error.what();
+    }
+    if (why.empty()) continue;
+    lost.push_back({rank, fmt::format("{}: {}", guest.from, why)});
+    guest = {};
+  }
+  return lost;
+}
+
+std::vector<int> Host::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (rank != options_.rank && !at(rank).line) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Host::publish(const std::vector<std::string>& lines, Deadline deadline) {
+  WireWriter table;
+  table.put(round_);
+  table.put(static_cast<std::uint32_t>(lines.size()));
+  for (const std::string& line : lines) {
+    table.put(static_cast<std::uint32_t>(line.size()));
+    table.put_bytes(bytes_of(line));
+  }
+  ++round_;
+  for (Seat& guest : guests_) {
+    guest.line.reset();
+    if (guest.socket) guest.socket->send(Frame::Type::kTable, table.bytes(), deadline);
+  }
+}
+
+void Host::fail(ErrorKind kind, const std::string& text) noexcept {
+  try {
+    const std::vector<std::uint8_t> body = failure_of(kind, text);
+    for (Seat& guest : guests_) {
+      if (!guest.socket) continue;
+      guest.socket->send(Frame::Type::kFailure, body, Deadline::after(kAnswerTime));
+    }
+  } catch (const std::exception& error) {
+    log::warning("group '{}': the other ranks are not told why it is not made: {}", options_.group,
+                 error.what());
+  }
+}
+
+void Host::narrow(const std::vector<int>& ranks) {
+  std::vector<Seat> kept;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    kept.push_back(std::move(guests_[static_cast<std::size_t>(ranks[i])]));
+    if (ranks[i] == options_.rank) options_.rank = static_cast<int>(i);
+  }
+  guests_ = std::move(kept);
+  options_.size = static_cast<int>(guests_.size());
+  for (const auto& acceptor : acceptors_) acceptor->forget(options_.hello.purpose);
+}
+
+std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadline) {
+  rendezvous::Patience patience;
+  try {
+    for (;;) {
+      const std::vector<int> absent = missing();
+      if (absent.empty()) break;
+      DL_CHECK(!deadline.has_passed(), kTimeout, "{}",
+               late_text(options_, list_of(absent, options_.size)));
+      if (patience.should_warn()) {
+        log::warning("group '{}': {} s waiting for {} to come", options_.group,
+                     patience.waited().count(), list_of(absent, options_.size));
+      }
+      const std::vector<Lost> lost = step({}, patience.until(deadline));
+      DL_CHECK(lost.empty(), kPeerFailed,
+               "group '{}': {} before the group was made; its own output may say why",
+               options_.group, lost.front().why);
+    }
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+    throw;
+  }
+  std::vector<std::string> lines;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    lines.push_back(rank == options_.rank ? std::string(line) : *at(rank).line);
+  }
+  publish(lines, deadline);
+  return lines;
+}
+
+Guest::Guest(ExchangeOptions options, rendezvous::Connection host, UniqueFd gone_fd)
+    : options_(std::move(options)),
+      socket_(std::move(host.fd), std::max(longest_table(options_.size), 2 * kLongestLine)),
+      host_(host.peer.from),
+      gone_fd_(std::move(gone_fd)) {}
+
+void Guest::lose_host() {
+  is_host_gone_ = true;
+  throw_error(ErrorKind::kPeerFailed,
+              "group '{}': {}, which collects the ranks' records, is gone before the group was "
+              "made; its own output may say why",
+              options_.group, host_);
+}
+
+void Guest::ask(Deadline deadline) {
+  if (!socket_.send(Frame::Type::kQuestion, {}, deadline)) lose_host();
+}
+
+std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadline) {
+  DL_CHECK(line.size() <= kLongestLine, kInvalidArgument,
+           "group '{}': a record of {} bytes, wanted at most {}", options_.group, line.size(),
+           kLongestLine);
+  WireWriter body;
+  body.put(round_);
+  body.put(static_cast<std::uint32_t>(options_.size));
+  body.put_bytes(bytes_of(line));
+  if (!socket_.send(Frame::Type::kLine, body.bytes(), deadline)) lose_host();
+  rendezvous::Patience patience;
+  std::optional<Deadline> last;  // for the answer to the question who is missing
+  for (;;) {
+    while (const std::optional<Frame> frame = socket_.next()) {
+      if (frame->type == Frame::Type::kFailure) rethrow_failure(frame->body);
+      if (frame->type == Frame::Type::kTable) {
+        std::vector<std::string> lines = lines_of(frame->body, round_, options_.size);
+        ++round_;
+        return lines;
+      }
+      if (frame->type != Frame::Type::kMissing) continue;
+      const std::string missing = text_of(frame->body);
+      DL_CHECK(!last, kTimeout, "{}", late_text(options_, missing));
+      log::warning("group '{}': {} s waiting for {} to come", options_.group,
+                   patience.waited().count(), missing);
+    }
+    if (socket_.has_ended()) lose_host();
+    if (last) {
+      DL_CHECK(!last->has_passed(), kTimeout,
+               "group '{}': {} has come, but did not continue within {} s; is it stopped?",
+               options_.group, host_, seconds_of(options_.timeout));
+    } else if (deadline.has_passed()) {
+      last = Deadline::after(kAnswerTime);
+      ask(*last);
+    } else if (patience.should_warn()) {
+      ask(deadline);
+    }
+    pollfd entries[] = {{socket_.fd(), POLLIN, 0}, {gone_fd_.get(), POLLIN, 0}};
+    const Deadline until = last ? *last : patience.until(deadline);
+    if (::poll(entries, 2, until.poll_timeout()) > 0 && entries[0].revents == 0) lose_host();
+  }
+}
+
+}  // namespace dl::collectives::meet

@@ -1,0 +1,215 @@
+// make_group(), with ranks that are threads of this process.
+#include "collectives/init/make_group.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "collectives/join/meet/exchange.h"
+#include "rendezvous/net/connect/race.h"
+#include "rendezvous/stores/memory_store.h"
+#include "tests/collectives/ranks.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using collectives::Deadline;
+using collectives::ProcessGroup;
+using collectives::testing::run_threads;
+using collectives::testing::Thrown;
+using collectives::testing::thrown_by;
+
+void expect_sum(ProcessGroup& group) {
+  int x = 1;
+  group.all_reduce({.input = &x, .output = &x, .count = 1, .dtype = DType::kI32})->wait();
+  EXPECT_EQ(x, group.size());
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(UniqueIds, MakeAGroupOfEachBackend) {
+  for (const char* const backend : {"auto", "shm", "tcp", "hybrid"}) {
+    const UniqueId id = make_unique_id();
+    run_threads(4, [&](int rank) {
+      expect_sum(*make_group({.rank = rank, .size = 4, .id = id, .backend = backend}));
+    });
+  }
+}
+
+TEST(UniqueIds, MakeSeveralGroupsAtOnce) {
+  constexpr int kGroups = 4, kRanks = 3;
+  std::vector<UniqueId> ids;
+  for (int g = 0; g < kGroups; ++g) ids.push_back(make_unique_id());
+  run_threads(kGroups * kRanks, [&](int thread) {
+    const int g = thread / kRanks;
+    expect_sum(*make_group({.rank = thread % kRanks,
+                            .size = kRanks,
+                            .id = ids[static_cast<std::size_t>(g)],
+                            .backend = g % 2 == 0 ? "tcp" : "shm"}));
+  });
+}
+
+TEST(UniqueIds, MakeAGroupOfOne) {
+  const UniqueId id = make_unique_id();
+  expect_sum(*make_group({.id = id}));
+  const Thrown thrown = thrown_by([&] { make_group({.size = 2, .id = id}); });
+  EXPECT_TRUE(holds(thrown.text, "has not made the id, or has used it already")) << thrown.text;
+}
+
+TEST(UniqueIds, AreRefusedWhenDamaged) {
+  const UniqueId id = make_unique_id();
+  for (std::size_t i = 0; i < id.bytes.size(); ++i) {
+    UniqueId damaged = id;
+    damaged.bytes[i] ^= 0x10;
+    const Thrown thrown = thrown_by([&] { make_group({.rank = 1, .size = 2, .id = damaged}); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kInvalidArgument) << i << thrown.text;
+    EXPECT_EQ(thrown.text.find('\n'), std::string::npos);
+  }
+  const Thrown zeros = thrown_by([] { make_group({.rank = 1, .size = 2, .id = UniqueId{}}); });
+  EXPECT_TRUE(holds(zeros.text, "are no id of dlrun")) << zeros.text;
+}
+
+TEST(UniqueIds, NeedNoStoreAndAreNotGivenWithOne) {
+  rendezvous::MemoryStore store;
+  const Thrown both =
+      thrown_by([&] { make_group({.size = 2, .id = UniqueId{}, .store = &store}); });
+  EXPECT_TRUE(holds(both.text, "an id and a store")) << both.text;
+  const Thrown none = thrown_by([] { make_group({.size = 2}); });
+  EXPECT_TRUE(holds(none.text, "no id and no store")) << none.text;
+}
+
+TEST(UniqueIds, TimeoutsNameTheMissingRanks) {
+  const UniqueId id = make_unique_id();
+  run_threads(2, [&](int rank) {
+    const Thrown thrown =
+        thrown_by([&] { make_group({.rank = rank, .size = 4, .id = id, .timeout = 500ms}); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
+    EXPECT_TRUE(holds(thrown.text, "rank 2, rank 3 of 4 has not come within")) << thrown.text;
+  });
+}
+
+TEST(UniqueIds, ARankThatWaitsForRank0NamesIt) {
+  const UniqueId id = make_unique_id();
+  const Thrown late =
+      thrown_by([&] { make_group({.rank = 1, .size = 2, .id = id, .timeout = 200ms}); });
+  EXPECT_EQ(late.kind, ErrorKind::kTimeout) << late.text;
+  EXPECT_TRUE(holds(late.text, "rank 0 of 2 has not come within")) << late.text;
+  collectives::meet::forget_id(id);
+  const Thrown gone = thrown_by([&] { make_group({.rank = 1, .size = 2, .id = id}); });
+  EXPECT_EQ(gone.kind, ErrorKind::kConnection) << gone.text;
+  EXPECT_TRUE(holds(gone.text, "rank 0 is gone")) << gone.text;
+}
+
+TEST(UniqueIds, RefuseAnotherWorldSizeOnAllRanks) {
+  const UniqueId id = make_unique_id();
+  run_threads(2, [&](int rank) {
+    const Thrown thrown =
+        thrown_by([&] { make_group({.rank = rank, .size = 2 + rank, .id = id}); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    EXPECT_TRUE(holds(thrown.text, "has a world size of 3")) << thrown.text;
+  });
+}
+
+TEST(UniqueIds, RefuseARankThatIsNone) {
+  const UniqueId id = make_unique_id();
+  run_threads(3, [&](int rank) {
+    if (rank < 2) return expect_sum(*make_group({.rank = rank, .size = 2, .id = id}));
+    const Thrown thrown = thrown_by([&] { make_group({.rank = 2, .size = 3, .id = id}); });
+    // It may come when the others have gone on.
+    EXPECT_TRUE(thrown.kind == ErrorKind::kMismatch || thrown.kind == ErrorKind::kConnection ||
+                thrown.kind == ErrorKind::kPeerFailed)
+        << thrown.text;
+  });
+}
+
+TEST(UniqueIds, RefuseAnotherName) {
+  const UniqueId id = make_unique_id();
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_group({.rank = rank,
+                  .size = 2,
+                  .name = rank == 0 ? "one" : "two",
+                  .id = id,
+                  .timeout = rank == 0 ? 2s : 60s});
+    });
+    EXPECT_EQ(thrown.kind, rank == 0 ? ErrorKind::kTimeout : ErrorKind::kMismatch) << thrown.text;
+  });
+}
+
+// A store that counts what each rank asks of it.
+class CountingStore final : public rendezvous::Store {
+ public:
+  explicit CountingStore(rendezvous::Store& store) : store_(store) {}
+  void set(std::string_view key, std::string_view value, Deadline deadline) override {
+    ++sets;
+    store_.set(key, value, deadline);
+  }
+  std::string get(std::string_view key, Deadline deadline) override {
+    std::string value = store_.get(key, deadline);
+    ++gets;
+    return value;
+  }
+  std::optional<std::string> try_get(std::string_view, Deadline) override { return refuse(); }
+  void wait(std::span<const std::string>, Deadline) override { refuse(); }
+  std::int64_t add(std::string_view, std::int64_t, Deadline) override {
+    return refuse().has_value();
+  }
+  Swap compare_and_set(std::string_view, const std::optional<std::string>&, std::string_view,
+                       Deadline) override {
+    refuse();
+    return {};
+  }
+  void close(std::string_view) noexcept override {}
+  int sets = 0, gets = 0;
+
+ private:
+  static std::optional<std::string> refuse() {
+    throw_error(ErrorKind::kInternal, "the caller's store has only set and get");
+  }
+  rendezvous::Store& store_;
+};
+
+TEST(MakeGroup, NeedsOneSetOfRank0AndOneGetOfTheOthers) {
+  for (const char* const backend : {"auto", "tcp", "hybrid"}) {
+    rendezvous::MemoryStore store;
+    run_threads(3, [&](int rank) {
+      CountingStore counting(store);
+      expect_sum(*make_group({.rank = rank, .size = 3, .store = &counting, .backend = backend}));
+      EXPECT_EQ(counting.sets, rank == 0 ? 1 : 0);
+      EXPECT_EQ(counting.gets, rank == 0 ? 0 : 1);
+    });
+  }
+}
+
+TEST(MakeGroup, ProvesTheCallersKey) {
+  rendezvous::MemoryStore store;
+  const auto key = rendezvous::JobKey::generate();
+  run_threads(3, [&](int rank) {
+    if (rank < 2) {
+      return expect_sum(*make_group({.rank = rank, .size = 2, .store = &store, .key = key}));
+    }
+    const Thrown thrown = thrown_by([&] {
+      make_group({.rank = 1, .size = 2, .store = &store, .key = rendezvous::JobKey::generate()});
+    });
+    EXPECT_TRUE(thrown.kind == ErrorKind::kAuthentication || thrown.kind == ErrorKind::kConnection)
+        << thrown.text;
+  });
+}
+
+TEST(MakeGroup, SplitsAndTakesMessages) {
+  const UniqueId id = make_unique_id();
+  run_threads(4, [&](int rank) {
+    const auto group = make_group({.rank = rank, .size = 4, .id = id});
+    expect_sum(*group->split({.color = rank % 2}));
+  });
+}
+
+}  // namespace
+}  // namespace dl
