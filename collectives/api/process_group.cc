@@ -14,6 +14,15 @@ std::string shares_none(const ProcessGroup& group, std::string_view why) {
 
 }  // namespace
 
+void ProcessGroup::set_reformer(Ref<Reformer> reformer) {
+  const Lock lock(reformer_mutex_);
+  std::swap(reformer_, reformer);
+}
+Ref<Reformer> ProcessGroup::reformer() const {
+  const Lock lock(reformer_mutex_);
+  return reformer_;
+}
+
 Ref<Work> ProcessGroup::all_reduce(const AllReduceOptions& o) {
   return start(checked(o, rank_, size_));
 }

@@ -39,6 +39,7 @@
 #include "collectives/waiting/work.h"
 #include "core/base/first_error.h"
 #include "core/base/lifetime/ref.h"
+#include "core/base/mutex.h"
 
 namespace dl::collectives {
 
@@ -54,6 +55,14 @@ struct SplitOptions {
 };
 
 struct Call;
+class ProcessGroup;
+
+// Makes a group anew with the ranks that are left (init/init.h, reform()).
+class Reformer : public RefCounted {
+ public:
+  virtual Ref<ProcessGroup> reform(ProcessGroup& group,
+                                   std::optional<std::chrono::nanoseconds> timeout) = 0;
+};
 
 class ProcessGroup : public RefCounted {
  public:
@@ -137,6 +146,10 @@ class ProcessGroup : public RefCounted {
   // The error about a rank whose process has ended without leaving the group; null if none is
   // known. Such an end is noticed even while the group is idle.
   virtual std::exception_ptr gone_rank() const { return nullptr; }
+  // Lives as long as the group, so that its end tells other ranks that this one has left. Null: the
+  // group cannot be re-formed, or it was.
+  void set_reformer(Ref<Reformer> reformer);
+  Ref<Reformer> reformer() const;
 
  protected:
   ProcessGroup(int rank, int size, std::string name, std::string_view backend,
@@ -153,6 +166,8 @@ class ProcessGroup : public RefCounted {
   const std::string name_;
   const std::string_view backend_;  // of static memory
   const std::string plan_;
+  mutable Mutex reformer_mutex_;
+  Ref<Reformer> reformer_ DL_GUARDED_BY(reformer_mutex_);
 };
 
 }  // namespace dl::collectives

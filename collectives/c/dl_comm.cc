@@ -1,5 +1,7 @@
 #include "collectives/c/dl_comm.h"
 
+#include <utility>
+
 #include "collectives/c/handles.h"
 #include "collectives/init/init.h"
 #include "collectives/waiting/group_error.h"
@@ -122,6 +124,17 @@ dl_status dl_comm_split_by_node(dl_comm* parent, dl_comm** part) {
     auto comm = std::make_unique<dl_comm>();
     comm->set(dl::split_by_node(group_of(parent)));
     *part = comm.release();
+  });
+}
+
+dl_status dl_comm_reform(dl_comm* comm, double timeout_s, dl_comm** made) {
+  return guarded([&] {
+    DL_CHECK(made != nullptr, kInvalidArgument, "dl_comm_reform: made is NULL");
+    auto anew = std::make_unique<dl_comm>();
+    static_cast<void>(group_of(comm));
+    anew->set(dl::reform(comm->group, time_of(timeout_s)));
+    anew->is_world = std::exchange(comm->is_world, false);
+    *made = anew.release();
   });
 }
 

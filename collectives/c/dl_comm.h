@@ -28,7 +28,8 @@
 extern "C" {
 #endif
 
-#define DL_COMM_VERSION 2 /* 1: without dl_call, options, ids, byte strings, descriptors */
+#define DL_COMM_VERSION 2 /* 1: without dl_call, options, ids, reform, byte strings, descriptors \
+                           */
 
 /* NOLINTBEGIN(modernize-use-using): this is C */
 typedef struct dl_comm dl_comm;     /* a group of ranks */
@@ -173,6 +174,12 @@ dl_status dl_comm_make(const dl_comm_options* options, const dl_store* store, in
 dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
 /* Collective over the parent: one group for the ranks of each node, in the parent's order. */
 dl_status dl_comm_split_by_node(dl_comm* parent, dl_comm** part);
+/* Collective over the ranks that are left after others have died or left, or over all: makes a new
+ * group of them, in the same order, with numbers from 0. `comm` is aborted, and still needs
+ * dl_comm_destroy(). `timeout_s` 0: the group's. DL_TIMEOUT names a rank that lives and has not
+ * called it; it may be called again then. Not over MPI, nor for a part of dl_comm_split(). The
+ * group of dl_comm_init() is replaced by the new one. */
+dl_status dl_comm_reform(dl_comm* comm, double timeout_s, dl_comm** made);
 /* Leaves the group; operations under way end with DL_ABORTED. `comm` may be NULL. */
 void dl_comm_destroy(dl_comm* comm);
 int dl_comm_rank(const dl_comm* comm);

@@ -117,17 +117,24 @@ Decision decide(std::span<const Offer> offers) {
   return {.leaves_host = leaves_host, .obstacle = std::move(obstacle)};
 }
 
-Choice choose_backend(const RosterOptions& roster, const std::string& asked,
-                      const std::string& node, std::uint64_t generation, Deadline deadline) {
+Choice choose_backend(const GroupOptions& how, const std::string& asked, const std::string& address,
+                      Deadline deadline) {
+  const RosterOptions roster{.store = how.store,
+                             .place = "backend/" + how.name,
+                             .group = how.name,
+                             .rank = how.rank,
+                             .size = how.size,
+                             .timeout = how.connect_timeout,
+                             .all_announced = how.all_announced};
   Choice choice;
-  Offer own{.who = this_process(roster.rank, node),
+  Offer own{.who = this_process(how),
             .asked = asked,
             .kernel = boot_id(),
             .network = network_id(),
             .user = std::to_string(::geteuid())};
   if (asked != "tcp") {
     try {
-      choice.segment = reserve_shm_segment();
+      choice.segment = how.segment ? how.segment : reserve_shm_segment();
     } catch (const Error& error) {
       own.lacks = error.what();
       std::replace(own.lacks.begin(), own.lacks.end(), '\n', ' ');
@@ -135,14 +142,15 @@ Choice choose_backend(const RosterOptions& roster, const std::string& asked,
   }
   const Record record{.version = kProtocolVersion,
                       .size = roster.size,
-                      .generation = generation,
+                      .generation = how.generation,
+                      .address = address,
                       .offer = own.text(),
                       .who = own.who};
   publish(roster, record, deadline);
-  std::vector<Offer> offers(static_cast<std::size_t>(roster.size));
+  std::vector<Offer> offers;
   for (int r = 0; r < roster.size; ++r) {
-    const Record theirs = r == roster.rank ? record : await_record(roster, record, r, deadline);
-    offers[static_cast<std::size_t>(r)] = Offer::parse(theirs.offer, theirs.who);
+    choice.records.push_back(r == roster.rank ? record : await_record(roster, record, r, deadline));
+    offers.push_back(Offer::parse(choice.records.back().offer, choice.records.back().who));
   }
   const Decision decision = decide(offers);
   choice.backend = decision.backend;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/join/group_options.h"
 #include "collectives/join/roster.h"
@@ -50,13 +51,15 @@ Decision decide(std::span<const Offer> offers);
 
 struct Choice {
   std::string_view backend = "tcp";
-  bool leaves_host = false;     // see Decision
-  Ref<SegmentLease> segment{};  // for GroupOptions, if the backend needs it
+  bool leaves_host = false;       // see Decision
+  Ref<SegmentLease> segment{};    // for GroupOptions, if the backend needs it
+  std::vector<Record> records{};  // by rank
 };
 
-// Collective: every rank of `roster` calls it. If there is an obstacle, rank 0 logs it. Throws what
-// decide() and await_record() throw.
-Choice choose_backend(const RosterOptions& roster, const std::string& asked,
-                      const std::string& node, std::uint64_t generation, Deadline deadline);
+// Collective: every rank of the group calls it. `address`: of this rank's Place, which the others
+// find in its record. If there is an obstacle, rank 0 logs it. Throws what decide() and
+// await_record() throw.
+Choice choose_backend(const GroupOptions& how, const std::string& asked, const std::string& address,
+                      Deadline deadline);
 
 }  // namespace dl::collectives

@@ -14,7 +14,6 @@
 #include "collectives/join/roster.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/process/at_exit.h"
-#include "collectives/solo/solo_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -99,9 +98,12 @@ Session make_session(const ProcessGroupOptions& options) {
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
   if (launch.world_size == 1) {
     Session alone;
-    alone.group = collectives::make_device_group(
-        collectives::make_solo_group(options.name),
-        {.timeout = timeout, .must_be_nccl = must_be_nccl, .ended = alone.ended});
+    const collectives::DeviceGroupOptions devices{
+        .timeout = timeout, .must_be_nccl = must_be_nccl, .ended = alone.ended};
+    alone.group = collectives::connect_group(
+        {.name = options.name, .timeout = timeout}, asked, [devices](Ref<ProcessGroup> host) {
+          return collectives::make_device_group(std::move(host), devices);
+        });
     return alone;
   }
   watch_for_stops();
@@ -135,13 +137,15 @@ Session make_session(const ProcessGroupOptions& options) {
                                       .iface = place.iface,
                                       .route_to = session.meeting->route_to(),
                                       .plan = plan};
-  session.group = collectives::connect_group(how, asked);
   session.notices = make_ref<collectives::nccl::Notices>(&session.meeting->store());
-  session.group = collectives::make_device_group(session.group, {.timeout = timeout,
-                                                                 .must_be_nccl = must_be_nccl,
-                                                                 .notices = session.notices,
-                                                                 .recorder = recorder,
-                                                                 .ended = session.ended});
+  const collectives::DeviceGroupOptions devices{.timeout = timeout,
+                                                .must_be_nccl = must_be_nccl,
+                                                .notices = session.notices,
+                                                .recorder = recorder,
+                                                .ended = session.ended};
+  session.group = collectives::connect_group(how, asked, [devices](Ref<ProcessGroup> host) {
+    return collectives::make_device_group(std::move(host), devices);
+  });
   // Rank 0 must serve the store until all ranks are connected.
   session.group->barrier({.call = {.timeout = std::max(deadline.left(), kLeastTime)}})->wait();
   session.meeting->joined();
@@ -209,6 +213,33 @@ Ref<ProcessGroup> default_group() {
   DL_CHECK(session != nullptr, kInvalidArgument,
            "there is no default group; call dl::init_process_group() first");
   return session->group;
+}
+
+Ref<ProcessGroup> reform(const Ref<ProcessGroup>& group,
+                         std::optional<std::chrono::nanoseconds> timeout) {
+  DL_CHECK(group, kInvalidArgument, "reform: the group is null");
+  DL_CHECK(group->backend() != "mpi", kNotImplemented,
+           "reform: group '{}' is over MPI, which cannot go on without a rank; use another backend",
+           group->name());
+  const Ref<collectives::Reformer> reformer = group->reformer();
+  DL_CHECK(
+      reformer, kInvalidArgument,
+      "reform: group '{}' was re-formed already, or was made by split(); call it for the group "
+      "that reform() returned, or for the group that was split",
+      group->name());
+  collectives::ExitScope scope;
+  Ref<ProcessGroup> made;
+  {
+    const collectives::ExitScope::Recording recording(scope);
+    made = reformer->reform(*group, timeout);
+  }
+  const Lock lock(session_mutex);
+  if (session != nullptr && session->group == group) {
+    session->group = made;
+    session->scope = std::move(scope);
+    if (made->size() > 1) log::set_who(fmt::format("rank {}", made->rank_in_job()));
+  }
+  return made;
 }
 
 Ref<ProcessGroup> split_by_node(ProcessGroup& group) {

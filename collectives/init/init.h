@@ -80,6 +80,19 @@ Ref<collectives::ProcessGroup> default_group();
 // Collective over the group: splits it into one group for the ranks of each node, in its order.
 Ref<collectives::ProcessGroup> split_by_node(collectives::ProcessGroup& group);
 
+// Collective over the ranks that are left, after some of the group's ranks have died or left it, or
+// with all: they agree who they are, and make a new group, in the same order and with numbers from
+// 0. It has the same backend and a fresh secret, and its name ends with "~1", "~2" and so on. The
+// old group is aborted. A group of make_group() or init_process_group() can be re-formed, and a
+// group that this returns, again and again; the default group is replaced. Needs no store, and rank
+// 0 may be dead. NCCL makes a new communicator at the first operation on a GPU.
+//
+// Throws kTimeout naming a rank that lives, but has not called it (`timeout`, else the group's), or
+// that cannot be reached; then it may be called again. kNotImplemented over MPI, and
+// kInvalidArgument for a group that was made by split() or was re-formed before.
+Ref<collectives::ProcessGroup> reform(const Ref<collectives::ProcessGroup>& group,
+                                      std::optional<std::chrono::nanoseconds> timeout = {});
+
 // Lets all ranks of the job agree on a flag, even after the default group broke and with ranks gone
 // (collectives/join/agree.h). The result is "and" over the flags of the ranks that came in time,
 // that is before the `patience` of any waiting rank ended. A name is used once. If rank 0 serves

@@ -1,35 +1,40 @@
 #include "collectives/init/make_group.h"
 
-#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "collectives/call/recording.h"
 #include "collectives/hybrid/group.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/join/meet/exchange.h"
+#include "collectives/join/meet/place.h"
 #include "collectives/join/roster.h"
+#include "collectives/process/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
+#include "core/base/log/log.h"
 #include "core/base/system/output.h"
+#include "core/base/system/process/fork.h"
 #include "core/base/system/process/stopped.h"
 #include "rendezvous/stores/prefix_store.h"
 
 namespace dl {
 namespace collectives {
+namespace {
 
-Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked,
-                                const std::function<void(int)>& begin_round) {
+// A group of two ranks or more. `address`: of this rank's Place. `when_chosen`: called before the
+// ranks connect.
+Ref<ProcessGroup> connect(GroupOptions how, const std::string& asked, const std::string& address,
+                          const std::function<void(int)>& begin_round,
+                          const std::function<void(const Choice&)>& when_chosen) {
   const Deadline deadline = connect_deadline(how);
-  const Choice choice = choose_backend({.store = how.store,
-                                        .place = "backend/" + how.name,
-                                        .group = how.name,
-                                        .rank = how.rank,
-                                        .size = how.size,
-                                        .timeout = how.connect_timeout,
-                                        .all_announced = how.all_announced},
-                                       asked, how.node, how.generation, deadline);
+  const Choice choice = choose_backend(how, asked, address, deadline);
+  when_chosen(choice);
   how.segment = choice.segment;
   how.leaves_host = choice.leaves_host;
   begin_round(1);
@@ -41,6 +46,135 @@ Ref<ProcessGroup> connect_group(GroupOptions how, const std::string& asked,
     return group;
   }
   return make_tcp_group(how);
+}
+
+// "world~2": the second group that went on from 'world'.
+std::string name_of_generation(std::string base, std::uint64_t generation) {
+  constexpr std::size_t kLongest = 128 - 21;  // of a group's name, without "~" and a number
+  if (base.size() > kLongest) base.resize(kLongest);
+  return fmt::format("{}~{}", base, generation);
+}
+
+// An error of this rank alone, or that another try would meet again. A timeout is that of the rank
+// with the earliest deadline, which names who is missing.
+bool is_final(ErrorKind kind) {
+  return kind != ErrorKind::kPeerFailed && kind != ErrorKind::kConnection &&
+         kind != ErrorKind::kAborted;
+}
+
+class GroupReformer final : public Reformer {
+ public:
+  // `place`: null for a rank that is alone.
+  GroupReformer(GroupOptions how, std::string asked, std::unique_ptr<meet::Place> place,
+                Finish finish)
+      : how_(std::move(how)),
+        asked_(std::move(asked)),
+        place_(std::move(place)),
+        finish_(std::move(finish)),
+        self_(this_process(how_)) {
+    forget_connecting(how_);
+  }
+
+  Ref<ProcessGroup> reform(ProcessGroup& group,
+                           std::optional<std::chrono::nanoseconds> timeout) override {
+    DL_CHECK(!is_busy_.exchange(true), kInvalidArgument,
+             "reform: another thread re-forms group '{}'", group.name());
+    const struct Busy {
+      ~Busy() { is.store(false); }
+      std::atomic<bool>& is;
+    } busy{is_busy_};
+    DL_CHECK(group.reformer().get() == this, kInvalidArgument,
+             "reform: another thread has re-formed group '{}'", group.name());
+    DL_CHECK(!made_in_.is_in_child(), kInvalidArgument, "{}",
+             text_of_forked_child(std::string(group.name()), self_));
+    group.abort("its ranks make it anew; call reform() on every rank");
+    const std::chrono::nanoseconds time = timeout.value_or(how_.timeout);
+    const Deadline deadline = Deadline::after(time);
+    Ref<ProcessGroup> made;
+    while (!made) {
+      try {
+        made = make(time, deadline);
+      } catch (const Error& error) {
+        // A rank has died after all had agreed: the others agree again.
+        if (is_final(error.kind()) || deadline.has_passed()) throw;
+        log::info("reform of group '{}' begins again: {}", how_.name, error.what());
+      }
+    }
+    group.set_reformer(nullptr);
+    made->set_reformer(Ref<Reformer>(this));
+    return made;
+  }
+
+ private:
+  Ref<ProcessGroup> make(std::chrono::nanoseconds time, Deadline deadline) {
+    if (!place_) return finish_(make_solo_group(name_of_generation(how_.name, ++alone_)));
+    GroupOptions how = how_;
+    how.segment = reserve_early();
+    meet::Place::Agreed agreed = place_->agree(time, deadline);
+    how.job_rank = how_.in_job();
+    how.rank = agreed.rank;
+    how.size = agreed.size;
+    how.name = name_of_generation(how_.name, agreed.generation);
+    if (how.size == 1) return finish_(make_solo_group(how.name));
+    meet::ExchangeStore store(*agreed.exchange, how.name);
+    how.store = &store;
+    how.check_making = [&] { agreed.exchange->check(); };
+    if (how_.key) how.key = agreed.key;
+    how.connect_timeout = time;
+    how.connect_by = deadline;
+    Ref<ProcessGroup> host = connect(
+        how, asked_, /*address=*/{}, [&](int round) { store.begin_round(round, deadline); },
+        [](const Choice&) {});
+    host->barrier({.call = {.timeout = deadline.left()}})->wait();
+    return finish_(std::move(host));
+  }
+
+  // The memory takes milliseconds: the rank needs it while it waits for others. If there is none,
+  // the choice of the backend says so.
+  Ref<SegmentLease> reserve_early() const {
+    if (asked_ == "tcp") return nullptr;
+    try {
+      return reserve_shm_segment();
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+
+  GroupOptions how_;  // of the first group
+  const std::string asked_;
+  const std::unique_ptr<meet::Place> place_;
+  const Finish finish_;
+  const Identity self_;
+  const ForkMark made_in_{};
+  std::uint64_t alone_ = 0;
+  std::atomic<bool> is_busy_{false};
+};
+
+}  // namespace
+
+Ref<ProcessGroup> connect_group(const GroupOptions& how, const std::string& asked,
+                                const Finish& finish, const std::function<void(int)>& begin_round) {
+  std::unique_ptr<meet::Place> place;
+  Ref<ProcessGroup> group;
+  if (how.size == 1) {
+    group = make_solo_group(how.name);
+  } else {
+    place = std::make_unique<meet::Place>(how.key, how.iface);
+    group = connect(how, asked, place->address(), begin_round, [&](const Choice& choice) {
+      std::vector<meet::Member> members;
+      for (const Record& record : choice.records) {
+        members.push_back({static_cast<int>(members.size()), record.who, record.address});
+      }
+      place->settle(how.name,
+                    {.job = how.job,
+                     .generation = how.generation,
+                     .from = choice.records[static_cast<std::size_t>(how.rank)].who.text()},
+                    std::move(members), how.rank, choice.leaves_host);
+    });
+  }
+  group = finish(std::move(group));
+  group->set_reformer(make_ref<GroupReformer>(how, asked, std::move(place), finish));
+  return group;
 }
 
 namespace {
@@ -84,7 +218,7 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
   check_options(options);
   if (options.size == 1) {
     if (options.id) meet::forget_id(*options.id);
-    return make_solo_group(options.name);
+    return connect_group({.name = options.name, .timeout = options.timeout}, options.backend);
   }
   watch_for_stops();
   open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
@@ -124,8 +258,9 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
                                          deadline);
   meet::ExchangeStore store(*exchange, options.name);
   how.store = &store;
-  Ref<ProcessGroup> group =
-      connect_group(how, options.backend, [&](int round) { store.begin_round(round, deadline); });
+  how.check_making = [&] { exchange->check(); };
+  Ref<ProcessGroup> group = connect_group(how, options.backend, keep_host,
+                                          [&](int round) { store.begin_round(round, deadline); });
   // What the ranks have met by may go when this returns: all must be connected.
   group->barrier({.call = {.timeout = deadline.left()}})->wait();
   return group;

@@ -55,10 +55,17 @@ namespace collectives {
 
 struct GroupOptions;
 
-// Chooses the backend (choice.h) and makes the group, of two ranks or more. `begin_round`: of a
-// RoundStore, called before the making's second round and each later one.
+// What the rest of the process makes of a group of the CPU's memory: a group for GPUs, too.
+using Finish = std::function<Ref<ProcessGroup>(Ref<ProcessGroup> host)>;
+inline Ref<ProcessGroup> keep_host(Ref<ProcessGroup> host) {
+  return host;
+}
+
+// Chooses the backend (choice.h) and makes the group, which can be re-formed. `how`: without a
+// store only for one rank. `begin_round`: of a RoundStore, called before the making's second round
+// and each later one.
 Ref<ProcessGroup> connect_group(
-    GroupOptions how, const std::string& asked,
+    const GroupOptions& how, const std::string& asked, const Finish& finish = keep_host,
     const std::function<void(int)>& begin_round = [](int) {});
 
 }  // namespace collectives

@@ -1,5 +1,6 @@
 #include "collectives/join/group_options.h"
 
+#include "collectives/join/roster.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -8,10 +9,16 @@ Deadline connect_deadline(const GroupOptions& options) {
   return options.connect_by.value_or(Deadline::after(options.connect_timeout));
 }
 
+void check_still_making(const GroupOptions& options, const Identity& who) {
+  check_alive(options.name, who);
+  if (options.check_making) options.check_making();
+}
+
 void forget_connecting(GroupOptions& options) {
   options.store = nullptr;  // it need not outlive the making of the group
   options.connect_by.reset();
   options.all_announced = false;
+  options.check_making = nullptr;
   options.segment = nullptr;
 }
 

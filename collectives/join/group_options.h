@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "collectives/algorithms/plan.h"
+#include "collectives/call/identity.h"
 #include "collectives/record/recorder.h"
 #include "core/base/deadline.h"
 #include "core/base/lifetime/ref.h"
@@ -50,7 +52,10 @@ struct GroupOptions {
   // `connect_timeout`. Nullopt: `connect_timeout` after the call.
   std::optional<Deadline> connect_by{};
   bool all_announced = false;  // see RosterOptions
-  std::string node{};          // ranks with equal `node` share a node; empty: the host's name
+  // Called twice a second while ranks connect: throws if another rank has given up. Null: nothing
+  // tells.
+  std::function<void()> check_making{};
+  std::string node{};  // ranks with equal `node` share a node; empty: the host's name
   // A wait that lasts this long logs the missing ranks.
   std::chrono::nanoseconds warn_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
@@ -78,6 +83,8 @@ struct GroupOptions {
 };
 
 Deadline connect_deadline(const GroupOptions& options);
+// Throws kPeerFailed if the rank's process has ended, and what check_making() throws.
+void check_still_making(const GroupOptions& options, const Identity& who);
 // Clears the options for making one group, so that another group can be made from the rest.
 void forget_connecting(GroupOptions& options);
 // Throws kInvalidArgument for an invalid name.

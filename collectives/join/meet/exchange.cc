@@ -10,6 +10,7 @@
 #include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/socket/local_socket.h"
+#include "rendezvous/net/socket/socket.h"
 #include "rendezvous/net/wire.h"
 
 namespace dl::collectives::meet {
@@ -25,7 +26,20 @@ long seconds_of(std::chrono::nanoseconds time) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
-std::string late_text(const ExchangeOptions& o, std::string_view missing) {
+// "rank 2, rank 5 of 8"
+std::string list_of(const ExchangeOptions& o, const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 8;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
+    const auto rank = static_cast<std::size_t>(ranks[i]);
+    list += i == 0 ? "" : ", ";
+    list += rank < o.names.size() ? o.names[rank] : fmt::format("rank {}", rank);
+  }
+  if (ranks.size() > kMost) list += fmt::format(" and {} more", ranks.size() - kMost);
+  return fmt::format("{} of {}", list, o.size);
+}
+
+std::string late_text_of(const ExchangeOptions& o, std::string_view missing) {
   return fmt::format("group '{}': {} has not come within {} s; {}", o.group, missing,
                      seconds_of(o.timeout), o.hint);
 }
@@ -103,14 +117,8 @@ std::vector<std::string> lines_of(std::span<const std::uint8_t> body, std::uint3
 
 }  // namespace
 
-std::string list_of(const std::vector<int>& ranks, int size) {
-  constexpr std::size_t kMost = 8;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
-    list += fmt::format("{}rank {}", i == 0 ? "" : ", ", ranks[i]);
-  }
-  if (ranks.size() > kMost) list += fmt::format(" and {} more", ranks.size() - kMost);
-  return fmt::format("{} of {}", list, size);
+std::string late_text(const ExchangeOptions& options, const std::vector<int>& ranks) {
+  return late_text_of(options, list_of(options, ranks));
 }
 
 Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
@@ -152,7 +160,7 @@ std::string Host::read(Seat& guest) {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
-      const std::string text = list_of(missing(), options_.size);
+      const std::string text = list_of(options_, missing());
       guest.socket->send(Frame::Type::kMissing, bytes_of(text), Deadline::after(kAnswerTime));
       continue;
     }
@@ -236,6 +244,17 @@ void Host::fail(ErrorKind kind, const std::string& text) noexcept {
     for (Seat& guest : guests_) {
       if (!guest.socket) continue;
       guest.socket->send(Frame::Type::kFailure, body, Deadline::after(kAnswerTime));
+      ::shutdown(guest.socket->fd(), SHUT_WR);
+    }
+    // A connection that is closed before all has been read from it takes the failure along.
+    const Deadline until = Deadline::after(kAnswerTime);
+    for (Seat& guest : guests_) {
+      while (guest.socket && !guest.socket->has_ended() && !until.has_passed()) {
+        rendezvous::poll_one(guest.socket->fd(), POLLIN, until, -1);
+        while (guest.socket->next()) {
+        }
+      }
+      guest = {};
     }
   } catch (const std::exception& error) {
     log::warning("group '{}': the other ranks are not told why it is not made: {}", options_.group,
@@ -251,7 +270,23 @@ void Host::narrow(const std::vector<int>& ranks) {
   }
   guests_ = std::move(kept);
   options_.size = static_cast<int>(guests_.size());
+  options_.names.clear();
   for (const auto& acceptor : acceptors_) acceptor->forget(options_.hello.purpose);
+}
+
+void Host::throw_if_lost(const std::vector<Lost>& lost) const {
+  DL_CHECK(lost.empty(), kPeerFailed,
+           "group '{}': {} before the group was made; its own output may say why", options_.group,
+           lost.front().why);
+}
+
+void Host::check() {
+  try {
+    throw_if_lost(step({}, Deadline::after({})));
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+    throw;
+  }
 }
 
 std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadline) {
@@ -260,16 +295,12 @@ std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadli
     for (;;) {
       const std::vector<int> absent = missing();
       if (absent.empty()) break;
-      DL_CHECK(!deadline.has_passed(), kTimeout, "{}",
-               late_text(options_, list_of(absent, options_.size)));
+      DL_CHECK(!deadline.has_passed(), kTimeout, "{}", late_text(options_, absent));
       if (patience.should_warn()) {
         log::warning("group '{}': {} s waiting for {} to come", options_.group,
-                     patience.waited().count(), list_of(absent, options_.size));
+                     patience.waited().count(), list_of(options_, absent));
       }
-      const std::vector<Lost> lost = step({}, patience.until(deadline));
-      DL_CHECK(lost.empty(), kPeerFailed,
-               "group '{}': {} before the group was made; its own output may say why",
-               options_.group, lost.front().why);
+      throw_if_lost(step({}, patience.until(deadline)));
     }
   } catch (const Error& error) {
     fail(error.kind(), error.what());
@@ -297,6 +328,14 @@ void Guest::lose_host() {
               options_.group, host_);
 }
 
+void Guest::check() {
+  while (const std::optional<Frame> frame = socket_.next()) {
+    if (frame->type == Frame::Type::kFailure) rethrow_failure(frame->body);
+  }
+  pollfd entry{gone_fd_.get(), POLLIN, 0};
+  if (socket_.has_ended() || ::poll(&entry, 1, 0) > 0) lose_host();
+}
+
 void Guest::ask(Deadline deadline) {
   if (!socket_.send(Frame::Type::kQuestion, {}, deadline)) lose_host();
 }
@@ -322,7 +361,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       }
       if (frame->type != Frame::Type::kMissing) continue;
       const std::string missing = text_of(frame->body);
-      DL_CHECK(!last, kTimeout, "{}", late_text(options_, missing));
+      DL_CHECK(!last, kTimeout, "{}", late_text_of(options_, missing));
       log::warning("group '{}': {} s waiting for {} to come", options_.group,
                    patience.waited().count(), missing);
     }

@@ -27,6 +27,7 @@ struct ExchangeOptions {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};  // for texts
+  std::vector<std::string> names{};    // of the ranks, for texts; empty: "rank 3"
   // Ends the text about ranks that have not come.
   std::string_view hint = "is it started, with the same world size and the same store or id?";
   rendezvous::JobKey key;
@@ -40,6 +41,8 @@ class Exchange {
   // The lines of all ranks, by rank. Throws kTimeout naming the ranks that are missing, kPeerFailed
   // if a rank has left, and kMismatch if the ranks disagree about their number.
   virtual std::vector<std::string> all_gather(std::string_view line, Deadline deadline) = 0;
+  // Between two calls, without waiting: throws if a rank has left.
+  virtual void check() = 0;
 };
 
 class Host final : public Exchange {
@@ -50,6 +53,7 @@ class Host final : public Exchange {
   Host& operator=(const Host&) = delete;
 
   std::vector<std::string> all_gather(std::string_view line, Deadline deadline) override;
+  void check() override;
 
   // The steps of all_gather(), for a host that does not wait for all ranks. ----------------------
   struct Lost {
@@ -59,6 +63,7 @@ class Host final : public Exchange {
   // Waits until something happens, also to the descriptors of `others`, whose results it sets.
   // Returns the guests that have left; they may come again.
   std::vector<Lost> step(std::span<pollfd> others, Deadline until);
+  const ExchangeOptions& options() const noexcept { return options_; }
   // A guest's line of this round.
   const std::optional<std::string>& line_of(int rank) const { return at(rank).line; }
   // Sends all guests the table, and begins the next round. A guest that does not take it is noticed
@@ -81,6 +86,7 @@ class Host final : public Exchange {
   void add(rendezvous::Connection connection);
   // Returns why the guest is lost; empty: it is not.
   std::string read(Seat& guest);
+  void throw_if_lost(const std::vector<Lost>& lost) const;
 
   ExchangeOptions options_;
   std::vector<std::unique_ptr<rendezvous::Acceptor>> acceptors_;
@@ -95,6 +101,7 @@ class Guest final : public Exchange {
   Guest(ExchangeOptions options, rendezvous::Connection host, UniqueFd gone_fd = {});
 
   std::vector<std::string> all_gather(std::string_view line, Deadline deadline) override;
+  void check() override;
   // What the others are called in the host's error texts.
   const std::string& host() const noexcept { return host_; }
   // After all_gather() has thrown: true if that was because the host has gone.
@@ -116,8 +123,8 @@ class Guest final : public Exchange {
   bool is_host_gone_ = false;
 };
 
-// "rank 2, rank 5 of 8"
-std::string list_of(const std::vector<int>& ranks, int size);
+// "group 'world': rank 2, rank 5 of 8 has not come within 10 s; is it started, ..."
+std::string late_text(const ExchangeOptions& options, const std::vector<int>& ranks);
 
 // The store of a group that is made over an exchange.
 class ExchangeStore final : public RoundStore {

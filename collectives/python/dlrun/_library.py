@@ -73,6 +73,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dl_comm_make": (c_int32, [POINTER(CommOptions), POINTER(Store), c_int, POINTER(_COMM)]),
     "dl_comm_split": (c_int32, [_COMM, c_int, c_int, POINTER(_COMM)]),
     "dl_comm_split_by_node": (c_int32, [_COMM, POINTER(_COMM)]),
+    "dl_comm_reform": (c_int32, [_COMM, c_double, POINTER(_COMM)]),
     "dl_comm_destroy": (None, [_COMM]),
     "dl_comm_rank": (c_int, [_COMM]),
     "dl_comm_size": (c_int, [_COMM]),

@@ -308,6 +308,19 @@ class Group(_Owner):
         assert part.value
         return Group(part.value)
 
+    def reform(self, timeout: Optional[float] = None) -> "Group":
+        """Collective over the ranks that are left after others have died: a new group of them.
+
+        They keep their order and are numbered from 0. This group is closed. Throws TimeoutError
+        naming a rank that lives and has not called it within `timeout` seconds (None: the group's);
+        it may be called again then.
+        """
+        made = ctypes.c_void_p()
+        check(lib.dl_comm_reform(self._open(), _seconds(timeout), ctypes.byref(made)))
+        assert made.value
+        self.close()
+        return Group(made.value)
+
     def abort(self, reason: str) -> None:
         """Breaks the group: operations under way throw Aborted with this reason on every rank."""
         lib.dl_comm_abort(self._open(), str(reason).encode())

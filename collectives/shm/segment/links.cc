@@ -194,7 +194,7 @@ Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
     const int missing = arrivals.wait(Deadline::earlier(patience.until(deadline), look));
     if (missing < 0) break;
     const Identity& missed = links.peers[static_cast<std::size_t>(missing)].who;
-    check_alive(options.name, missed);
+    check_still_making(options, missed);
     const std::string who = missed.text();
     DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
              options.name, who,

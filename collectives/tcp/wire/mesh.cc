@@ -192,7 +192,7 @@ Connection connect_to_peer(const GroupOptions& options, const Identity& who,
                                            Deadline::earlier(deadline, Deadline::after(turn)),
                                            {.acceptance = deadline});
     } catch (const Error& error) {
-      check_alive(options.name, who);
+      check_still_making(options, who);
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
     }
   }
@@ -307,7 +307,7 @@ Mesh connect_mesh(const GroupOptions& options) {
     if (missing.empty()) break;
     const Identity& first = mesh.peers[static_cast<std::size_t>(missing.front())].who;
     for (const int r : missing) {
-      check_alive(options.name, mesh.peers[static_cast<std::size_t>(r)].who);
+      check_still_making(options, mesh.peers[static_cast<std::size_t>(r)].who);
     }
     DL_CHECK(!deadline.has_passed(), kTimeout,
              "group '{}': {} did not connect within {} s ({} ranks missing)", options.name,

@@ -474,6 +474,25 @@ static void group_by_id(char* directory) {
   CHECK(dl_unique_id_make(NULL, NULL) == DL_INVALID_ARGUMENT);
 }
 
+/* The world leaves its rank 0, which destroys it, and the others make it anew. */
+static void reformed(const char* method) {
+  dl_comm *world = NULL, *made = NULL;
+  CHECK(dl_comm_init_named("to reform", method, my_rank, kRanks, kTimeout, &world) == DL_OK);
+  CHECK(dl_comm_reform(world, 0, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_comm_reform(NULL, 0, &made) == DL_INVALID_ARGUMENT);
+  if (my_rank > 0) {
+    CHECK(dl_comm_reform(world, kTimeout, &made) == DL_OK);
+    CHECK(dl_comm_reform(world, kTimeout, &made) == DL_INVALID_ARGUMENT);
+    CHECK(dl_comm_rank(made) == my_rank - 1 && dl_comm_size(made) == kRanks - 1);
+    CHECK(strcmp(dl_comm_name(made), "to reform~1") == 0);
+    int x = 1;
+    CHECK(dl_all_reduce(made, &x, &x, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && x == kRanks - 1);
+    CHECK(dl_barrier(made, 0, NULL) == DL_OK);
+  }
+  dl_comm_destroy(world);
+  dl_comm_destroy(made);
+}
+
 static void run_rank(int rank, char* directory) {
   my_rank = rank;
   alarm(2 * kTimeout);
@@ -502,6 +521,7 @@ static void run_rank(int rank, char* directory) {
   errors(world);
   dl_comm_destroy(world);
   again_with_a_name(method);
+  reformed(method);
   made_groups(directory);
   group_by_id(directory);
   exit(0);

@@ -28,6 +28,16 @@ run 0 "$build/bin/dlrun" -n 2 python3 "$ranks" ends
 run 137 "$build/bin/dlrun" -n 3 python3 "$ranks" killed
 says 'rank 0 has seen it'
 says 'rank 2 has seen it'
+# Without dlrun, which would end the ranks that are left.
+ranks_that_meet() {
+  for rank in 0 1 2; do
+    RANK=$rank WORLD_SIZE=3 RANKS_METHOD="file://$work/meet" python3 "$ranks" reformed &
+  done
+  wait
+}
+run 0 ranks_that_meet
+says 'rank 0 has gone on'
+says 'rank 2 has gone on'
 run 0 "$build/bin/dlrun" -n 3 python3 "$ranks" mismatched
 says 'has seen it: mismatch'
 run 1 "$build/bin/dlrun" -n 3 python3 "$ranks" recorded

@@ -159,6 +159,28 @@ def by_id(group):
     group.barrier()
 
 
+def reformed(group):
+    """Rank 1 dies; the others go on."""
+    turned = group.split(0, key=group.size - group.rank)
+    fails(ValueError, "was made by split()", turned.reform)
+    rank = group.rank
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    x = array.array("f", [1])
+    fails(dlrun.Error, "rank 1", lambda: [group.all_reduce(x) for _ in range(1 << 30)])
+    made = group.reform(timeout=60)
+    assert made.size == 2 and made.rank == rank // 2 and made.name == group.name + "~1"
+    x = array.array("i", [rank])
+    made.all_reduce(x)
+    assert x[0] == 2
+    again = made.reform()
+    assert again.size == 2 and again.name == group.name + "~2"
+    fails(ValueError, "is closed", made.barrier)
+    again.barrier()
+    print(f"rank {rank} has gone on", flush=True)
+    again.close()
+
+
 def threads(group):
     """A thread that waits lets others run."""
     go = bytearray(1)
@@ -292,7 +314,8 @@ if __name__ == "__main__":
     if chosen == "ends":  # without a close()
         kept = dlrun.init(timeout=120)
         sys.exit(ends(kept))
-    with dlrun.init(timeout=120, name="test") as world:
+    method = os.environ.get("RANKS_METHOD")
+    with dlrun.init(timeout=120, name="test", init_method=method) as world:
         assert world.size == 3 and world.name == "test" and world.rank == int(os.environ["RANK"])
         for part in PARTS if chosen == "all" else [globals()[chosen]]:
             part(world)
