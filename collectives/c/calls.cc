@@ -1,5 +1,7 @@
 // The C interface's calls as data.
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
@@ -22,7 +24,7 @@ namespace dl::collectives::c {
 
 DType dtype_of(dl_dtype dtype) {
   DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
-           "dl_comm: {} is not a dl_dtype that this operation takes", dtype);
+           "dl_comm: dtype {} is not one that this operation takes", dtype);
   return static_cast<DType>(dtype);
 }
 
@@ -65,10 +67,18 @@ struct Owners final : dl::RefCounted {
   std::vector<Ref<dl::RefCounted>> owners;
 };
 
+// Throws if the call cannot be read. One of a later version has our fields, so its buffers are
+// released.
 Ref<dl::RefCounted> owner_of(const dl_call* call) {
-  DL_CHECK(call != nullptr && call->struct_size == sizeof *call, kInvalidArgument,
-           "dl_start: the call is NULL, or its struct_size is not sizeof(dl_call)");
-  return call->release == nullptr ? nullptr : dl::make_ref<Released>(*call);
+  DL_CHECK(call != nullptr, kInvalidArgument, "dl_start: the call is NULL");
+  Ref<dl::RefCounted> owner;
+  if (call->struct_size >= sizeof *call && call->release != nullptr) {
+    owner = dl::make_ref<Released>(*call);
+  }
+  DL_CHECK(call->struct_size == sizeof *call, kInvalidArgument,
+           "dl_start: struct_size is {}, wanted sizeof(dl_call), {}", call->struct_size,
+           sizeof *call);
+  return owner;
 }
 
 // A dl_call as a checked Call, with what that points to.
@@ -99,7 +109,7 @@ class Translated {
   DType floats_of(const dl_call& given, const OpRow& row) {
     if (given.dtype != DL_C64 && given.dtype != DL_C128) return dtype_of(given.dtype);
     DL_CHECK(!row.reduces || given.reduce == DL_SUM || given.reduce == DL_AVG, kDType,
-             "{}: complex numbers have no reductions but DL_SUM and DL_AVG", row.name);
+             "{}: complex numbers have no reductions but sum and avg", row.name);
     floats_ = 2;
     return given.dtype == DL_C64 ? DType::kF32 : DType::kF64;
   }
@@ -149,6 +159,56 @@ class Translated {
   Call call_{};
 };
 
+struct Bytes {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  bool is_written = false;
+};
+
+// Throws if a call of the list writes what another one reads or writes. What a call does to its own
+// buffers is checked with that call.
+void check_apart(std::span<const std::unique_ptr<Translated>> calls, int size) {
+  std::vector<Bytes> buffers;
+  buffers.reserve(2 * calls.size());
+  const auto add = [&](const void* data, std::size_t bytes, bool is_written) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    if (bytes > 0) buffers.push_back({begin, begin + bytes, is_written});
+  };
+  for (const auto& translated : calls) {
+    const Call& call = translated->call();
+    const std::size_t element = size_of(call.what.dtype);
+    if (call.row().is_message) {
+      add(call.memory(), call.what.count * element, call.what.op == OpKind::kRecv);
+      continue;
+    }
+    const std::size_t in = call.gives.all(size) * element;
+    const std::size_t out = call.takes.all(size) * element;
+    // An input inside of the call's own output is its place there.
+    const auto* output = static_cast<const std::byte*>(call.output);
+    const auto* input = static_cast<const std::byte*>(call.input);
+    const auto is_in = [](const std::byte* a, std::size_t a_bytes, const std::byte* b,
+                          std::size_t b_bytes) {
+      return !std::less<>()(a, b) && !std::less<>()(b + b_bytes, a + a_bytes);
+    };
+    if (is_in(output, out, input, in)) {
+      add(input, in, true);
+    } else {
+      if (!is_in(input, in, output, out)) add(input, in, false);
+      add(output, out, true);
+    }
+  }
+  std::ranges::sort(buffers, std::less<>(), &Bytes::begin);
+  Bytes read;     // the one that ends last so far
+  Bytes written;  // of those that are written
+  for (const Bytes& b : buffers) {
+    const Bytes& before = b.is_written ? read : written;
+    DL_CHECK(before.end == nullptr || !std::less<>()(b.begin, before.end), kInvalidArgument,
+             "dl_start_list: two calls of the list share memory that one of them writes");
+    if (read.end == nullptr || std::less<>()(read.end, b.end)) read = b;
+    if (b.is_written && (written.end == nullptr || std::less<>()(written.end, b.end))) written = b;
+  }
+}
+
 // `Options`: of an operation that can be packed.
 template <typename Options>
 std::vector<Options> parts_of(std::span<const std::unique_ptr<Translated>> calls) {
@@ -174,6 +234,7 @@ Ref<Work> start_list(ProcessGroup& group, std::span<const dl_call> given,
   for (std::size_t i = 0; i < given.size(); ++i) {
     calls.push_back(std::make_unique<Translated>(given[i], owners[i], group));
   }
+  check_apart(calls, group.size());
   if (std::ranges::all_of(calls, [](const auto& c) { return c->call().row().is_message; })) {
     std::vector<Call> messages;
     messages.reserve(calls.size());
@@ -216,7 +277,15 @@ dl_status dl_start_list(dl_comm* comm, const dl_call* calls, size_t count, dl_wo
   std::vector<Ref<dl::RefCounted>> owners;
   const dl_status bad = guarded([&] {
     DL_CHECK(calls != nullptr || count == 0, kInvalidArgument, "dl_start_list: calls is NULL");
-    for (std::size_t i = 0; i < count; ++i) owners.push_back(owner_of(calls + i));
+    std::exception_ptr first;  // a bad call does not keep the buffers of those after it
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        owners.push_back(owner_of(calls + i));
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
   });
   if (bad != DL_OK) return bad;
   return run(comm, work,

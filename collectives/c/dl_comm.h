@@ -287,8 +287,9 @@ typedef struct dl_call {
   int32_t peer; /* the root of a collective, the other rank of a message */
   uint32_t tag; /* of a message */
   double timeout_s;
-  /* If not NULL, called once with `context` when the library needs the buffers no more, also if the
-   * call fails. */
+  /* If not NULL, called once with `context` when the library needs the buffers no more: shortly
+   * after the end of the operation, or before a failing call returns. Not called if struct_size is
+   * less than sizeof(dl_call). */
   dl_release_function release;
   void* context;
 } dl_call;

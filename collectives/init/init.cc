@@ -96,6 +96,7 @@ Session make_session(const ProcessGroupOptions& options) {
   const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  collectives::check_init_method(options.init_method);
   if (launch.world_size == 1) {
     Session alone;
     const collectives::DeviceGroupOptions devices{

@@ -280,22 +280,29 @@ std::unique_ptr<Meeting> meet_by_environment(const MeetingOptions& options, Dead
   return meet_at(options, {.host = *host, .port = static_cast<std::uint16_t>(*port)}, deadline);
 }
 
+constexpr std::string_view kEnv = "env://", kTcp = "tcp://", kFile = "file://";
+
 }  // namespace
+
+void check_init_method(std::string_view method) {
+  if (method == kEnv) return;
+  if (method.starts_with(kTcp)) {
+    static_cast<void>(Endpoint::parse(method.substr(kTcp.size())));
+    return;
+  }
+  DL_CHECK(method.starts_with(kFile) && method.substr(kFile.size()).starts_with('/'),
+           kInvalidArgument,
+           "init method is '{}', wanted env://, tcp://host:port or file:///directory", method);
+}
 
 std::unique_ptr<Meeting> make_meeting(const MeetingOptions& options, Deadline deadline) {
   const std::string_view method = options.init_method;
-  constexpr std::string_view kTcp = "tcp://";
-  constexpr std::string_view kFile = "file://";
-  if (method == "env://") return meet_by_environment(options, deadline);
+  check_init_method(method);
+  if (method == kEnv) return meet_by_environment(options, deadline);
   if (method.starts_with(kTcp)) {
     return meet_at(options, Endpoint::parse(method.substr(kTcp.size())), deadline);
   }
-  if (method.starts_with(kFile) && method.substr(kFile.size()).starts_with('/')) {
-    return std::make_unique<FileMeeting>(options, std::string(method.substr(kFile.size())),
-                                         deadline);
-  }
-  throw_error(ErrorKind::kInvalidArgument,
-              "init method is '{}', wanted env://, tcp://host:port or file:///directory", method);
+  return std::make_unique<FileMeeting>(options, std::string(method.substr(kFile.size())), deadline);
 }
 
 }  // namespace dl::collectives

@@ -56,6 +56,8 @@ struct MeetingOptions {
   std::chrono::nanoseconds timeout{};  // of the init, for texts
 };
 
+// Throws kInvalidArgument unless it is env://, tcp://host:port or file:///directory.
+void check_init_method(std::string_view method);
 // Throws kInvalidArgument for an unknown or incomplete init method, and what the connection to the
 // store throws.
 std::unique_ptr<Meeting> make_meeting(const MeetingOptions& options, Deadline deadline);

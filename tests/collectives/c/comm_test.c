@@ -131,8 +131,12 @@ static void calls(dl_comm* comm) {
   call.op = 99;
   CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 3);
   CHECK(dl_start(NULL, &call, NULL) == DL_INVALID_ARGUMENT && released == 4);
+  /* One of a later version has these fields, too; a shorter one may end before them. */
+  call.struct_size = sizeof call + 8;
+  CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 5);
+  CHECK(strstr(dl_last_error(), "wanted sizeof(dl_call)") != NULL);
   call.struct_size = 8;
-  CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 4);
+  CHECK(dl_start(comm, &call, NULL) == DL_INVALID_ARGUMENT && released == 5);
   CHECK(dl_start(comm, NULL, NULL) == DL_INVALID_ARGUMENT);
   /* Two complex numbers of rank 0, one of rank 2. */
   const size_t counts[kRanks] = {2, 0, 1};
@@ -188,6 +192,13 @@ static void lists(dl_comm* comm) {
   CHECK(dl_start_list(comm, list, 2, NULL) == DL_OK);
   CHECK(sums[0] == 3 && sums[1] == 3 && sums[2] == 30);
   CHECK(released == kRanks);
+  /* Calls of a list that share memory. */
+  list[1].output = &sums[0];
+  list[1].input = &sums[0];
+  CHECK(dl_start_list(comm, list, 2, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "share memory") != NULL);
+  list[1].output = &sums[1];
+  list[1].input = &sums[1];
   list[1].op = DL_OP_BROADCAST;
   CHECK(dl_start_list(comm, list, 2, NULL) == DL_INVALID_ARGUMENT);
   CHECK(dl_start_list(comm, NULL, 0, NULL) == DL_OK);
