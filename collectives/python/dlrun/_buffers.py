@@ -109,6 +109,12 @@ class Buffer:
         self.itemsize = view.itemsize
         self.dtype = _dtype_of(view, name) if dtype is None else dtype
         if dtype is not None and view.itemsize != _SIZES[dtype]:
+            if view.itemsize != 1:  # plain bytes may be anything
+                raise InvalidArgument(
+                    f"{name}: elements of {view.itemsize} bytes are no {wanted}, "
+                    f"which has {_SIZES[dtype]}",
+                    "invalid argument",
+                )
             if view.nbytes % _SIZES[dtype]:
                 raise InvalidArgument(
                     f"{name}: {view.nbytes} bytes are not whole elements of {_SIZES[dtype]} bytes",

@@ -7,7 +7,7 @@ import operator
 import pickle
 import sys
 import weakref
-from typing import Any, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from dlrun import _library
 from dlrun._buffers import Buffer
@@ -74,6 +74,12 @@ def _whole(value: Any, what: str, least: int, end: int) -> int:
     return number
 
 
+def _flag(async_op: Any) -> bool:
+    if not isinstance(async_op, bool):
+        raise _refuse(f"async_op is {async_op!r}, wanted True or False")
+    return async_op
+
+
 def _int32(value: Any, what: str) -> int:
     return _whole(value, what, -(1 << 31), 1 << 31)
 
@@ -83,6 +89,27 @@ def _bytes(data: Any, what: str) -> bytes:
         return bytes(memoryview(data))
     except TypeError:
         raise _refuse(f"{what} is a {type(data).__name__}, wanted bytes") from None
+
+
+class _NotPickled:
+    """What a rank sends instead of a value that pickle refuses, so that the others do not wait."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+
+def _pickled(value: Any) -> tuple[bytes, Optional[Exception]]:
+    try:
+        return pickle.dumps(value), None
+    except Exception as error:
+        return pickle.dumps(_NotPickled(f"{type(error).__name__}: {error}")), error
+
+
+def _unpickled(data: bytes, name: str, rank: int) -> Any:
+    value = pickle.loads(data)
+    if isinstance(value, _NotPickled):
+        raise _refuse(f"{name}: rank {rank} of the group cannot pickle its value: {value.why}")
+    return value
 
 
 class _Owner:
@@ -218,7 +245,7 @@ class Memory(_Owner):
         return buffer
 
     def check(self) -> None:
-        """Throws Aborted if an operation that used the memory has failed."""
+        """Throws Aborted if an operation in it has failed after it had begun."""
         check(lib.dl_memory_check(self._handle))
 
     def __del__(self) -> None:
@@ -254,6 +281,18 @@ def begin(
         check(start(comm, *what, factor, *root, seconds, ctypes.byref(work)))
     assert work.value
     return Work(work.value, [call, *kept])
+
+
+def begin_list(comm: _Handle, calls: list[_library.Call], kept: list[Any], seconds: float) -> Work:
+    """Starts a list of calls as one operation."""
+    _sweep()
+    work = ctypes.c_void_p()
+    array = (_library.Call * len(calls))(*calls)
+    for call in array:
+        call.timeout_s = seconds
+    check(lib.dl_start_list(comm, array, len(calls), ctypes.byref(work)))
+    assert work.value
+    return Work(work.value, [array, *kept])
 
 
 class Group(_Owner):
@@ -298,6 +337,8 @@ class Group(_Owner):
         """Collective: ranks with the same color form a group, ordered by key. NO_COLOR: none."""
         part = ctypes.c_void_p()
         color, key = _int32(color, "split: color"), _int32(key, "split: key")
+        if color < 0 and color != NO_COLOR:
+            raise _refuse(f"split: color is {color}, wanted 0 or more, or NO_COLOR")
         check(lib.dl_comm_split(self._open(), color, key, ctypes.byref(part)))
         return Group(part.value) if part.value else None
 
@@ -502,7 +543,7 @@ class Group(_Owner):
         """Receives a message of as many elements, and returns the rank that sent it."""
         data = Buffer(buffer, "recv: buffer", True)
         call = self._call("recv", None, data, data.count, peer=peer, tag=tag)
-        is_async = how.pop("async_op", False)
+        is_async = _flag(how.pop("async_op", False))
         work = self._start(call, [data], async_op=True, **how)
         assert work
         if is_async:
@@ -591,12 +632,19 @@ class Group(_Owner):
 
     def all_gather_object(self, value: Any, timeout: Optional[float] = None) -> list[Any]:
         """Every rank's object, by rank, by pickle: for ranks that trust each other."""
-        return [pickle.loads(b) for b in self.all_gather_bytes(pickle.dumps(value), timeout)]
+        data, error = _pickled(value)
+        strings = self.all_gather_bytes(data, timeout)
+        if error is not None:
+            raise error
+        return [_unpickled(b, "all_gather_object", r) for r, b in enumerate(strings)]
 
     def broadcast_object(self, value: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """The root's object, by pickle: for ranks that trust each other."""
-        data = pickle.dumps(value) if self.rank == root else None
-        return pickle.loads(self.broadcast_bytes(data, root, timeout))
+        data, error = _pickled(value) if self.rank == root else (None, None)
+        string = self.broadcast_bytes(data, root, timeout)
+        if error is not None:
+            raise error
+        return _unpickled(string, "broadcast_object", root)
 
     # ------------------------------------------------------------------------------------------------
 
@@ -670,21 +718,24 @@ class Group(_Owner):
                 held = buffer.count if buffer else 0
                 raise _refuse(f"{name}: {side} has {held} elements, its counts add to {sum(counts)}")
             setattr(call, f"{side}_counts", (ctypes.c_size_t * self.size)(*counts))
-        needs = {
+        is_root = self.rank == call.peer
+        each = call.count * self.size
+        # Elements of input and output; None: any number.
+        exact: dict[str, tuple[Optional[int], Optional[int]]] = {
             "all_reduce": (call.count, call.count),
-            "reduce": (call.count, call.count if self.rank == call.peer else 0),
-            "all_gather": (call.count, call.count * self.size),
-            "reduce_scatter": (call.count * self.size, call.count),
-            "gather": (call.count, call.count * self.size if self.rank == call.peer else 0),
-            "scatter": (call.count * self.size if self.rank == call.peer else 0, call.count),
-            "all_to_all": (call.count * self.size, call.count * self.size),
-            "all_gatherv": (call.output_counts[self.rank] if call.output_counts else 0, 0),
-            "reduce_scatterv": (0, call.input_counts[self.rank] if call.input_counts else 0),
-        }.get(name, (0, 0))
-        for side, needed, buffer in (("input", needs[0], given), ("output", needs[1], taken)):
+            "reduce": (call.count, call.count if is_root else None),
+            "all_gather": (call.count, each),
+            "reduce_scatter": (each, call.count),
+            "gather": (call.count, each if is_root else None),
+            "scatter": (each if is_root else None, call.count),
+            "all_to_all": (each, each),
+            "all_gatherv": (call.output_counts[self.rank] if call.output_counts else None, None),
+            "reduce_scatterv": (None, call.input_counts[self.rank] if call.input_counts else None),
+        }
+        for side, wanted, buffer in zip(("input", "output"), exact.get(name, (None, None)), (given, taken)):
             held = buffer.count if buffer else 0
-            if held < needed:
-                raise _refuse(f"{name}: {side} has {held} elements, wanted {needed}")
+            if wanted is not None and held != wanted:
+                raise _refuse(f"{name}: {side} has {held} elements, wanted {wanted}")
 
     def _reduction(
         self,
@@ -717,7 +768,9 @@ class Group(_Owner):
         timeout: Optional[float] = None,
         factor: Optional[float] = None,
     ) -> Optional[Work]:
-        return self._result(begin(self._open(), call, kept, _seconds(timeout), factor), async_op)
+        is_async = _flag(async_op)
+        work = begin(self._open(), call, kept, _seconds(timeout), factor)
+        return self._result(work, is_async)
 
     def _start_list(
         self,
@@ -727,14 +780,8 @@ class Group(_Owner):
         async_op: bool = False,
         timeout: Optional[float] = None,
     ) -> Optional[Work]:
-        _sweep()
-        work = ctypes.c_void_p()
-        array = (_library.Call * len(calls))(*calls)
-        for call in array:
-            call.timeout_s = _seconds(timeout)
-        check(lib.dl_start_list(self._open(), array, len(calls), ctypes.byref(work)))
-        assert work.value
-        return self._result(Work(work.value, [array, *kept]), async_op)
+        is_async = _flag(async_op)
+        return self._result(begin_list(self._open(), calls, kept, _seconds(timeout)), is_async)
 
     def _result(self, work: Work, async_op: bool) -> Optional[Work]:
         if async_op:
@@ -754,6 +801,14 @@ def _taken(found: ctypes.c_void_p) -> list[bytes]:
         return strings
     finally:
         lib.dl_bytes_free(found)
+
+
+def _no_world() -> Optional[_Handle]:
+    return None
+
+
+# The handle of init()'s group, until it is destroyed.
+_world: Callable[[], Optional[_Handle]] = _no_world
 
 
 def init(
@@ -783,10 +838,16 @@ def init(
         size=-1 if size is None else _positive(size, "size"),
         timeout_s=_seconds(timeout),
     )
+    global _world
+    if _world() is not None:
+        raise _refuse("init: the group of an earlier init() is open; close() it first")
     world = ctypes.c_void_p()
     check(lib.dl_comm_init_options(ctypes.byref(options), ctypes.byref(world)))
     assert world.value
-    return Group(world.value)
+    group = Group(world.value)
+    assert group._handle
+    _world = weakref.ref(group._handle)
+    return group
 
 
 def unique_id(iface: Optional[str] = None) -> bytes:

@@ -120,6 +120,11 @@ def strings(group):
     assert group.scatter_bytes(cut if rank == 0 else None) == cut[rank]
     assert group.all_gather_object({"rank": rank}) == [{"rank": r} for r in range(size)]
     assert group.broadcast_object(("x", rank), 2) == ("x", 2)
+    # A value that cannot be pickled is an error on all ranks.
+    own = AttributeError if sys.version_info < (3, 14) else pickle.PicklingError
+    for call in (group.all_gather_object, lambda value: group.broadcast_object(value, 1)):
+        error = (own, "pickle") if rank == 1 else (ValueError, "rank 1 of the group cannot pickle its value")
+        fails(*error, call, (lambda: 0) if rank == 1 else 0)
     assert dlrun.agree("all", rank != 1, 60) == (False, [])
     assert dlrun.should_checkpoint() is False
 
@@ -208,6 +213,20 @@ def wrong(group):
     fails(ValueError, "bxor has no meaning for f32", group.all_reduce, x, op="bxor")
     fails(ValueError, "for each of 3 ranks", group.all_gatherv, x, x, [1, 2])
     fails(ValueError, "counts add to 9", group.all_gatherv, x, x, [3, 3, 3])
+    # What has room for more than the result is more likely a mistake than a wish.
+    eight = array.array("f", [7] * 8)
+    fails(ValueError, "output has 8 elements, wanted 4", group.all_reduce, x, eight)
+    fails(ValueError, "input has 8 elements, wanted 12", group.reduce_scatter, eight, x)
+    fails(ValueError, "output has 16 elements, wanted 12", group.all_gather, x, eight + eight)
+    assert list(eight) == [7] * 8
+    fails(ValueError, "share memory", group.all_reduce_list, [x, x])
+    fails(ValueError, "share memory", group.batch, [dlrun.Recv(memoryview(x)[i:], (group.rank + 1) % 3) for i in range(2)])
+    fails(ValueError, "async_op is 'no', wanted True or False", group.barrier, async_op="no")
+    fails(ValueError, "async_op is 1", group.recv, x, async_op=1)
+    fails(ValueError, "wanted 0 or more, or NO_COLOR", group.split, -2)
+    fails(ValueError, "no reductions but sum and avg", group.all_reduce, dlrun.Typed(bytearray(8), "c64"), op="max")
+    fails(ValueError, "dtype 13 is not one", group.all_reduce, dlrun.Typed(bytearray(8), "c64"), factor=2.0)
+    fails(ValueError, "close() it first", dlrun.init)
     fails(ValueError, "timeout is 0", group.barrier, timeout=0)
     fails(ValueError, "out of range", group.broadcast, x, 1 << 32)
     fails(ValueError, "out of range", group.split, 1 << 40)
@@ -222,6 +241,7 @@ def wrong(group):
     half = bytearray(4)
     group.all_reduce(dlrun.Typed(half, "bf16"))
     fails(ValueError, "'bf17' is no dtype", group.all_reduce, dlrun.Typed(half, "bf17"))
+    fails(ValueError, "elements of 4 bytes are no bf16, which has 2", group.all_reduce, dlrun.Typed(x, "bf16"))
     fails(ValueError, "not whole elements", group.all_reduce, dlrun.Typed(bytearray(3), "bf16"))
     group.barrier()
 
