@@ -9,49 +9,23 @@ docs/guides/pytorch.md tells what it takes and what it lacks.
 
 import ctypes
 import os
-import queue
-import threading
+import secrets
 from datetime import timedelta
 from typing import Any, Callable, Optional, Sequence
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, _create_work_from_future
+from torch._C._distributed_c10d import Backend, ProcessGroup
 
-from dlrun import _library
-from dlrun._buffers import DTYPE_NAMES
+from dlrun import _library, _torch_work
 from dlrun._library import lib
-from dlrun.errors import InvalidArgument, check
-from dlrun.group import _OPS, Group, Work, begin
+from dlrun._torch_calls import NAMES, back, call_of, cut, dense, nothing, one, reduction_of, refuse
+from dlrun._torch_memory import Tensors
+from dlrun.errors import check
+from dlrun.group import _OPS, ANY_SOURCE, Group, begin, begin_list
 
-_DTYPES = {
-    torch.float16: DTYPE_NAMES["f16"],
-    torch.bfloat16: DTYPE_NAMES["bf16"],
-    torch.float32: DTYPE_NAMES["f32"],
-    torch.float64: DTYPE_NAMES["f64"],
-    torch.int8: DTYPE_NAMES["i8"],
-    torch.uint8: DTYPE_NAMES["u8"],
-    torch.int16: DTYPE_NAMES["i16"],
-    torch.int32: DTYPE_NAMES["i32"],
-    torch.int64: DTYPE_NAMES["i64"],
-    torch.bool: DTYPE_NAMES["bool"],
-    torch.complex64: DTYPE_NAMES["c64"],
-    torch.complex128: DTYPE_NAMES["c128"],
-}
-_REDUCTIONS = {
-    "SUM": 0,
-    "AVG": 1,
-    "MIN": 2,
-    "MAX": 3,
-    "PRODUCT": 4,
-    "BAND": 5,
-    "BOR": 6,
-    "BXOR": 7,
-}
-
-
-def _refuse(text: str) -> InvalidArgument:
-    return InvalidArgument(f"backend dlrun: {text}", "invalid argument")
+# Bytes of a tensor that is packed with others: packing costs two copies more, and saves a latency.
+_MOST_PACKED = 64 << 10
 
 
 # ---- a group over torch's store ----------------------------------------------------------------------
@@ -98,74 +72,36 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
     return Group(comm.value)
 
 
-# ---- the end of operations ----------------------------------------------------------------------------
-
-
-class _Finisher:
-    """The thread that waits for asynchronous operations, and completes their futures."""
-
-    def __init__(self) -> None:
-        self._queue: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
-        self._lock = threading.Lock()
-
-    def add(self, work: Work, last: Callable[[], None], future: Any, result: Any) -> None:
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="dlrun-torch", daemon=True)
-                self._thread.start()
-        self._queue.put((work, last, future, result))
-
-    def _run(self) -> None:
-        pending: list[Any] = []
-        while True:
-            if not pending:
-                pending.append(self._queue.get())
-            while not self._queue.empty():
-                pending.append(self._queue.get())
-            # Collectives of a group end in order. What ends before others is seen after a millisecond.
-            pending[0][0]._wait_briefly(0.001)
-            over = [p for p in pending if p[0].is_completed()]
-            pending = [p for p in pending if not any(p is o for o in over)]
-            for work, last, future, result in over:
-                try:
-                    work.wait()
-                    last()
-                    future.set_result(result)
-                except Exception as error:
-                    future.set_exception(error)
-            over = work = last = future = result = None  # type: ignore[assignment]
-
-
-_finisher = _Finisher()
-os.register_at_fork(after_in_child=_finisher.__init__)
-
-
-def _nothing() -> None:
-    pass
-
-
 # ---- the backend ----------------------------------------------------------------------------------------
 
 
 class DlrunBackend(Backend):
     """A torch.distributed backend over one group of dlrun's."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str):
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str,
+                 is_reconfigurable: bool = False):
         super().__init__(rank, size)
-        self._group = _make(store, rank, size, name, timeout)
-        self._timeout = timeout
+        self._store, self._name = store, name
         self._rank, self._size = rank, size
-        self._options = Backend.Options("dlrun", timeout)
         self._sequence = 0
         self._coalesced: Optional[list[Any]] = None  # works of a coalescing manager
+        self._group: Optional[Group] = None
+        self._tensors: Optional[Tensors] = None
+        self._is_reconfigurable = is_reconfigurable
+        self._handle = f"{rank}-{secrets.token_hex(8)}"
+        self._uuids: set[int] = set()
+        self.set_timeout(timeout)
+        if not is_reconfigurable:
+            self._group = _make(store, rank, size, name, timeout)
+        if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+            _wrapped.add(self)
 
     # What c10d asks of a backend: each of these must be there (torch 2.15).
-    supports_splitting = property(lambda self: False)
+    supports_splitting = property(lambda self: not self._is_reconfigurable)
     supports_coalescing = property(lambda self: True)
     _supports_time_estimate = property(lambda self: False)
     supports_shrinking = property(lambda self: False)
-    supports_reconfigure = property(lambda self: False)
+    supports_reconfigure = property(lambda self: self._is_reconfigurable)
     supports_window = property(lambda self: False)
     options = property(lambda self: self._options)
 
@@ -174,10 +110,18 @@ class DlrunBackend(Backend):
 
     getBackendName = name
 
-    def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._timeout = timeout
+    # A reconfigured group's own.
+    def rank(self) -> int:
+        return self._rank
 
-    set_timeout = _set_default_timeout
+    def size(self) -> int:
+        return self._size
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+        self._options = Backend.Options("dlrun", timeout)
+
+    _set_default_timeout = set_timeout
 
     def _set_sequence_number_for_group(self) -> None:
         pass
@@ -185,124 +129,178 @@ class DlrunBackend(Backend):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
+    def eager_connect_single_device(self, device: Any) -> None:
+        pass  # connected since it was made
+
     def abort(self) -> None:
-        self._group.abort("torch.distributed aborted the group")
+        if self._group is not None:
+            self._group.abort("torch.distributed aborted the group")
 
     def shutdown(self) -> None:
-        self._group.close()
+        _wrapped.discard(self)
+        group, self._group = self._group, None
+        if self._tensors is not None:
+            self._tensors.close()
+            self._tensors = None
+        if group is not None:
+            group.close()
+
+    # Groups. ----------------------------------------------------------------------------------------
+
+    def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> Any:
+        if self._rank not in ranks:
+            return None
+        name = getattr(opts, "group_name", "") or "split"
+        timeout = getattr(opts, "_timeout", None) or self._timeout
+        return DlrunBackend(_own(store), list(ranks).index(self._rank), len(ranks), timeout, _unique(name))
+
+    def get_reconfigure_handle(self) -> str:
+        return self._handle
+
+    def reconfigure(self, opts: Any) -> Any:
+        """Makes the group anew, of the processes with these handles."""
+        if opts.uuid in self._uuids:
+            raise refuse(f"reconfigure: uuid {opts.uuid} is already used; take a new one each time")
+        handles = sorted(opts.handles) if isinstance(opts.handles, (set, frozenset)) else list(opts.handles)
+        if self._handle not in handles:
+            raise refuse("reconfigure: this process's handle is not among the handles")
+        self._uuids.add(opts.uuid)
+        self.shutdown()
+        rank, size = handles.index(self._handle), len(handles)
+        timeout = opts.timeout or self._timeout
+        self._group = _make(self._store, rank, size, f"{self._name}-{opts.uuid}", timeout)
+        self._rank, self._size, self._sequence = rank, size, 0
+        return _torch_work.done([])
+
+    # Memory. ----------------------------------------------------------------------------------------
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return isinstance(device, int) or device.type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: Any, device: Any) -> Any:
+        """A tensor in memory that the ranks share. All ranks ask for the same sizes in the same order."""
+        if device.type != "cpu":
+            raise refuse(f"allocates CPU tensors, not {device}'s")
+        if self._tensors is None:
+            self._tensors = Tensors(self._open())
+        return self._tensors.empty(size, dtype)
 
     # Operations. ------------------------------------------------------------------------------------
 
     def allreduce(self, tensors: Sequence[Any], opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
-        return self._reduction("all_reduce", _one(tensors), None, opts)
+        return self._reduction("all_reduce", one(tensors), None, opts)
 
     def allreduce_coalesced(self, tensors: Sequence[Any], opts: Any = None) -> Any:
-        return self._several([self.allreduce([t], opts) for t in tensors], list(tensors))
+        opts = opts or dist.AllreduceOptions()
+        return self._several("all_reduce", [(t, None) for t in tensors], opts, opts.reduceOp)
+
+    def allreduce_sparse(self, tensors: Sequence[Any], opts: Any = None) -> Any:
+        raise refuse("sparse tensors are not supported; make them dense")
 
     def reduce(self, tensors: Sequence[Any], opts: Any) -> Any:
-        return self._reduction("reduce", _one(tensors), None, opts, opts.rootRank)
+        return self._reduction("reduce", one(tensors), None, opts, opts.rootRank)
 
     def broadcast(self, tensors: Sequence[Any], opts: Any) -> Any:
-        tensor = _one(tensors)
-        data = _dense(tensor)
-        call = _call("broadcast", data, None, data, data.numel(), peer=opts.rootRank)
-        return self._start(call, opts, [tensor], _back(data, tensor), data)
+        tensor = one(tensors)
+        data = dense(tensor)
+        call = call_of("broadcast", data, None, data, data.numel(), peer=opts.rootRank)
+        return self._start(call, opts, [tensor], back(data, tensor), data)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
-        given, taken = _dense(input), _dense(output)
-        if taken.numel() != given.numel() * self._size:
-            raise _refuse("all_gather: output must have size times the elements of input")
-        call = _call("all_gather", given, given, taken, given.numel())
-        return self._start(call, opts, [output], _back(taken, output), given, taken)
+        given, taken = dense(input), dense(output)
+        call = self._gather_call(given, taken)
+        return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def allgather(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any = None) -> Any:
-        given, out = _dense(_one(inputs)), _one(outputs)
+        given, out = dense(one(inputs)), one(outputs)
         counts = [t.numel() for t in out]
         flat = torch.empty(sum(counts), dtype=given.dtype)
-        call = _call("all_gatherv", given, given, flat, output_counts=counts)
-        return self._start(call, opts, [out], lambda: _cut(flat, out), given, flat)
+        call = call_of("all_gatherv", given, given, flat, output_counts=counts)
+        return self._start(call, opts, [out], lambda: cut(flat, out), given, flat)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        works = [self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs)]
-        return self._several(works, list(outputs))
+        return self._several("all_gather", list(zip(inputs, outputs)), opts)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         works = [self.allgather([[out[i] for out in outputs]], [t], opts)
                  for i, t in enumerate(inputs)]
-        return self._several(works, list(outputs))
+        return _torch_work.all_of(works, list(outputs))
 
     def gather(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
-        given = _dense(_one(inputs))
+        given = dense(one(inputs))
         is_root = self._rank == opts.rootRank
-        out = _one(outputs) if is_root else []
+        out = one(outputs) if is_root else []
         flat = torch.empty(sum(t.numel() for t in out), dtype=given.dtype)
-        call = _call("gather", given, given, flat if is_root else None, given.numel(),
+        call = call_of("gather", given, given, flat if is_root else None, given.numel(),
                      peer=opts.rootRank)
-        return self._start(call, opts, [out], lambda: _cut(flat, out), given, flat)
+        return self._start(call, opts, [out], lambda: cut(flat, out), given, flat)
 
     def scatter(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
-        output = _one(outputs)
-        taken = _dense(output)
+        output = one(outputs)
+        taken = dense(output)
         is_root = self._rank == opts.rootRank
-        flat = torch.cat([t.reshape(-1) for t in _one(inputs)]) if is_root else None
-        call = _call("scatter", taken, flat, taken, taken.numel(), peer=opts.rootRank)
-        return self._start(call, opts, [output], _back(taken, output), flat, taken)
+        flat = torch.cat([t.reshape(-1) for t in one(inputs)]) if is_root else None
+        call = call_of("scatter", taken, flat, taken, taken.numel(), peer=opts.rootRank)
+        return self._start(call, opts, [output], back(taken, output), flat, taken)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any) -> Any:
-        if input.numel() != output.numel() * self._size:
-            raise _refuse("reduce_scatter: input must have size times the elements of output")
         return self._reduction("reduce_scatter", input, output, opts)
 
     def reduce_scatter(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
-        output, parts = _one(outputs), _one(inputs)
-        given, taken = torch.cat([t.reshape(-1) for t in parts]), _dense(output)
+        output, parts = one(outputs), one(inputs)
+        given, taken = torch.cat([t.reshape(-1) for t in parts]), dense(output)
         counts = [t.numel() for t in parts]
-        call = _call("reduce_scatterv", given, given, taken, input_counts=counts,
+        call = call_of("reduce_scatterv", given, given, taken, input_counts=counts,
                      reduce=_reduction_of(opts.reduceOp)[0])
-        return self._start(call, opts, [output], _back(taken, output), given, taken)
+        return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
-        works = [self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs)]
-        return self._several(works, list(outputs))
+        return self._several("reduce_scatter", list(zip(inputs, outputs)), opts, opts.reduceOp)
 
     def all_to_all_single(self, output: Any, input: Any, output_sizes: Any, input_sizes: Any,
                           opts: Any = None) -> Any:
-        given, taken = _dense(input), _dense(output)
+        given, taken = dense(input), dense(output)
         row = [t.numel() // t.shape[0] if t.dim() and t.shape[0] else 1 for t in (given, taken)]
         sent = [s * row[0] for s in input_sizes] or [given.numel() // self._size] * self._size
         got = [s * row[1] for s in output_sizes] or [taken.numel() // self._size] * self._size
         if sum(sent) != given.numel() or sum(got) != taken.numel():
-            raise _refuse("all_to_all: the split sizes are not those of the tensors")
-        call = _call("all_to_allv", given, given, taken, input_counts=sent, output_counts=got)
-        return self._start(call, opts, [output], _back(taken, output), given, taken)
+            raise refuse("all_to_all: the split sizes are not those of the tensors")
+        call = call_of("all_to_allv", given, given, taken, input_counts=sent, output_counts=got)
+        return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def alltoall(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any = None) -> Any:
         given = torch.cat([t.reshape(-1) for t in inputs])
         taken = torch.empty(sum(t.numel() for t in outputs), dtype=given.dtype)
-        call = _call("all_to_allv", given, given, taken,
+        call = call_of("all_to_allv", given, given, taken,
                      input_counts=[t.numel() for t in inputs],
                      output_counts=[t.numel() for t in outputs])
-        return self._start(call, opts, list(outputs), lambda: _cut(taken, outputs), given, taken)
+        return self._start(call, opts, list(outputs), lambda: cut(taken, outputs), given, taken)
 
     def send(self, tensors: Sequence[Any], peer: int, tag: int) -> Any:
-        data = _dense(_one(tensors))
-        call = _call("send", data, data, None, data.numel(), peer=peer, tag=tag)
-        return self._start(call, None, list(tensors), _nothing, data)
+        data = dense(one(tensors))
+        call = call_of("send", data, data, None, data.numel(), peer=peer, tag=tag)
+        return self._start(call, None, list(tensors), nothing, data)
 
     def recv(self, tensors: Sequence[Any], peer: int, tag: int) -> Any:
-        tensor = _one(tensors)
-        data = _dense(tensor)
-        call = _call("recv", data, None, data, data.numel(), peer=peer, tag=tag)
-        return self._start(call, None, list(tensors), _back(data, tensor), data)
+        tensor = one(tensors)
+        data = dense(tensor)
+        call = call_of("recv", data, None, data, data.numel(), peer=peer, tag=tag)
+        result = _torch_work.Received(tensors) if peer < 0 else list(tensors)
+        return self._start(call, None, result, back(data, tensor), data)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Any:
-        return self.recv(tensors, -1, tag)
+        return self.recv(tensors, ANY_SOURCE, tag)
 
     def barrier(self, opts: Any = None) -> Any:
         call = _library.Call(struct_size=ctypes.sizeof(_library.Call), op=_OPS["barrier"])
-        return self._start(call, opts, [], _nothing)
+        return self._start(call, opts, [], nothing)
+
+    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
+        """Names all missing ranks, on all ranks that have come, whatever `wait_all_ranks` says."""
+        self._sequence += 1
+        self._open().monitored_barrier(self._seconds(opts))
 
     # Names that older versions of torch ask for.
     _allgather_base = all_gather_single
@@ -318,131 +316,139 @@ class DlrunBackend(Backend):
 
     def end_coalescing(self) -> Any:
         works, self._coalesced = self._coalesced or [], None
-        return self._several(works, [])
+        return _torch_work.all_of(works, [])
 
     def _reduction(self, name: str, input: Any, output: Any, opts: Any, root: int = 0) -> Any:
-        reduce, factor = _reduction_of(opts.reduceOp)
-        given = _dense(input)
-        taken = given if output is None else _dense(output)
+        reduce, factor = reduction_of(opts.reduceOp)
+        given = dense(input)
+        taken = given if output is None else dense(output)
         target = input if output is None else output
-        count = given.numel() if output is None else taken.numel()
-        call = _call(name, given, given, taken, count, peer=root, reduce=reduce)
-        return self._start(call, opts, [target], _back(taken, target), given, taken, factor=factor)
+        call = self._reduce_call(name, given, taken, root, reduce)
+        return self._start(call, opts, [target], back(taken, target), given, taken, factor=factor)
 
-    def _several(self, works: list[Any], result: list[Any]) -> Any:
-        future = torch.futures.collect_all([w.get_future() for w in works])
-        return _create_work_from_future(future.then(lambda f: (f.wait(), result)[1]))
+    def _reduce_call(self, name: str, given: Any, taken: Any, root: int, reduce: int) -> Any:
+        if name == "reduce_scatter" and given.numel() != taken.numel() * self._size:
+            raise refuse("reduce_scatter: input must have size times the elements of output")
+        return call_of(name, given, given, taken, taken.numel(), peer=root, reduce=reduce)
+
+    def _gather_call(self, given: Any, taken: Any) -> Any:
+        if taken.numel() != given.numel() * self._size:
+            raise refuse("all_gather: output must have size times the elements of input")
+        return call_of("all_gather", given, given, taken, given.numel())
+
+    def _several(self, name: str, pairs: list[Any], opts: Any, op: Any = None) -> Any:
+        """Several inputs, each with its output (None: in place). Small ones of a dtype are packed."""
+        reduce, factor = (0, None) if op is None else reduction_of(op)
+        result = [i if o is None else o for i, o in pairs]
+        lists: dict[Any, list[Any]] = {}
+        for input, output in pairs:
+            given = dense(input)
+            taken = given if output is None else dense(output)
+            call = (self._gather_call(given, taken) if op is None
+                    else self._reduce_call(name, given, taken, 0, reduce))
+            is_small = factor is None and given.nbytes + taken.nbytes <= _MOST_PACKED
+            lists.setdefault(given.dtype if is_small else len(lists), []).append(
+                (call, given, taken, back(taken, input if output is None else output)))
+        works = []
+        for entries in lists.values():
+            calls, kept = [e[0] for e in entries], [e[1:3] for e in entries]
+
+            def last(entries: Any = entries) -> None:
+                for entry in entries:
+                    entry[3]()
+
+            if len(calls) == 1:
+                works.append(self._start(calls[0], opts, result, last, kept, factor=factor))
+            else:
+                self._sequence += 1
+                work = begin_list(self._open()._open(), calls, kept, self._seconds(opts))
+                works.append(self._follow(work, opts, result, last))
+        return works[0] if len(works) == 1 else _torch_work.all_of(works, result)
+
+    def _open(self) -> Group:
+        if self._group is None:
+            raise refuse("the group is closed, or was not reconfigured yet")
+        return self._group
+
+    def _seconds(self, opts: Any) -> float:
+        timeout = getattr(opts, "timeout", None) or self._timeout
+        if timeout <= timedelta(0):  # not set
+            timeout = self._timeout
+        return float(timeout.total_seconds())
 
     def _start(self, call: Any, opts: Any, result: Any, last: Callable[[], None], *kept: Any,
                factor: Any = None) -> Any:
         self._sequence += 1
-        timeout = getattr(opts, "timeout", None) or self._timeout
-        if timeout <= timedelta(0):  # not set
-            timeout = self._timeout
-        work = begin(self._group._open(), call, list(kept), timeout.total_seconds(), factor)
+        if not torch.autograd._profiler_enabled():
+            work = begin(self._open()._open(), call, list(kept), self._seconds(opts), factor)
+            return self._follow(work, opts, result, last)
+        with torch.autograd.profiler.record_function(f"dlrun:{NAMES[call.op]}"):
+            work = begin(self._open()._open(), call, list(kept), self._seconds(opts), factor)
+            return self._follow(work, opts, result, last)
+
+    def _follow(self, work: Any, opts: Any, result: Any, last: Callable[[], None]) -> Any:
         # A call that torch waits for at once is waited for here: this thread moves the bytes itself.
         if getattr(opts, "asyncOp", True) is False:
             work.wait()
             last()
-            return _done(result)
-        future: Any = torch.futures.Future()
-        _finisher.add(work, last, future, result)
-        started = _create_work_from_future(future)
+            return _torch_work.done(result)
+        started = _torch_work.started(work, last, result)
         if self._coalesced is not None:
             self._coalesced.append(started)
         return started
 
 
-def _done(result: Any) -> Any:
-    future: Any = torch.futures.Future()
-    future.set_result(result)
-    return _create_work_from_future(future)
+class _Reconfigurable(ProcessGroup):
+    """A group whose rank and size change: PyTorch reads those of a backend in Python only once."""
+
+    def __init__(self, backend: DlrunBackend):
+        super().__init__(backend.rank(), backend.size())
+        self._dlrun = backend
+        kind = ProcessGroup.BackendType.CUSTOM
+        self._register_backend(torch.device("cpu"), kind, backend)
+        self._set_default_backend(kind)
+
+    def rank(self) -> int:
+        return self._dlrun.rank()
+
+    def size(self) -> int:
+        return self._dlrun.size()
+
+    getRank, getSize = rank, size
 
 
-def _one(tensors: Sequence[Any]) -> Any:
-    if len(tensors) != 1:
-        raise _refuse(f"takes one tensor a rank, not {len(tensors)}")
-    return tensors[0]
-
-
-def _dense(tensor: Any) -> Any:
-    """The tensor, or a contiguous copy."""
-    if tensor.is_sparse:
-        raise _refuse("sparse tensors are not supported; make them dense")
-    if tensor.device.type != "cpu":
-        raise _refuse(f"moves CPU tensors, not {tensor.device}'s; use \"cpu:dlrun,cuda:nccl\"")
-    return tensor.contiguous()
-
-
-def _back(data: Any, tensor: Any) -> Callable[[], None]:
-    """What brings the result from a contiguous copy into the tensor."""
-    if data.data_ptr() == tensor.data_ptr() and tensor.is_contiguous():
-        return _nothing
-    return lambda: (tensor.copy_(data), None)[1]
-
-
-def _cut(flat: Any, parts: Sequence[Any]) -> None:
-    at = 0
-    for part in parts:
-        part.copy_(flat[at : at + part.numel()].view(part.shape))
-        at += part.numel()
-
-
-def _reduction_of(op: Any) -> tuple[int, Optional[float]]:
-    """The number of the reduction, and a factor."""
-    kind = getattr(op, "op", op)
-    name = str(kind).rsplit(".", 1)[-1]
-    if name == "PREMUL_SUM":
-        factor = op.__getstate__()[1]
-        return 0, float(factor)
-    if name not in _REDUCTIONS:
-        raise _refuse(f"has no reduction {name}")
-    return _REDUCTIONS[name], None
-
-
-def _call(name: str, of: Any, given: Any, taken: Any, count: int = 0, *, peer: int = 0, tag: int = 0,
-          reduce: int = 0, input_counts: Any = None, output_counts: Any = None) -> Any:
-    dtype = _DTYPES.get(of.dtype)
-    if dtype is None:
-        raise _refuse(f"has no dtype {of.dtype}")
-    call = _library.Call(
-        struct_size=ctypes.sizeof(_library.Call),
-        op=_OPS[name],
-        dtype=dtype,
-        reduce=reduce,
-        input=given.data_ptr() if given is not None else None,
-        output=taken.data_ptr() if taken is not None else None,
-        count=count,
-        peer=peer,
-        tag=tag,
-    )
-    if input_counts is not None:
-        call.input_counts = (ctypes.c_size_t * len(input_counts))(*input_counts)
-    if output_counts is not None:
-        call.output_counts = (ctypes.c_size_t * len(output_counts))(*output_counts)
-    return call
-
-
+# With TORCH_DISTRIBUTED_DEBUG=DETAIL PyTorch wraps a backend, and would lose its Python part.
+_wrapped: set[DlrunBackend] = set()
 _made: dict[str, int] = {}
 
 
-def _create(given: Any, _options: Any = None) -> DlrunBackend:
-    """Called by torch.distributed for each group."""
-    # Every group has its own prefix in torch's store; its n-th backend there is counted here.
-    name = (given.group_id or "default").replace("/", "_")[-100:]
+def _own(store: dist.Store) -> dist.Store:
+    return store.clone() if hasattr(store, "clone") else store  # its timeouts are ours to set
+
+
+def _unique(name: str) -> str:
+    """Every group has its own prefix in torch's store; its n-th backend there is counted here."""
+    name = name.replace("/", "_")[-80:]
     _made[name] = _made.get(name, 0) + 1
-    return DlrunBackend(given.store.clone() if hasattr(given.store, "clone") else given.store,
-                        given.group_rank, given.group_size, given.timeout,
-                        f"torch-{name}-{_made[name]}")
+    return f"torch-{name}-{_made[name]}"
+
+
+def create(given: Any, _options: Any = None) -> Any:
+    """Called by torch.distributed for each group."""
+    is_reconfigurable = bool(getattr(given, "enable_reconfigure", False))
+    backend = DlrunBackend(_own(given.store), given.group_rank, given.group_size, given.timeout,
+                           _unique(given.group_id or "default"), is_reconfigurable)
+    return _Reconfigurable(backend) if is_reconfigurable else backend
 
 
 def register() -> None:
     """Makes "dlrun" a backend's name; may be called again."""
     existing = getattr(dist.Backend, "_plugins", {}).get("DLRUN")
     if existing is None:
-        dist.Backend.register_backend("dlrun", _create, extended_api=True, devices=["cpu"])
-    elif existing.creator_fn is not _create:
-        raise _refuse("the name 'dlrun' belongs to another package")
+        dist.Backend.register_backend("dlrun", create, extended_api=True, devices=["cpu"])
+    elif existing.creator_fn is not create:
+        raise refuse("the name 'dlrun' belongs to another package")
 
 
+_torch_work.teach_works()
 register()

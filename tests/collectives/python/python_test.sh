@@ -49,6 +49,17 @@ g = dlrun.init()
 x = array.array("f", [2])
 g.all_reduce(x)
 assert x[0] == 2 and g.size == 1 and "solo" in repr(g)'
+# A world of one checks its arguments, too.
+run 1 python3 -c 'import dlrun; dlrun.init(init_method="bogus://x")'
+says "init method is 'bogus://x', wanted env://"
+# PyTorch runs this function at its import: it does nothing unless the variable is set, and never throws.
+run 0 env -u DLRUN_LIBRARY python3 -c 'import sys, dlrun_replace_gloo
+before = list(sys.meta_path)
+dlrun_replace_gloo.run()
+assert sys.meta_path == before and "dlrun" not in sys.modules'
+DLRUN_TORCH_BACKEND=nonsense run 0 python3 -c 'import dlrun_replace_gloo; dlrun_replace_gloo.run()'
+says "DLRUN_TORCH_BACKEND is 'nonsense', wanted 'dlrun'"
+
 DLRUN_LIBRARY=/dev/null run 1 python3 -c 'import dlrun'
 says 'dlrun: cannot load /dev/null'
 DLRUN_LIBRARY=libm.so.6 run 1 python3 -c 'import dlrun'
