@@ -97,6 +97,8 @@ def check_others():
     own = torch.empty(3)
     dist.reduce_scatter(own, [torch.full((3,), float(i + rank)) for i in range(size)])
     assert (own == sum(rank + i for i in range(size))).all()
+    dist.reduce_scatter(own, [torch.full((3,), float(i + rank)) for i in range(size)], dist._make_nccl_premul_sum(2.0))
+    assert (own == 2 * sum(rank + i for i in range(size))).all()
     objects = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": i} for i in range(size)]
@@ -138,6 +140,120 @@ def check_messages():
     assert all((x == size).all() for x in several)
 
 
+def refused(text, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except Exception as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"{call} threw nothing, wanted '{text}'")
+
+
+def check_works():
+    """A Work tells what its future knows."""
+    got = torch.empty(1)
+    if rank == 0:
+        work = dist.irecv(got, 1)
+        assert not work.is_completed()
+        dist.barrier()
+        while not work.is_completed():
+            pass
+        assert work.is_success() and work.exception() is None
+        assert {dist.recv(got) for _ in range(size - 1)} == set(range(1, size))
+    else:
+        dist.barrier()
+        for _ in range(2 if rank == 1 else 1):
+            dist.send(torch.ones(1), 0)
+    # An error of an operation under way reaches wait(), the future and C++.
+    part = dist.new_group(backend="dlrun", timeout=timedelta(milliseconds=100))
+    if rank == 0:
+        works = [dist.all_reduce(got, group=part, async_op=True) for _ in range(2)]
+        refused("timed out", works[0].wait)
+        refused("timed out", works[1].get_future().wait)
+        assert works[0].is_completed() and not works[0].is_success() and "timed out" in str(works[0].exception())
+        refused("timed out", dist.all_reduce, got, group=part)
+    dist.barrier()
+
+
+def check_lists():
+    for dtypes in ([torch.float32], [torch.float32, torch.int64, torch.complex64]):
+        for count in (1, 100, 100000):  # packed, and one by one
+            ours, theirs = ([numbers(d, (i + count,)) for i in range(3) for d in dtypes] for _ in range(2))
+            with dist._coalescing_manager(async_ops=True) as manager:
+                for x in ours:
+                    dist.all_reduce(x)
+            manager.wait()
+            for x in theirs:
+                dist.all_reduce(x, group=gloo)
+            same(f"list {dtypes} {count}", ours, theirs)
+    given = [numbers(torch.float32, (4 * size,)) + i for i in range(3)]
+    for name, elements in (("all_gather_into_tensor", 4 * size * size), ("reduce_scatter_tensor", 4)):
+        ours, theirs = ([torch.empty(elements) for _ in given] for _ in range(2))
+        with dist._coalescing_manager():
+            for out, x in zip(ours, given):
+                getattr(dist, name)(out, x)
+        for out, x in zip(theirs, given):
+            getattr(dist, name)(out, x, group=gloo)
+        same(f"list of {name}", ours, theirs)
+
+
+def check_groups():
+    x = torch.ones(3)
+    part = dist.split_group(split_ranks=[[0], list(range(1, size))])
+    assert part.size() == (1 if rank == 0 else size - 1) and dist.get_rank(part) == max(rank - 1, 0)
+    dist.all_reduce(x, group=part)
+    assert (x == part.size()).all()
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1, size), mesh_dim_names=("a", "b"))
+    x = torch.ones(3)
+    dist.all_reduce(x, group=mesh.get_group("b"))
+    assert (x == size).all()
+    dist.get_backend_impl(device=torch.device("cpu")).monitored_barrier()
+    objects = [{"rank": rank}]
+    dist.broadcast_object_list(objects, 1)
+    assert objects == [{"rank": 1}]
+    mine = [None]
+    dist.scatter_object_list(mine, list(range(size)) if rank == 0 else None, 0)
+    assert mine == [rank]
+    refused("sparse tensors", dist.all_reduce, torch.eye(3).to_sparse())
+    refused("has no dtype", dist.all_reduce, torch.zeros(2, dtype=torch.float8_e5m2))
+
+
+def check_memory():
+    backend = dist.get_backend_impl(device=torch.device("cpu"))
+    pieces = []
+    for step in range(40):
+        # Ranks free at different times.
+        pieces = pieces[-(rank + 1) :]
+        pieces.append(backend.allocate_tensor(1000 * (step % 7 + 1), dtype=torch.float32, device=torch.device("cpu")))
+        pieces[-1].fill_(rank + step)
+        dist.all_reduce(pieces[-1])
+        assert (pieces[-1] == sum(range(size)) + size * step).all(), step
+    # More than it holds is ordinary memory.
+    many = [backend.allocate_tensor(7000, dtype=torch.float32, device=torch.device("cpu")).fill_(1) for _ in range(200)]
+    for x in many:
+        dist.all_reduce(x)
+    assert all((x == size).all() for x in many)
+
+
+def check_views():
+    """Tensors that are not contiguous. Gloo refuses them as messages."""
+    def view(x):
+        return torch.empty(x.shape[1], x.shape[0]).t().copy_(x)
+
+    x = torch.arange(8.0 * size).reshape(4, 2 * size) + rank
+    for call in (
+        lambda x, group: dist.all_reduce(x, group=group),
+        lambda x, group: dist.broadcast(x, 1, group=group),
+        lambda x, group: dist.reduce(x, 0, group=group) if rank == 0 else dist.reduce(x.clone(), 0, group=group),
+        lambda x, group: dist.all_gather([torch.empty(1, 2 * size) for _ in range(size)], x[:1], group=group),
+    ):
+        a, b = view(x), view(x)
+        assert not a.is_contiguous()
+        call(a, None)
+        call(b, gloo)
+        same("not contiguous", a, b)
+
+
 def losses(group, **how):
     torch.manual_seed(0)
     layers = [torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 3)]
@@ -159,8 +275,8 @@ for dtype in DTYPES:
         check_reductions(dtype, shape)
         check_parts(dtype, shape)
     check_single(dtype)
-check_others()
-check_messages()
+for check in (check_others, check_messages, check_works, check_lists, check_groups, check_memory, check_views):
+    check()
 dist.barrier()
 farthest = 0.0
 for how in ({}, {"bucket_cap_mb": 0.01}, {"find_unused_parameters": True}, {"static_graph": True}, {"gradient_as_bucket_view": True}):

@@ -37,6 +37,7 @@ if IS_DLRUN:
 GLOOS_WORDS = "looks for Gloo's words; ours name the rank that is missing, too"
 EXCEPTIONS = {
     "test_barrier_timeout_full_group": GLOOS_WORDS,
+    "test_barrier_timeout_group": GLOOS_WORDS,
     "test_ddp_logging_data_cpu": "DDP's log calls every backend from outside 'custom'",
     "test_monitored_barrier_failure_order": GLOOS_WORDS,
     "test_monitored_barrier_gloo": GLOOS_WORDS,

@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 

@@ -3,6 +3,7 @@
 import os
 import queue
 import threading
+from datetime import timedelta
 from typing import Any, Callable, Optional
 
 import torch
@@ -20,37 +21,30 @@ class _Finisher:
         self._thread: Optional[threading.Thread] = None
         self._lock = threading.Lock()
 
-    def add(self, work: Work, last: Callable[[], None], future: Any, result: Any) -> None:
+    def add(self, started: "_Started") -> None:
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="dlrun-torch", daemon=True)
                 self._thread.start()
-        self._queue.put((work, last, future, result))
+        self._queue.put(started)
 
     def is_this_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
     def _run(self) -> None:
-        pending: list[Any] = []
+        pending: list[_Started] = []
         while True:
             if not pending:
                 pending.append(self._queue.get())
             while not self._queue.empty():
                 pending.append(self._queue.get())
             # Collectives of a group end in order. What ends before others is seen after a millisecond.
-            pending[0][0]._wait_briefly(0.001)
-            over = [p for p in pending if p[0].is_completed()]
+            pending[0].work._wait_briefly(0.001)
+            over = [p for p in pending if p.work.is_completed()]
             pending = [p for p in pending if not any(p is o for o in over)]
-            for work, last, future, result in over:
-                try:
-                    work.wait()
-                    last()
-                    if isinstance(result, Received):
-                        result.source = work.source()
-                    future.set_result(result)
-                except Exception as error:
-                    future.set_exception(error)
-            over = work = last = future = result = None  # type: ignore[assignment]
+            for started in over:
+                started.finish()
+            over = started = None  # type: ignore[assignment]
 
 
 _finisher = _Finisher()
@@ -63,16 +57,81 @@ class Received(list):  # type: ignore[type-arg]
     source: Optional[int] = None
 
 
+def _value(future: Any) -> Any:
+    """What a future is given; thrown here, an error is one for C++, too."""
+    result, error = future.value()
+    if error is not None:
+        raise error
+    return result
+
+
+class _Started(TorchWork):
+    """An operation under way; `last` brings its results to their place."""
+
+    def __init__(self, work: Work, last: Callable[[], None], result: Any):
+        super().__init__()
+        self.work = work
+        self._last, self._result = last, result
+        self._error: Optional[Exception] = None
+        self._outcome: Any = torch.futures.Future()
+        self._future = self._outcome.then(_value)
+
+    def finish(self) -> None:
+        """The finisher, once the operation is over."""
+        try:
+            self.work.wait()
+            self._last()
+            if isinstance(self._result, Received):
+                self._result.source = self.work.source()
+        except Exception as error:
+            self._error = error
+        outcome, self._outcome = self._outcome, None
+        outcome.set_result((self._result, self._error))
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        if timeout > timedelta(0):
+            self.work.wait(timeout.total_seconds())
+        try:
+            self._future.wait()
+        except Exception:
+            if self._error is None:
+                raise
+            raise self._error from None
+        return True
+
+    def get_future(self) -> Any:
+        return self._future
+
+
+class _Several(TorchWork):
+    """Several operations as one."""
+
+    def __init__(self, works: list[Any], result: Any):
+        super().__init__()
+        self._works = works
+        all_over = torch.futures.collect_all([w.get_future() for w in works])
+        self._future = all_over.then(lambda f: (f.wait(), result)[1])
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        self._future.wait()
+        return True
+
+    def get_future(self) -> Any:
+        return self._future
+
+
 def started(work: Work, last: Callable[[], None], result: Any) -> Any:
-    """A Work of PyTorch for an operation under way; `last` brings its results to their place."""
+    """A Work of PyTorch for an operation under way."""
     if _finisher.is_this_thread():
         # A future's callback has started it, and may wait for it (PowerSGD's does).
         work.wait()
         last()
         return done(result)
-    future: Any = torch.futures.Future()
-    _finisher.add(work, last, future, result)
-    return _create_work_from_future(future)
+    under_way = _Started(work, last, result)
+    _finisher.add(under_way)
+    return under_way
 
 
 def done(result: Any) -> Any:
@@ -84,8 +143,7 @@ def done(result: Any) -> Any:
 
 def all_of(works: list[Any], result: list[Any]) -> Any:
     """One Work for several."""
-    future = torch.futures.collect_all([w.get_future() for w in works])
-    return _create_work_from_future(future.then(lambda f: (f.wait(), result)[1]))
+    return _Several(works, result)
 
 
 # ---- what a Work says of itself --------------------------------------------------------------------

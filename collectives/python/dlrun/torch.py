@@ -251,8 +251,10 @@ class DlrunBackend(Backend):
         output, parts = one(outputs), one(inputs)
         given, taken = torch.cat([t.reshape(-1) for t in parts]), dense(output)
         counts = [t.numel() for t in parts]
-        call = call_of("reduce_scatterv", given, given, taken, input_counts=counts,
-                     reduce=_reduction_of(opts.reduceOp)[0])
+        reduce, factor = reduction_of(opts.reduceOp)
+        if factor is not None:
+            given.mul_(factor)  # a copy
+        call = call_of("reduce_scatterv", given, given, taken, input_counts=counts, reduce=reduce)
         return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
