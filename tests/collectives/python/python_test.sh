@@ -59,6 +59,33 @@ dlrun_replace_gloo.run()
 assert sys.meta_path == before and "dlrun" not in sys.modules'
 DLRUN_TORCH_BACKEND=nonsense run 0 python3 -c 'import dlrun_replace_gloo; dlrun_replace_gloo.run()'
 says "DLRUN_TORCH_BACKEND is 'nonsense', wanted 'dlrun'"
+# With PyTorch's names, and without PyTorch: a new one, whose torch.distributed is imported before or later, and an old one.
+mkdir -p "$work/torch/distributed"
+echo >"$work/torch/__init__.py"
+cat >"$work/torch/distributed/__init__.py" <<'EOF'
+import os
+class Backend:
+    made = {}
+    if "OLD" not in os.environ:
+        _ensure_backend_registered = None
+    @classmethod
+    def register_backend(cls, name, create, extended_api, devices):
+        cls.made[name] = create
+def is_available():
+    return True
+def init_process_group(backend):
+    return Backend.made[backend].__module__
+EOF
+replaced='import dlrun_replace_gloo, os, torch
+if os.environ["EARLY"] == "1": import torch.distributed
+dlrun_replace_gloo.run()
+from torch.distributed import init_process_group
+assert init_process_group("gloo") == "dlrun_replace_gloo"'
+for early in 0 1; do
+  EARLY=$early DLRUN_TORCH_BACKEND=dlrun PYTHONPATH="$PYTHONPATH:$work" run 0 python3 -c "$replaced"
+  OLD=1 EARLY=$early DLRUN_TORCH_BACKEND=dlrun PYTHONPATH="$PYTHONPATH:$work" run 1 python3 -c "$replaced"
+  says 'needs PyTorch 2.14 or newer'
+done
 
 DLRUN_LIBRARY=/dev/null run 1 python3 -c 'import dlrun'
 says 'dlrun: cannot load /dev/null'
