@@ -203,6 +203,8 @@ def check_groups():
     assert part.size() == (1 if rank == 0 else size - 1) and dist.get_rank(part) == max(rank - 1, 0)
     dist.all_reduce(x, group=part)
     assert (x == part.size()).all()
+    if rank == 0:
+        refused("rank 0 is in no list", dist.split_group, split_ranks=[[1], [2]])
     mesh = dist.device_mesh.init_device_mesh("cpu", (1, size), mesh_dim_names=("a", "b"))
     x = torch.ones(3)
     dist.all_reduce(x, group=mesh.get_group("b"))

@@ -132,6 +132,9 @@ class DlrunBackend(Backend):
     def eager_connect_single_device(self, device: Any) -> None:
         pass  # connected since it was made
 
+    def perform_nocolor_split(self, device: Any) -> None:
+        pass  # the others make a group without this rank
+
     def abort(self) -> None:
         if self._group is not None:
             self._group.abort("torch.distributed aborted the group")
@@ -149,7 +152,8 @@ class DlrunBackend(Backend):
 
     def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> Any:
         if self._rank not in ranks:
-            return None
+            # PyTorch reads through the null pointer that it makes of a None here.
+            raise refuse(f"split_group: rank {self._rank} is in no list; give it one of its own")
         name = getattr(opts, "group_name", "") or "split"
         timeout = getattr(opts, "_timeout", None) or self._timeout
         return DlrunBackend(_own(store), list(ranks).index(self._rank), len(ranks), timeout, _unique(name))
@@ -301,6 +305,8 @@ class DlrunBackend(Backend):
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Names all missing ranks, on all ranks that have come, whatever `wait_all_ranks` says."""
+        if getattr(opts, "timeout", None) == timedelta(0):
+            raise refuse("monitored_barrier: timeout is 0 s, wanted more")
         self._sequence += 1
         self._open().monitored_barrier(self._seconds(opts))
 
