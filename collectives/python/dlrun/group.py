@@ -4,6 +4,7 @@ import atexit
 import collections
 import ctypes
 import operator
+import os
 import pickle
 import sys
 import weakref
@@ -809,6 +810,14 @@ def _no_world() -> Optional[_Handle]:
 
 # The handle of init()'s group, until it is destroyed.
 _world: Callable[[], Optional[_Handle]] = _no_world
+
+
+def _after_fork() -> None:
+    global _world
+    _world = _no_world  # the library says what a child may do
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def init(
