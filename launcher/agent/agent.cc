@@ -211,6 +211,7 @@ Ending::Events Agent::events_of_ending() {
           .close_store = [this] { gathering_.close_store(); },
           .on_verdict =
               [this] {
+                say_who_was_outlived();
                 restart_ = events_.on_verdict(verdict());
                 return restart_.again;
               },
@@ -231,11 +232,18 @@ void Agent::on_rank_ended(const RankEnd& end, int local_rank) {
   if (!plan_.job.end.keeps_others() || !end.failed()) return;
   if (Checkpointing* const request = saving_.current()) request->forget(end.rank);
   // On several nodes the service tells all of them.
+  if (gathering_.others() != nullptr) return;
   const Generation& ranks = *generations_.current();
-  if (gathering_.others() == nullptr) {
-    const std::string news = rendezvous::goes_on_without(ranks.ends(), ranks.ranks().size());
-    if (!news.empty()) say(news);
-  }
+  const std::string news = rendezvous::goes_on_without(ranks.ends(), ranks.ranks().size());
+  if (!news.empty()) say(news);
+}
+
+// The ranks that the job has lost without failing. On several nodes the service tells it.
+void Agent::say_who_was_outlived() {
+  const Generation* const generation = generations_.current();
+  if (generation == nullptr || gathering_.others() != nullptr || outcome_.has_reason()) return;
+  const std::string news = rendezvous::went_on_without(generation->ends());
+  if (!news.empty()) say(news);
 }
 
 // If the ranks live on when one fails, a failure is one of the job only if no rank has outlived it.

@@ -77,6 +77,7 @@ class Agent : public AgentOrders {
   void on_job_failed(JobFailure failure);
   void on_rank_ended(const RankEnd& end, int local_rank);
   void on_ranks_ended(bool all_well);
+  void say_who_was_outlived();
   void check_ended();
 
   Verdict verdict() const;

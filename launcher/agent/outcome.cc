@@ -74,10 +74,7 @@ Verdict Outcome::verdict() const {
                     "all ranks have saved",
                     kExitSaved));
   }
-  if (failed) return *std::move(failed);
-  Verdict verdict = verdict_on_saving();
-  say_who_was_lost(verdict);
-  return verdict;
+  return failed ? *std::move(failed) : verdict_on_saving();
 }
 
 std::optional<Verdict> Outcome::verdict_on_failure() const {
@@ -146,14 +143,6 @@ Verdict Outcome::verdict_on_saving() const {
                                    call)}};
   }
   return {};
-}
-
-// On several nodes the service tells it.
-void Outcome::say_who_was_lost(Verdict& verdict) const {
-  const Generation* const generation = generations_.current();
-  if (generation == nullptr || gathering_.others() != nullptr) return;
-  const std::string sentence = rendezvous::went_on_without(generation->ends());
-  if (!sentence.empty()) verdict.page.insert(verdict.page.begin(), sentence);
 }
 
 // A rank that has not saved may fail because others have saved and ended, which are not to blame.

@@ -48,8 +48,6 @@ class Outcome {
   Verdict verdict_on_job_failure() const;
   Verdict verdict_on_finding() const;
   Verdict verdict_on_saving() const;
-  // A line on the ranks that the job has lost and outlived, if there are any.
-  void say_who_was_lost(Verdict& verdict) const;
   void say_who_has_not_saved(Verdict& verdict) const;
 
   const NodePlan& plan_;

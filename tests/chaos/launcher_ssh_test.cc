@@ -96,19 +96,22 @@ TEST_F(Ssh, RankByNodeCountsOverTheHostsForRanksPrefixesAndLogs) {
 TEST_F(Ssh, WithOnFailureKeepTheRanksOfAllHostsLiveOn) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
-  for (const bool end_well : {true, false}) {
-    const tests::Gate gate;
-    const auto job = dlrun(
-        hosts, {"--on-failure=keep", "--hosts", "a:1,b:2"},
-        sh("test $RANK = 1 && exit 3; " + gate.wait() + (end_well ? "echo finished" : "exit 5")));
-    ASSERT_TRUE(job->wait_for_err("; 2 ranks go on (--on-failure keep)\n")) << job->err();
-    EXPECT_THAT(what_it_says(*job), MatchesRegex("dlrun: host [ab]: rank 1 \\(node 1, [^\n]*\n"));
-    gate.open();
-    EXPECT_EQ(job->wait(), end_well ? 0 : 3);
-    EXPECT_THAT(job->err(), HasSubstr(end_well ? "the job went on without rank 1, "
-                                                 "which failed; ranks 0, 2 ended with exit code 0\n"
-                                               : " ended with exit code 3 after "));
-    EXPECT_TRUE(gone(*job));
+  for (const std::string where : {"a:3", "a:1,b:2"}) {
+    for (const bool end_well : {true, false}) {
+      const tests::Gate gate;
+      const auto job = dlrun(
+          hosts, {"--on-failure=keep", "--hosts", where},
+          sh("test $RANK = 1 && exit 3; " + gate.wait() + (end_well ? "echo finished" : "exit 5")));
+      ASSERT_TRUE(job->wait_for_err("; 2 ranks go on (--on-failure keep)\n")) << job->err();
+      EXPECT_THAT(what_it_says(*job),
+                  MatchesRegex("dlrun: host [ab]: rank 1 \\(node [01], [^\n]*\n"));
+      gate.open();
+      EXPECT_EQ(job->wait(), end_well ? 0 : 3);
+      EXPECT_THAT(job->err(), HasSubstr(end_well ? "the job went on without rank 1, which failed; "
+                                                   "ranks 0, 2 ended with exit code 0\n"
+                                                 : " ended with exit code 3 after "));
+      EXPECT_TRUE(gone(*job));
+    }
   }
 }
 
