@@ -1,6 +1,6 @@
 // on_failure_probe DEAD exit|kill [save]: the rank DEAD ends in the middle of the job. Each other
-// rank learns of it by an error of its collective, and goes on with the others in a group of their
-// own. With `save` it then works until it is asked to save.
+// rank learns of it by an error of its collective, and re-forms the group. With `save` it then
+// works until it is asked to save.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,19 +33,16 @@ int main(int argc, char** argv) {
   const int dead = std::atoi(argv[1]);
   const bool is_killed = std::string(argv[2]) == "kill";
   dl::init_process_group();
-  const int rank = dl::rank();
-  const int ranks = dl::world_size();
+  const bool dies = dl::rank() == dead;
   sum_of_ones();
-  if (rank == dead && is_killed) ::raise(SIGKILL);
-  if (rank == dead) ::_exit(3);
+  if (dies && is_killed) ::raise(SIGKILL);
+  if (dies) ::_exit(3);
   try {
     for (;;) sum_of_ones();
   } catch (const dl::Error& error) {
     say(fmt::format("heard: {}", error.what()));
   }
-  dl::destroy_process_group();
-  dl::init_process_group(
-      {.rank = rank < dead ? rank : rank - 1, .world_size = ranks - 1, .name = "survivors"});
+  dl::reform(dl::default_group());
   say(fmt::format("goes on as {} of {}: sum {}", dl::rank(), dl::world_size(), sum_of_ones()));
   while (argc > 3) {
     if (dl::should_checkpoint()) {

@@ -147,7 +147,7 @@ class KeepGroups : public testing::Test {
   int port_ = tests::free_port();
 };
 
-TEST_F(KeepGroups, SurvivorsHearOfTheDeathAndMakeAGroupOfTheirOwn) {
+TEST_F(KeepGroups, SurvivorsHearOfTheDeathAndReformTheirGroup) {
   for (const std::string backend : {"shm", "tcp"}) {
     for (const std::string how : {"exit", "kill"}) {
       tests::Process run({tests::program("dlrun"), "--nproc-per-node=3", "--on-failure=keep",
@@ -161,6 +161,14 @@ TEST_F(KeepGroups, SurvivorsHearOfTheDeathAndMakeAGroupOfTheirOwn) {
       EXPECT_THAT(run.err(), HasSubstr(kWentOn));
     }
   }
+}
+
+TEST_F(KeepGroups, RankZeroMayBeTheDeadOne) {
+  tests::Process run({tests::program("dlrun"), "--nproc-per-node=3", "--on-failure=keep",
+                      tests::program("on_failure_probe"), "0", "kill"});
+  EXPECT_EQ(run.wait(), 0) << run.err();
+  EXPECT_THAT(run.out(), AllOf(HasSubstr("[rank 1] goes on as 0 of 2: sum 2\n"),
+                               HasSubstr("[rank 2] goes on as 1 of 2: sum 2\n")));
 }
 
 TEST_F(KeepGroups, SurvivorsOfTwoNodesGoOnAndAllAreTold) {
