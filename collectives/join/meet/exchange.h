@@ -129,7 +129,7 @@ std::string late_text(const ExchangeOptions& options, const std::vector<int>& ra
 // The store of a group that is made over an exchange.
 class ExchangeStore final : public RoundStore {
  public:
-  ExchangeStore(Exchange& exchange, std::string group)
+  ExchangeStore(Exchange& exchange, const std::string& group)
       : RoundStore("group '" + group + "'"), exchange_(exchange) {}
 
  private:

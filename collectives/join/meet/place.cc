@@ -82,7 +82,12 @@ Place::Place(const std::optional<JobKey>& key, const std::string& iface)
     : key_(key ? *key : open_key()), local_(rendezvous::listen_local()) {
   local_name_ = "@" + rendezvous::local_name(local_->fd());
   if (!key) return;
-  Reachable reachable = listen_for_hosts(iface);
+  Reachable reachable;
+  try {
+    reachable = listen_for_hosts(iface);
+  } catch (const Error&) {
+    return;  // ranks on one host need no port; others say why they have none
+  }
   for (const rendezvous::Address& address : reachable.addresses) {
     hosts_names_ += hosts_names_.empty() ? "" : " ";
     hosts_names_ +=
@@ -106,18 +111,12 @@ void Place::settle(const std::string& group, rendezvous::Hello hello, std::vecto
   seats_ = static_cast<int>(members_.size());
   hello_.rank = seat_;
   (leaves_host ? local_ : hosts_).reset();
+  // Half of each place listens no more.
   for (Member& member : members_) {
-    const Ways ways = ways_of(member.address);
-    const bool is_reachable = leaves_host ? !ways.hosts.empty() : !ways.local.empty();
-    DL_CHECK(is_reachable, kMismatch, "group '{}': {} has no place at which it is found again",
-             group, member.who.text());
-    // The other half listens no more.
-    const std::string local = "@" + ways.local;
-    if (!leaves_host) {
-      member.address = local;
-    } else if (!ways.local.empty()) {
-      member.address.erase(0, local.size() + 1);
-    }
+    const std::size_t local_size = std::min(member.address.find(' '), member.address.size());
+    const std::size_t hosts_begin = std::min(local_size + 1, member.address.size());
+    member.address =
+        leaves_host ? member.address.substr(hosts_begin) : member.address.substr(0, local_size);
   }
 }
 
@@ -256,6 +255,12 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
 
 Place::Agreed Place::agree(std::chrono::nanoseconds timeout, Deadline deadline) {
   const std::vector<Member> candidates = members_;  // in order of their seats
+  for (const Member& member : candidates) {
+    DL_CHECK(!member.address.empty(), kNotImplemented,
+             "reform of group '{}': {} has no place at which other hosts find it; ranks on several "
+             "hosts need a key, and an interface that exists",
+             group_, member.who.text());
+  }
   for (const Member& member : candidates) {
     if (member.seat == seat_) break;
     if (std::optional<Agreed> agreed = join(member, timeout, deadline)) return std::move(*agreed);

@@ -219,6 +219,20 @@ TEST(ReformAlone, MakesAGroupOfOne) {
   EXPECT_EQ(again->name(), "group~2");
 }
 
+// Ranks on one host need no interface.
+TEST(ReformThreads, GoesOnWithoutTheInterface) {
+  const UniqueId id = make_unique_id();
+  run_threads(2, [&](int rank) {
+    Ref<ProcessGroup> group = make_group({.rank = rank,
+                                          .size = 2,
+                                          .id = id,
+                                          .backend = "shm",
+                                          .timeout = kTime,
+                                          .iface = "nosuch0"});
+    EXPECT_EQ(sum_once(*reform(group), rank), 0b11);
+  });
+}
+
 // A rank that leaves the group counts as dead, though its process lives.
 TEST(ReformThreads, GoesOnWithoutARankThatLeaves) {
   const UniqueId id = make_unique_id();
