@@ -6,10 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "collectives/c/displaced.h"
 #include "collectives/c/dl_comm.h"
 #include "collectives/c/handles.h"
 #include "collectives/call/checks.h"
 #include "collectives/compose/coalesced.h"
+#include "collectives/waiting/finishing_work.h"
 
 using namespace dl::collectives;
 using dl::DType;
@@ -87,6 +89,8 @@ class Translated {
   Translated(const dl_call& given, Ref<dl::RefCounted> owner, const ProcessGroup& group) {
     DL_CHECK(static_cast<unsigned>(given.op) < kOpKindCount, kInvalidArgument,
              "dl_start: {} is not a dl_op", given.op);
+    DL_CHECK(given.input_displacements == nullptr && given.output_displacements == nullptr,
+             kInvalidArgument, "dl_start_list: a call of a list has no displacements");
     DL_CHECK(static_cast<unsigned>(given.order) <= DL_ORDER_TREE, kInvalidArgument,
              "dl_start: {} is not a dl_order", given.order);
     options_ = {.timeout = time_of(given.timeout_s),
@@ -264,11 +268,31 @@ Ref<Work> start_list(ProcessGroup& group, std::span<const dl_call> given,
 
 }  // namespace
 
+namespace {
+
+Ref<Work> start_displaced(ProcessGroup& group, dl_call call, const Ref<dl::RefCounted>& owner) {
+  DL_CHECK(static_cast<unsigned>(call.op) < kOpKindCount, kInvalidArgument,
+           "dl_start: {} is not a dl_op", call.op);
+  const bool is_complex = call.dtype == DL_C64 || call.dtype == DL_C128;
+  const std::size_t element =
+      is_complex ? (call.dtype == DL_C64 ? 8 : 16) : dl::size_of(dtype_of(call.dtype));
+  dl::collectives::c::Displaced displaced =
+      dl::collectives::c::pack(call, element, group.size(), owner);
+  const auto kept = dl::make_ref<Owners>();
+  kept->owners = {owner, displaced.packed};
+  Ref<Work> work = group.start(Translated(call, kept, group).call());
+  return displaced.unpack ? finish_with(std::move(work), std::move(displaced.unpack)) : work;
+}
+
+}  // namespace
+
 dl_status dl_start(dl_comm* comm, const dl_call* call, dl_work** work) {
   // Before anything may fail, because it calls release() then.
   Ref<dl::RefCounted> owner;
   if (const dl_status bad = guarded([&] { owner = owner_of(call); }); bad != DL_OK) return bad;
   return run(comm, work, [&](ProcessGroup& group) {
+    if (call->input_displacements != nullptr || call->output_displacements != nullptr) [[unlikely]]
+      return start_displaced(group, *call, owner);
     return group.start(Translated(*call, owner, group).call());
   });
 }

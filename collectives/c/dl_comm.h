@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-#define DL_COMM_VERSION 2 /* 1: without dl_call, options, ids, reform, byte strings, descriptors \
-                           */
+#define DL_COMM_VERSION                                                    \
+  2 /* 1: without dl_call, options, ids, reform, byte strings, descriptors \
+     */
 
 /* NOLINTBEGIN(modernize-use-using): this is C */
 typedef struct dl_comm dl_comm;     /* a group of ranks */
@@ -292,6 +293,10 @@ typedef struct dl_call {
    * less than sizeof(dl_call). */
   dl_release_function release;
   void* context;
+  /* Where each part begins, in elements, as in MPI; NULL: one behind the other. On the side that
+   * has counts. The parts are copied; parts of an output must not overlap. */
+  const size_t* input_displacements;
+  const size_t* output_displacements;
 } dl_call;
 
 dl_status dl_start(dl_comm* comm, const dl_call* call, dl_work** work);

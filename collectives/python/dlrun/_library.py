@@ -58,6 +58,8 @@ class Call(ctypes.Structure):
         ("timeout_s", c_double),
         ("release", c_void_p),
         ("context", c_void_p),
+        ("input_displacements", POINTER(c_size_t)),
+        ("output_displacements", POINTER(c_size_t)),
     ]
 
 

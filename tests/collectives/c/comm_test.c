@@ -151,6 +151,56 @@ static void calls(dl_comm* comm) {
   CHECK(dl_start(comm, &gather, NULL) == DL_OK && all[1] == 3 && all[4] == 2 && all[5] == 3);
 }
 
+/* Parts that lie apart, in another order, and where they may not. */
+static void displaced(dl_comm* comm) {
+  const size_t counts[kRanks] = {1, 2, 3}, places[kRanks] = {7, 4, 0};
+  int mine[3] = {my_rank, my_rank, my_rank}, all[8], released = 0;
+  memset(all, -1, sizeof all);
+  dl_call gather = {.struct_size = sizeof gather,
+                    .op = DL_OP_ALL_GATHERV,
+                    .dtype = DL_I32,
+                    .input = mine,
+                    .output = all,
+                    .output_counts = counts,
+                    .release = count_release,
+                    .context = &released,
+                    .output_displacements = places};
+  dl_work* work = NULL;
+  CHECK(dl_start(comm, &gather, &work) == DL_OK && dl_work_wait(work) == DL_OK);
+  const int wanted[8] = {2, 2, 2, -1, 1, 1, -1, 0};
+  CHECK(memcmp(all, wanted, sizeof all) == 0);
+  CHECK(dl_barrier(comm, 0, NULL) == DL_OK && released == 1);
+  const size_t overlapping[kRanks] = {4, 5, 0}, one[kRanks] = {1, 1, 1};
+  const size_t huge[kRanks] = {0, 1, SIZE_MAX / 2};
+  gather.output_displacements = huge;
+  CHECK(dl_start(comm, &gather, NULL) == DL_INVALID_ARGUMENT && released == 2);
+  gather.output_displacements = one;
+  CHECK(dl_start(comm, &gather, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "overlap") != NULL);
+  gather.output_displacements = overlapping; /* they touch */
+  CHECK(dl_start(comm, &gather, NULL) == DL_OK && all[4] == 0 && all[5] == 1 && all[6] == 1);
+  gather.input_displacements = one;
+  CHECK(dl_start(comm, &gather, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "without the counts") != NULL);
+  CHECK(dl_start_list(comm, &gather, 1, NULL) == DL_INVALID_ARGUMENT);
+  /* Inputs may overlap: every rank gets the same two numbers. */
+  const size_t two[kRanks] = {2, 2, 2}, same[kRanks] = {1, 1, 1}, back[kRanks] = {4, 2, 0};
+  const double sent[3] = {-1, my_rank, 10 * my_rank};
+  double got[6] = {0};
+  const dl_call exchange = {.struct_size = sizeof exchange,
+                            .op = DL_OP_ALL_TO_ALLV,
+                            .dtype = DL_F64,
+                            .input = sent,
+                            .output = got,
+                            .input_counts = two,
+                            .output_counts = two,
+                            .input_displacements = same,
+                            .output_displacements = back};
+  CHECK(dl_start(comm, &exchange, NULL) == DL_OK);
+  CHECK(got[0] == 2 && got[1] == 20 && got[2] == 1 && got[3] == 10 && got[4] == 0 && got[5] == 0);
+  CHECK(dl_barrier(comm, 0, NULL) == DL_OK);
+}
+
 static void lists(dl_comm* comm) {
   int released = 0, x[kRanks], y[kRanks] = {0}, sums[3] = {1, my_rank, 10};
   dl_call list[2 * kRanks];
@@ -523,6 +573,7 @@ static void run_rank(int rank, char* directory) {
   parts(world);
   messages(world);
   calls(world);
+  displaced(world);
   lists(world);
   waits(world);
   strings(world);
