@@ -16,6 +16,7 @@
 using namespace dl::collectives;
 using dl::DType;
 using dl::Ref;
+using dl::collectives::c::check_buffers;
 using dl::collectives::c::dtype_of;
 using dl::collectives::c::guarded;
 using dl::collectives::c::op_of;
@@ -291,6 +292,7 @@ dl_status dl_start(dl_comm* comm, const dl_call* call, dl_work** work) {
   Ref<dl::RefCounted> owner;
   if (const dl_status bad = guarded([&] { owner = owner_of(call); }); bad != DL_OK) return bad;
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, call->input, call->output);
     if (call->input_displacements != nullptr || call->output_displacements != nullptr) [[unlikely]]
       return start_displaced(group, *call, owner);
     return group.start(Translated(*call, owner, group).call());
@@ -312,6 +314,8 @@ dl_status dl_start_list(dl_comm* comm, const dl_call* calls, size_t count, dl_wo
     if (first) std::rethrow_exception(first);
   });
   if (bad != DL_OK) return bad;
-  return run(comm, work,
-             [&](ProcessGroup& group) { return start_list(group, {calls, count}, owners); });
+  return run(comm, work, [&](ProcessGroup& group) {
+    for (size_t i = 0; i < count; ++i) check_buffers(*comm, calls[i].input, calls[i].output);
+    return start_list(group, {calls, count}, owners);
+  });
 }

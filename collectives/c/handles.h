@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collectives/api/process_group.h"
+#include "collectives/c/device_memory.h"
 #include "collectives/c/dl_comm.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
@@ -20,12 +21,14 @@ struct dl_comm {
     backend = part->backend();
     name = part->name();
     plan = part->plan();
+    ask = dl::collectives::c::find_pointer_question();
     group = std::move(part);
   }
 
   dl::Ref<dl::collectives::ProcessGroup> group{};
   std::string backend{}, name{}, plan{};  // end with a zero byte
   bool is_world = false;
+  dl::collectives::c::PointerQuestion ask = nullptr;  // null: no buffer can be a GPU's
 };
 
 namespace dl::collectives::c {
@@ -74,6 +77,12 @@ dl_status guarded(const Body& body) noexcept {
 inline ProcessGroup& group_of(dl_comm* comm) {
   DL_CHECK(comm != nullptr, kInvalidArgument, "dl_comm: the group is NULL");
   return *comm->group;
+}
+
+// Refuses a GPU's memory. Without a driver it costs a comparison.
+inline void check_buffers(const dl_comm& comm, const void* input, const void* output) {
+  if (comm.ask != nullptr) [[unlikely]]
+    refuse_device_memory(comm.ask, input, output);
 }
 
 // Starts an operation, and waits for it if the caller does not take the work.

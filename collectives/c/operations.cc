@@ -5,6 +5,7 @@
 #include "collectives/compose/objects.h"
 
 using namespace dl::collectives;
+using dl::collectives::c::check_buffers;
 using dl::collectives::c::dtype_of;
 using dl::collectives::c::group_of;
 using dl::collectives::c::guarded;
@@ -256,6 +257,7 @@ dl_status dl_premul_all_reduce(dl_comm* comm, const void* input, void* output, s
                                dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
                                dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return premul_all_reduce(group,
                              {.input = input,
                               .output = output,
@@ -271,6 +273,7 @@ dl_status dl_premul_reduce(dl_comm* comm, const void* input, void* output, size_
                            dl_dtype dtype, dl_reduce_op op, double factor, int root,
                            double timeout_s, dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return premul_reduce(group,
                          {.input = input,
                           .output = output,
@@ -287,6 +290,7 @@ dl_status dl_premul_reduce_scatter(dl_comm* comm, const void* input, void* outpu
                                    dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
                                    dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return premul_reduce_scatter(group,
                                  {.input = input,
                                   .output = output,
@@ -302,6 +306,7 @@ dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, siz
                              size_t element_bytes, dl_reduce_function function, void* context,
                              double timeout_s, dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return user_all_reduce(
         group, user_options(input, output, count, element_bytes, function, context, timeout_s));
   });
@@ -311,6 +316,7 @@ dl_status dl_user_reduce(dl_comm* comm, const void* input, void* output, size_t 
                          size_t element_bytes, dl_reduce_function function, void* context, int root,
                          double timeout_s, dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return user_reduce(
         group, user_options(input, output, count, element_bytes, function, context, timeout_s),
         root);
@@ -321,6 +327,7 @@ dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output,
                                  size_t element_bytes, dl_reduce_function function, void* context,
                                  double timeout_s, dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
+    check_buffers(*comm, input, output);
     return user_reduce_scatter(
         group, user_options(input, output, count, element_bytes, function, context, timeout_s));
   });
