@@ -249,6 +249,7 @@ void failures(ProcessGroup& g) {
     if (group.rank() != 1) group.barrier({.call = {.timeout = 1s}})->wait();
     wait_until_broken(group);
   });
+  say(fmt::format("rank {} reform: {}", g.rank(), thrown_by([] { reform(default_group()); })));
   {
     Ref<ProcessGroup> group = g.split({.name = "left"});
     if (g.rank() == 1) group = nullptr;
