@@ -120,6 +120,13 @@ inline int sum_of_ranks(int size) {
   return is_initialized() ? 3 : status;
 }
 
+// Each rank adds the bit of its number in the first group.
+inline int sum_once(collectives::ProcessGroup& group, int first_rank) {
+  int x = 1 << first_rank;
+  group.all_reduce({.input = &x, .output = &x, .count = 1, .dtype = DType::kI32})->wait();
+  return x;
+}
+
 inline void set_rank(int rank, int size) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);
   ::setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);

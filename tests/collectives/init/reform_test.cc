@@ -25,7 +25,6 @@ namespace {
 using namespace std::chrono_literals;
 using namespace tests;
 using collectives::ProcessGroup;
-using collectives::testing::run_threads;
 using collectives::testing::Thrown;
 using collectives::testing::thrown_by;
 
@@ -52,13 +51,6 @@ void die_soon() {
     ::usleep(static_cast<useconds_t>(std::random_device()() % 8000));
     ::kill(::getpid(), SIGKILL);
   }).detach();
-}
-
-// Each rank adds the bit of its number in the first group.
-int sum_once(ProcessGroup& group, int first_rank) {
-  int x = 1 << first_rank;
-  group.all_reduce({.input = &x, .output = &x, .count = 1, .dtype = DType::kI32})->wait();
-  return x;
 }
 
 struct Case {
@@ -119,18 +111,6 @@ TEST_P(Reform, OfAWholeGroupHasAllItsRanks) {
     return 0;
   };
   EXPECT_EQ(run_processes(4, body), (std::vector<int>{0, 0, 0, 0}));
-}
-
-TEST(ReformThreads, OfAWholeGroupHasAllItsRanks) {
-  const UniqueId id = make_unique_id();
-  run_threads(4, [&](int rank) {
-    Ref<ProcessGroup> group = make_group({.rank = rank, .size = 4, .id = id, .timeout = kTime});
-    for (int i = 1; i <= 3; ++i) {
-      group = reform(group);
-      EXPECT_EQ(group->rank(), rank);
-      EXPECT_EQ(sum_once(*group, rank), 0b1111);
-    }
-  });
 }
 
 // The lowest ranks die one after the other inside of the call, so that the next one takes over.
@@ -217,32 +197,6 @@ TEST(ReformAlone, MakesAGroupOfOne) {
   const Ref<ProcessGroup> again = reform(reform(alone));
   EXPECT_EQ(again->size(), 1);
   EXPECT_EQ(again->name(), "group~2");
-}
-
-// Ranks on one host need no interface.
-TEST(ReformThreads, GoesOnWithoutTheInterface) {
-  const UniqueId id = make_unique_id();
-  run_threads(2, [&](int rank) {
-    Ref<ProcessGroup> group = make_group({.rank = rank,
-                                          .size = 2,
-                                          .id = id,
-                                          .backend = "shm",
-                                          .timeout = kTime,
-                                          .iface = "nosuch0"});
-    EXPECT_EQ(sum_once(*reform(group), rank), 0b11);
-  });
-}
-
-// A rank that leaves the group counts as dead, though its process lives.
-TEST(ReformThreads, GoesOnWithoutARankThatLeaves) {
-  const UniqueId id = make_unique_id();
-  run_threads(3, [&](int rank) {
-    Ref<ProcessGroup> group = make_group({.rank = rank, .size = 3, .id = id, .timeout = kTime});
-    if (rank == 1) return;
-    group = reform(group);
-    EXPECT_EQ(group->size(), 2);
-    EXPECT_EQ(sum_once(*group, rank), 0b101);
-  });
 }
 
 }  // namespace
