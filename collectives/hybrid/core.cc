@@ -357,7 +357,7 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     operations_.fail(cause, until);
     end_later();
   }
-  if (cause.blame != Blame::kNone && !is_reported) {
+  if (rendezvous::blames(cause.blame) && !is_reported) {
     rendezvous::report_peer_failure(
         {.cause = cause, .call = groups.all ? groups.all->own_call() : std::string()});
   }

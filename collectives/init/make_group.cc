@@ -16,11 +16,13 @@
 #include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/system/output.h"
 #include "core/base/system/process/fork.h"
 #include "core/base/system/process/stopped.h"
+#include "rendezvous/net/lifeline.h"
 #include "rendezvous/stores/prefix_store.h"
 
 namespace dl {
@@ -87,7 +89,7 @@ class GroupReformer final : public Reformer {
              "reform: another thread has re-formed group '{}'", group.name());
     DL_CHECK(!made_in_.is_in_child(), kInvalidArgument, "{}",
              text_of_forked_child(std::string(group.name()), self_));
-    group.abort("its ranks make it anew; call reform() on every rank");
+    group.abort(kRenewal);
     const std::chrono::nanoseconds time = timeout.value_or(how_.timeout);
     const Deadline deadline = Deadline::after(time);
     Ref<ProcessGroup> made;
@@ -100,6 +102,7 @@ class GroupReformer final : public Reformer {
         log::info("reform of group '{}' begins again: {}", how_.name, error.what());
       }
     }
+    rendezvous::report_renewal();
     group.set_reformer(nullptr);
     made->set_reformer(Ref<Reformer>(this));
     return made;

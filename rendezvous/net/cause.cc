@@ -9,8 +9,8 @@
 namespace dl::rendezvous {
 namespace {
 
-constexpr std::array<std::string_view, 8> kBlameNames = {
-    "none", "gone", "left", "unreachable", "missing", "broke", "mismatch", "link"};
+constexpr std::array<std::string_view, 9> kBlameNames = {
+    "none", "gone", "left", "unreachable", "missing", "broke", "mismatch", "link", "renewal"};
 constexpr std::size_t kMostOperationBytes = 255;
 
 template <typename Number>

@@ -25,10 +25,16 @@ enum class Blame : std::uint8_t {
   kBroke,        // it broke the group: abort(), an early destruction, or an error of its own
   kMismatch,     // it called another operation
   kLink,         // nothing: a connection to it has ended, but it still runs
+  kRenewal,      // nothing: a rank makes the group anew (reform()); no rank is blamed
 };
 // "gone", "left", ...: names in the control protocol.
 std::string_view name_of(Blame blame) noexcept;
 std::optional<Blame> blame_of(std::string_view name) noexcept;
+
+// Whether it is a failure that dlrun is to hear of.
+constexpr bool blames(Blame blame) noexcept {
+  return blame != Blame::kNone && blame != Blame::kRenewal;
+}
 
 struct Cause {
   ErrorKind kind = ErrorKind::kInternal;

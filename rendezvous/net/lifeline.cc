@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kBrokenWord = "broken";
 constexpr std::string_view kWaitingWord = "waiting";
+constexpr std::string_view kRenewalPacket = "renewal\n";
 constexpr std::size_t kMostBytes = 32 * 1024;
 constexpr std::size_t kMostLineBytes = 255;
 
@@ -31,7 +32,7 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
-void send_packet(const std::string& packet) {
+void send_packet(std::string_view packet) {
   const auto fd = env::get_int(env::Var::kLifelineFd);
   if (!fd) return;
   ::send(static_cast<int>(*fd), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -68,6 +69,18 @@ std::optional<Waiting> decode_waiting(std::string_view packet) {
   if (error != std::errc() || end != rank->data() + rank->size()) return std::nullopt;
   waiting.operation = *operation;
   return waiting;
+}
+
+bool is_renewal(std::string_view packet) noexcept {
+  return packet == kRenewalPacket;
+}
+
+void report_renewal() noexcept {
+  try {
+    send_packet(kRenewalPacket);
+  } catch (...) {
+    // The variable of the descriptor is no number.
+  }
 }
 
 void report_peer_failure(const PeerFailure& failure) noexcept {

@@ -33,11 +33,14 @@ struct Waiting {
 // or a program in between has closed the descriptor.
 void report_peer_failure(const PeerFailure& failure) noexcept;
 void report_waiting(const Waiting& waiting) noexcept;
+// "The group is made anew": what this rank has reported as a PeerFailure does not count any more.
+void report_renewal() noexcept;
 
 // Encode and decode one packet; both ends use these. Decoding returns nullopt for any other packet.
 std::string encode_peer_failure(const PeerFailure& failure);
 std::optional<PeerFailure> decode_peer_failure(std::string_view packet);
 std::string encode_waiting(const Waiting& waiting);
 std::optional<Waiting> decode_waiting(std::string_view packet);
+bool is_renewal(std::string_view packet) noexcept;
 
 }  // namespace dl::rendezvous

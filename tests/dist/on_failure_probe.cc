@@ -1,6 +1,6 @@
-// on_failure_probe DEAD exit|kill [save]: the rank DEAD ends in the middle of the job. Each other
-// rank learns of it by an error of its collective, and re-forms the group. With `save` it then
-// works until it is asked to save.
+// on_failure_probe DEAD exit|kill [save|renewed]: the rank DEAD ends in the middle of the job. Each
+// other rank learns of it by an error of its collective, and re-forms the group. With `save` it
+// then works until it is asked to save. With `renewed` all ranks make the group anew before.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -33,6 +33,8 @@ int main(int argc, char** argv) {
   const int dead = std::atoi(argv[1]);
   const bool is_killed = std::string(argv[2]) == "kill";
   dl::init_process_group();
+  const std::string how = argc > 3 ? argv[3] : "";
+  if (how == "renewed") dl::reform(dl::default_group());
   const bool dies = dl::rank() == dead;
   sum_of_ones();
   if (dies && is_killed) ::raise(SIGKILL);
@@ -44,7 +46,7 @@ int main(int argc, char** argv) {
   }
   dl::reform(dl::default_group());
   say(fmt::format("goes on as {} of {}: sum {}", dl::rank(), dl::world_size(), sum_of_ones()));
-  while (argc > 3) {
+  while (how == "save") {
     if (dl::should_checkpoint()) {
       say("saved");
       break;

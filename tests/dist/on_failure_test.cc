@@ -163,6 +163,20 @@ TEST_F(KeepGroups, SurvivorsHearOfTheDeathAndReformTheirGroup) {
   }
 }
 
+// A rank that makes its group anew ends the old one, and has not failed by that.
+TEST_F(KeepGroups, ADeathAfterAReformIsItsOwnCause) {
+  for (const std::string backend : {"shm", "tcp", "hybrid"}) {
+    for (const std::string how : {"exit", "kill"}) {
+      tests::Process run({tests::program("dlrun"), "--nproc-per-node=3",
+                          tests::program("on_failure_probe"), "1", how, "renewed"},
+                         {.environment = {"DLRUN_BACKEND=" + backend}});
+      EXPECT_EQ(run.wait(), how == "kill" ? 128 + SIGKILL : 3) << run.err();
+      EXPECT_THAT(run.err(), ContainsRegex("dlrun: rank 1 [^\n]*(exit code 3|SIGKILL)"));
+      EXPECT_THAT(run.err(), Not(HasSubstr("failed because of")));
+    }
+  }
+}
+
 TEST_F(KeepGroups, RankZeroMayBeTheDeadOne) {
   tests::Process run({tests::program("dlrun"), "--nproc-per-node=3", "--on-failure=keep",
                       tests::program("on_failure_probe"), "0", "kill"});

@@ -41,7 +41,7 @@ void GroupStatus::begin_to_break(Cause& cause, std::uint64_t completes_until,
 
 void GroupStatus::end_to_break(const Cause& cause) {
   log_.broken(name_of(cause.kind), cause.text);
-  if (cause.blame != Blame::kNone && reports_) {
+  if (rendezvous::blames(cause.blame) && reports_) {
     rendezvous::report_peer_failure({.cause = cause, .call = own_call_});
   }
   is_broken_.store(true);

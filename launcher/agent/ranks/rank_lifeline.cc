@@ -42,6 +42,8 @@ void RankLifeline::read() {
       }
     } else if (const auto waiting = rendezvous::decode_waiting(said)) {
       on_waiting_(*waiting);
+    } else if (rendezvous::is_renewal(said)) {
+      failure_.reset();
     }
   }
 }

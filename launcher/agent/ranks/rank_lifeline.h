@@ -23,7 +23,7 @@ class RankLifeline {
 
   // To be called when the rank has ended: takes its last reports, and closes.
   void close();
-  // The first failure that the rank has reported.
+  // The first failure that the rank has reported since it last made its group anew.
   const std::optional<rendezvous::PeerFailure>& failure() const { return failure_; }
 
  private:
