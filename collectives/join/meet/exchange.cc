@@ -210,17 +210,20 @@ std::vector<Host::Lost> Host::step(std::span<pollfd> others, Deadline until) {
     }
     if (why.empty()) continue;
     lost.push_back({rank, fmt::format("{}: {}", guest.from, why)});
-    guest = {};
+    guest = Seat{};
+    guest.has_left = true;
   }
   return lost;
 }
 
 std::vector<int> Host::missing() const {
-  std::vector<int> ranks;
+  std::vector<int> absent;
+  std::vector<int> left;
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank && !at(rank).line) ranks.push_back(rank);
+    if (rank == options_.rank || at(rank).line || at(rank).is_excused) continue;
+    (at(rank).has_left ? left : absent).push_back(rank);
   }
-  return ranks;
+  return absent.empty() ? left : absent;
 }
 
 void Host::publish(const std::vector<std::string>& lines, Deadline deadline) {
@@ -265,7 +268,8 @@ void Host::fail(ErrorKind kind, const std::string& text) noexcept {
 void Host::narrow(const std::vector<int>& ranks) {
   std::vector<Seat> kept;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    kept.push_back(std::move(guests_[static_cast<std::size_t>(ranks[i])]));
+    Seat& seat = guests_[static_cast<std::size_t>(ranks[i])];
+    kept.push_back({std::move(seat.socket), std::move(seat.from), std::move(seat.line)});
     if (ranks[i] == options_.rank) options_.rank = static_cast<int>(i);
   }
   guests_ = std::move(kept);

@@ -73,14 +73,19 @@ class Host final : public Exchange {
   void fail(ErrorKind kind, const std::string& text) noexcept;
   // Goes on with these ranks only, numbered in this order.
   void narrow(const std::vector<int>& ranks);
-  // The ranks whose line is not here, except the host.
+  // The ranks whose line is not here, except the host and those that are excused. A rank that has
+  // come and has left again is among them only if all are such.
   std::vector<int> missing() const;
+  // The rank is not waited for.
+  void excuse(int rank) { guests_[static_cast<std::size_t>(rank)].is_excused = true; }
 
  private:
   struct Seat {
     std::unique_ptr<FrameSocket> socket;
     std::string from;
     std::optional<std::string> line;
+    bool is_excused = false;
+    bool has_left = false;
   };
   const Seat& at(int rank) const { return guests_[static_cast<std::size_t>(rank)]; }
   void add(rendezvous::Connection connection);

@@ -126,7 +126,7 @@ ExchangeOptions Place::exchange_options(std::chrono::nanoseconds timeout) const 
                           .size = seats_,
                           .timeout = timeout,
                           .names = std::vector<std::string>(static_cast<std::size_t>(seats_)),
-                          .hint = "it is not known to be dead, so it must call reform() too",
+                          .hint = "a rank that is not known to be dead must call reform() too",
                           .key = key_,
                           .hello = hello_};
   for (const Member& member : members_) {
@@ -209,6 +209,9 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
     if (listener.get()) listeners.push_back(duplicate(*listener.get()));
   }
   auto host = std::make_unique<Host>(exchange_options(timeout), std::move(listeners));
+  for (int seat = 0; seat < seats_; ++seat) {
+    if (std::ranges::find(members_, seat, &Member::seat) == members_.end()) host->excuse(seat);
+  }
   std::vector<std::unique_ptr<Watch>> watches(members_.size());
   rendezvous::Patience patience;
   for (;;) {
@@ -219,14 +222,17 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
       const Member& member = members_[i];
       if (member.seat == seat_ || host->line_of(member.seat)) continue;
       if (!watches[i]) watches[i] = std::make_unique<Watch>(member.who, member.address);
-      if (watches[i]->is_gone()) continue;
+      if (watches[i]->is_gone()) {
+        host->excuse(member.seat);
+        continue;
+      }
       late.push_back(member.seat);
       watched.emplace_back(watches[i].get(), entries.size());
       watches[i]->add_to(entries);
     }
     if (late.empty()) break;
     if (deadline.has_passed()) {
-      const std::string text = late_text(host->options(), late);
+      const std::string text = late_text(host->options(), host->missing());
       host->fail(ErrorKind::kTimeout, text);
       throw_error(ErrorKind::kTimeout, "{}", text);
     }

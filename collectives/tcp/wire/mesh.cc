@@ -287,8 +287,10 @@ Mesh connect_mesh(const GroupOptions& options) {
     const std::vector<Endpoint> ways = ways_of(theirs);
     hello.purpose = way_purpose(options);
     const Endpoint endpoint =
-        ways.size() == 1 ? ways.front()
-                         : rendezvous::find_way(ways, r, theirs.who.text(), hello, key, deadline);
+        ways.size() == 1
+            ? ways.front()
+            : rendezvous::find_way(ways, r, theirs.who.text(), hello, key, deadline,
+                                   {.check = [&] { check_still_making(options, theirs.who); }});
     for (int lane = 0; lane <= lanes; ++lane) {
       const bool is_side = lane == lanes;
       hello.purpose = is_side ? side_purpose(options) : data_purpose(options, lane);

@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kStagger = 250ms;
 constexpr std::chrono::milliseconds kFirstRacePause = 10ms;
 constexpr std::chrono::milliseconds kLongestRacePause = 500ms;
+constexpr std::chrono::milliseconds kCheckEvery = 500ms;
 
 // One address and the attempt to connect to it.
 class Runner {
@@ -136,6 +137,7 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
   const std::string what = fmt::format("connect to {} for '{}'", who, hello.purpose);
   std::vector<pollfd> entries(runners.size() + 1);
   Patience patience;
+  Deadline look = Deadline::after(kCheckEvery);
   // A runner that need not begin, because another one is connected.
   const auto is_held = [&](const Runner& held) {
     return options.has_listened && !held.has_begun() &&
@@ -164,7 +166,11 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    text(runners));
     }
-    Deadline until = patience.until(deadline);
+    if (options.check && look.has_passed()) {
+      options.check();
+      look = Deadline::after(kCheckEvery);
+    }
+    Deadline until = patience.until(options.check ? Deadline::earlier(deadline, look) : deadline);
     for (std::size_t i = 0; i < runners.size(); ++i) {
       entries[i] = runners[i].entry();
       if (!is_held(runners[i])) until = Deadline::earlier(until, runners[i].next());
@@ -179,8 +185,9 @@ Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string
 }
 
 Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
-                  const Hello& hello, const JobKey& key, Deadline deadline) {
-  return connect_by_a_way(ways, rank, who, hello, key, deadline).endpoint;
+                  const Hello& hello, const JobKey& key, Deadline deadline,
+                  const WayOptions& options) {
+  return connect_by_a_way(ways, rank, who, hello, key, deadline, options).endpoint;
 }
 
 }  // namespace dl::rendezvous

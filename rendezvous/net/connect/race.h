@@ -5,6 +5,7 @@
 // Any thread.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -15,21 +16,6 @@
 
 namespace dl::rendezvous {
 
-// `ways`: numeric addresses, the preferred one first; at least one. `rank`: the rank that must
-// answer; `who` names it in texts. All connections are closed again, because several may have been
-// authenticated, and the other side may have seen any of them first. So the purpose in `hello`
-// should be one whose connections the other side drops. If all addresses refuse for good, throws
-// with the first address's kind, and with what happened at each address in the text. Throws
-// kTimeout at the deadline.
-Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
-                  const Hello& hello, const JobKey& key, Deadline deadline);
-
-// Like find_way(), but keeps the authenticated connection and closes only the others. For a service
-// that does not count its connections.
-struct Way {
-  Endpoint endpoint;
-  Connection connection;
-};
 struct WayOptions {
   // True if the rank has listened already: refused at all addresses, it has ended. An address that
   // takes the connection is the right one, though the rank may answer late.
@@ -37,6 +23,25 @@ struct WayOptions {
   // Readable once the rank's process has ended; -1: it is not watched. The call then throws
   // kPeerFailed.
   int gone_fd = -1;
+  // Called twice a second while the rank does not answer; what it throws ends the call.
+  std::function<void()> check{};
+};
+
+// `ways`: numeric addresses, the preferred one first; at least one. `rank`: the rank that must
+// answer; `who` names it in texts. All connections are closed again, because several may have been
+// authenticated, and the other side may have seen any of them first. So the purpose in `hello`
+// should be one whose connections the other side drops. If all addresses refuse for good, throws
+// with the first address's kind, and with what happened at each address in the text. Throws
+// kTimeout at the deadline.
+Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                  const Hello& hello, const JobKey& key, Deadline deadline,
+                  const WayOptions& options = {});
+
+// Like find_way(), but keeps the authenticated connection and closes only the others. For a service
+// that does not count its connections.
+struct Way {
+  Endpoint endpoint;
+  Connection connection;
 };
 Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
                      const Hello& hello, const JobKey& key, Deadline deadline,

@@ -138,17 +138,20 @@ TEST_P(Reform, NamesARankThatLivesAndDoesNotCall) {
   const Meet tried(3);
   const auto body = [&](int rank) {
     set_node(rank);
-    Ref<ProcessGroup> group = make(rank, 3, id);
+    Ref<ProcessGroup> group = make(rank, 4, id);
+    if (rank == 3) ::kill(::getpid(), SIGKILL);
+    sum_until_it_breaks(*group);
     if (rank != 1) {
       const Thrown thrown = thrown_by([&] { reform(group, 300ms); });
       if (thrown.kind != ErrorKind::kTimeout) return 3;
       if (const int status = holds("rank 1 (")(thrown.text)) return status;
+      if (thrown.text.find("rank 3 (") != std::string::npos) return 5;  // it is dead
     }
     tried.arrive_and_wait();
     group = reform(group);  // it may be called again
-    return sum_once(*group, rank) == 0b111 ? 0 : 4;
+    return sum_once(*group, rank) == 0b0111 ? 0 : 4;
   };
-  EXPECT_EQ(run_processes(3, body), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(run_processes(4, body), (std::vector<int>{0, 0, 0, kKilled}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Reform,
