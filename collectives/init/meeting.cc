@@ -277,6 +277,11 @@ std::unique_ptr<Meeting> meet_by_environment(const MeetingOptions& options, Dead
            host ? "MASTER_PORT" : "MASTER_ADDR");
   DL_CHECK(*port > 0 && *port < 65536, kInvalidArgument, "MASTER_PORT={} is not a port number",
            *port);
+  DL_CHECK(
+      env::get(env::Var::kTorchUseAgentStore) != "True", kInvalidArgument,
+      "torchrun's own store has port {} (MASTER_PORT); start the ranks with dlrun, which takes "
+      "torchrun's options, or set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun",
+      *port);
   return meet_at(options, {.host = *host, .port = static_cast<std::uint16_t>(*port)}, deadline);
 }
 

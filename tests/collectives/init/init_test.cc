@@ -230,6 +230,24 @@ void expect_refused(const ProcessGroupOptions& options, const std::string& text)
       << text;
 }
 
+// torchrun keeps the port that it tells its ranks.
+TEST(InitProcessGroup, RefusesThePortOfTorchrunsStore) {
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            set_rank(0, 2);
+                            ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+                            ::setenv("MASTER_PORT", "29500", 1);
+                            ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+                            try {
+                              init_process_group();
+                            } catch (const Error& error) {
+                              return holds("torchrun's own store has port 29500")(error.what());
+                            }
+                            return 1;
+                          }),
+            std::vector<int>{0});
+}
+
 TEST(InitProcessGroup, RefusesInOneSentence) {
   expect_refused({.backend = "gloo"},
                  "backend is 'gloo', wanted auto, tcp, shm, hybrid, mpi or nccl");
