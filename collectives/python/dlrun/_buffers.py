@@ -88,7 +88,7 @@ class Buffer:
         dtype = None
         if isinstance(given, Typed):
             given, wanted = given
-            dtype = DTYPE_NAMES.get(wanted)
+            dtype = DTYPE_NAMES.get(wanted) if isinstance(wanted, str) else None
             if dtype is None:
                 raise InvalidArgument(
                     f"{name}: '{wanted}' is no dtype; there are {', '.join(DTYPE_NAMES)}",
@@ -102,6 +102,8 @@ class Buffer:
                 "array.array, a bytearray or a memoryview",
                 "invalid argument",
             ) from None
+        except ValueError as error:  # NumPy's dates
+            raise InvalidArgument(f"{name}: {error}", "invalid argument") from None
         if not view.c_contiguous:
             raise InvalidArgument(f"{name}: the buffer is not contiguous", "invalid argument")
         if writes and view.readonly:

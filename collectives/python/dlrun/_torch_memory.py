@@ -1,5 +1,6 @@
 """Tensors in symmetric memory, which the ranks of a node share."""
 
+import ctypes
 import threading
 import warnings
 from typing import Optional
@@ -79,7 +80,7 @@ class Tensors:
             begin = arena.take(nbytes)
             if begin is None:
                 continue
-            buffer = (arena.buffer._type_ * nbytes).from_buffer(arena.buffer, begin)
+            buffer = (ctypes.c_ubyte * nbytes).from_buffer(arena.buffer, begin)
             buffer._piece = _Piece(arena, begin, nbytes)
             return torch.frombuffer(buffer, dtype=torch.uint8)[: count * element].view(dtype)
         return torch.empty(count, dtype=dtype)

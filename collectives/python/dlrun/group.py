@@ -36,10 +36,13 @@ _OPS = {
     "scatterv": 14,
     "all_to_allv": 15,
 }
+_NAMES = {number: name for name, number in _OPS.items()}
 _REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "prod": 4, "band": 5, "bor": 6, "bxor": 7}
 # The reductions that take a factor, by their numbers.
 _FACTORS = {_OPS[name]: name for name in ("all_reduce", "reduce", "reduce_scatter")}
 _ORDERS = {"plan": 0, "tree": 1}
+
+_MOST_RANKS = 1_000_000  # more is a mistake, for which there is no memory
 
 Counts = Sequence[int]
 
@@ -51,7 +54,7 @@ def _refuse(text: str) -> InvalidArgument:
 def _number(names: dict[str, int], name: str, what: str) -> int:
     try:
         return names[name]
-    except KeyError:
+    except (KeyError, TypeError):
         raise _refuse(f"there is no {what} '{name}'; there are {', '.join(names)}") from None
 
 
@@ -59,17 +62,31 @@ def _seconds(timeout: Optional[float]) -> float:
     """The library's 0 means the group's timeout."""
     if timeout is None:
         return 0.0
-    if not timeout > 0:
+    seconds = _real(timeout, "timeout")
+    if not seconds > 0:
         raise _refuse(f"timeout is {timeout}, wanted more than 0 seconds, or None for the group's")
-    return float(timeout)
+    return seconds
+
+
+def _real(value: Any, what: str) -> float:
+    try:
+        if not isinstance(value, (str, bytes, bytearray)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise _refuse(f"{what} is {value!r}, wanted a number")
+
+
+def _index(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
 
 
 def _whole(value: Any, what: str, least: int, end: int) -> int:
     """A whole number below `end`; ctypes would cut off a larger one."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
+    number = _index(value, what)
     if not least <= number < end:
         raise _refuse(f"{what} is {number}, which is out of range")
     return number
@@ -81,6 +98,21 @@ def _flag(async_op: Any) -> bool:
     return async_op
 
 
+def _how(name: str, how: dict[str, Any]) -> tuple[bool, float]:
+    """What every operation takes beside its own arguments."""
+    for argument in how:
+        if argument not in ("async_op", "timeout"):
+            raise TypeError(f"{name}() takes no argument '{argument}'")
+    return _flag(how.get("async_op", False)), _seconds(how.get("timeout"))
+
+
+def _list(values: Any, what: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise _refuse(f"{what} is a {type(values).__name__}, wanted a list") from None
+
+
 def _int32(value: Any, what: str) -> int:
     return _whole(value, what, -(1 << 31), 1 << 31)
 
@@ -88,7 +120,7 @@ def _int32(value: Any, what: str) -> int:
 def _bytes(data: Any, what: str) -> bytes:
     try:
         return bytes(memoryview(data))
-    except TypeError:
+    except (TypeError, ValueError):
         raise _refuse(f"{what} is a {type(data).__name__}, wanted bytes") from None
 
 
@@ -153,7 +185,7 @@ class Work(_Owner):
 
     def source(self, message: int = 0) -> Optional[int]:
         """The rank whose message a receive has taken; of a batch: that of one of its messages."""
-        rank = lib.dl_work_source_of(self._handle, message)
+        rank = lib.dl_work_source_of(self._handle, _whole(message, "source: message", 0, 1 << 60))
         return rank if rank >= 0 else None
 
     def fileno(self) -> int:
@@ -205,6 +237,10 @@ def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -
 
     Does not throw the operation's error. Throws TimeoutError if none is over in time.
     """
+    works = _list(works, "wait_any: works")
+    for i, work in enumerate(works):
+        if not (work is None or isinstance(work, Work)):
+            raise _refuse(f"wait_any: work {i} is {work!r}, wanted a Work or None")
     handles = (ctypes.c_void_p * len(works))(*(w._handle if w else None for w in works))
     which = ctypes.c_size_t()
     check(lib.dl_wait_any(handles, len(works), _seconds(timeout), ctypes.byref(which)))
@@ -240,10 +276,12 @@ class Memory(_Owner):
     @property
     def buffer(self) -> Any:
         """The bytes; they live as long as this, or what is made of them."""
-        data = lib.dl_memory_data(self._handle) or 0
+        if not self.nbytes:
+            return memoryview(bytearray())
+        data = lib.dl_memory_data(self._handle)
         buffer = (ctypes.c_ubyte * self.nbytes).from_address(data)
         buffer._owner = self
-        return buffer
+        return memoryview(buffer).cast("B")  # ctypes' own format is "<B", which Python cannot index
 
     def check(self) -> None:
         """Throws Aborted if an operation in it has failed after it had begun."""
@@ -373,7 +411,7 @@ class Group(_Owner):
 
     def allocate(self, nbytes: int) -> Memory:
         """Collective: memory of the same size on every rank, filled with zeros."""
-        nbytes = int(nbytes)
+        nbytes = _index(nbytes, "allocate: nbytes")
         if not 0 <= nbytes < 1 << 60:
             raise _refuse(f"allocate: {nbytes} bytes are more than memory can hold, or less than 0")
         memory = ctypes.c_void_p()
@@ -394,7 +432,7 @@ class Group(_Owner):
         **how: Any,
     ) -> Optional[Work]:
         """Reduces the ranks' inputs; in place without `output`. `factor` multiplies this rank's."""
-        return self._reduction("all_reduce", input, output, op, order, factor, **how)
+        return self._reduction("all_reduce", input, output, op, order, factor, how)
 
     def reduce(
         self,
@@ -408,7 +446,7 @@ class Group(_Owner):
         **how: Any,
     ) -> Optional[Work]:
         """Reduces to `output` on the root; in place without it."""
-        return self._reduction("reduce", input, output, op, order, factor, root=root, **how)
+        return self._reduction("reduce", input, output, op, order, factor, how, root=root)
 
     def reduce_scatter(
         self,
@@ -421,32 +459,32 @@ class Group(_Owner):
         **how: Any,
     ) -> Optional[Work]:
         """Each rank gets its part of the reduced input."""
-        return self._reduction("reduce_scatter", input, output, op, order, factor, **how)
+        return self._reduction("reduce_scatter", input, output, op, order, factor, how)
 
     def broadcast(self, buffer: Any, root: int = 0, **how: Any) -> Optional[Work]:
         """The root's buffer, on every rank."""
         data = Buffer(buffer, "broadcast: buffer", self.rank != root)
         call = self._call("broadcast", None, data, data.count, peer=root)
-        return self._start(call, [data], **how)
+        return self._start(call, [data], how)
 
     def all_gather(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
         """Every rank's input, in rank order, on every rank."""
         given, taken = self._two("all_gather", input, output)
         return self._start(
-            self._call("all_gather", given, taken, given.count), [given, taken], **how
+            self._call("all_gather", given, taken, given.count), [given, taken], how
         )
 
     def gather(self, input: Any, output: Any = None, *, root: int = 0, **how: Any) -> Optional[Work]:
         """Every rank's input, in rank order, on the root."""
         given, taken = self._two("gather", input, output, writes=self.rank == root)
         call = self._call("gather", given, taken, given.count, peer=root)
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def scatter(self, input: Any, output: Any, *, root: int = 0, **how: Any) -> Optional[Work]:
         """The root's input, divided among the ranks; other ranks' `input` may be None."""
         given, taken = self._two("scatter", input, output, reads=self.rank == root)
         call = self._call("scatter", given, taken, taken.count, peer=root)
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def all_to_all(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
         """Part i of the input goes to rank i; part i of the output comes from rank i."""
@@ -454,13 +492,13 @@ class Group(_Owner):
         if given.count % self.size:
             raise _refuse(f"all_to_all: {given.count} elements for {self.size} ranks")
         call = self._call("all_to_all", given, taken, given.count // self.size)
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def all_gatherv(self, input: Any, output: Any, counts: Counts, **how: Any) -> Optional[Work]:
         """all_gather() of counts[r] elements from rank r."""
         given, taken = self._two("all_gatherv", input, output)
         call = self._call("all_gatherv", given, taken, output_counts=counts)
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def reduce_scatterv(
         self, input: Any, output: Any, counts: Counts, op: str = "sum", **how: Any
@@ -468,7 +506,7 @@ class Group(_Owner):
         """reduce_scatter() in which rank r gets counts[r] elements."""
         given, taken = self._two("reduce_scatterv", input, output)
         call = self._call("reduce_scatterv", given, taken, input_counts=counts, op=op)
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def gatherv(
         self,
@@ -485,7 +523,7 @@ class Group(_Owner):
         call = self._call(
             "gatherv", given, taken, given.count, peer=root, output_counts=counts if is_root else None
         )
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def scatterv(
         self,
@@ -502,7 +540,7 @@ class Group(_Owner):
         call = self._call(
             "scatterv", given, taken, taken.count, peer=root, input_counts=counts if is_root else None
         )
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def all_to_allv(
         self, input: Any, output: Any, send_counts: Counts, receive_counts: Counts, **how: Any
@@ -512,23 +550,26 @@ class Group(_Owner):
         call = self._call(
             "all_to_allv", given, taken, input_counts=send_counts, output_counts=receive_counts
         )
-        return self._start(call, [given, taken], **how)
+        return self._start(call, [given, taken], how)
 
     def barrier(self, **how: Any) -> Optional[Work]:
         """Returns when all ranks have called it."""
-        return self._start(self._call("barrier", None, None), [], **how)
+        return self._start(self._call("barrier", None, None), [], how)
 
     def monitored_barrier(self, timeout: float) -> None:
         """A barrier whose TimeoutError names each missing rank, on all ranks that have come."""
+        if timeout is None:
+            raise _refuse("monitored_barrier: timeout is None, wanted more than 0 seconds")
         check(lib.dl_monitored_barrier(self._open(), _seconds(timeout)))
 
     def all_reduce_list(
         self, buffers: Iterable[Any], op: str = "sum", *, order: str = "plan", **how: Any
     ) -> Optional[Work]:
         """all_reduce() of many small buffers of one dtype as one operation, in place."""
+        buffers = _list(buffers, "all_reduce_list: buffers")
         data = [Buffer(b, f"all_reduce_list: buffer {i}", True) for i, b in enumerate(buffers)]
         calls = [self._call("all_reduce", b, b, b.count, op=op, order=order) for b in data]
-        return self._start_list(calls, data, **how)
+        return self._start_list("all_reduce_list", calls, data, how)
 
     # Messages. ------------------------------------------------------------------------------------
 
@@ -536,7 +577,7 @@ class Group(_Owner):
         """Sends a message. Messages of one pair of ranks and one tag arrive in order."""
         data = Buffer(buffer, "send: buffer", False)
         call = self._call("send", data, None, data.count, peer=peer, tag=tag)
-        return self._start(call, [data], **how)
+        return self._start(call, [data], how)
 
     def recv(
         self, buffer: Any, peer: int = ANY_SOURCE, tag: int = 0, **how: Any
@@ -544,9 +585,8 @@ class Group(_Owner):
         """Receives a message of as many elements, and returns the rank that sent it."""
         data = Buffer(buffer, "recv: buffer", True)
         call = self._call("recv", None, data, data.count, peer=peer, tag=tag)
-        is_async = _flag(how.pop("async_op", False))
-        work = self._start(call, [data], async_op=True, **how)
-        assert work
+        is_async, seconds = _how("recv", how)
+        work = begin(self._open(), call, [data], seconds, None)
         if is_async:
             return work
         work.wait()
@@ -555,7 +595,9 @@ class Group(_Owner):
     def batch(self, messages: Iterable[Union[Send, Recv]], **how: Any) -> Optional[Work]:
         """Starts all messages at once; none waits for another."""
         calls, data = [], []
-        for message in messages:
+        for i, message in enumerate(_list(messages, "batch: messages")):
+            if not isinstance(message, (Send, Recv)):
+                raise _refuse(f"batch: message {i} is {message!r}, wanted a dlrun.Send or dlrun.Recv")
             is_send = isinstance(message, Send)
             name = "send" if is_send else "recv"
             buffer = Buffer(message.buffer, f"{name}: buffer", not is_send)
@@ -564,7 +606,7 @@ class Group(_Owner):
             calls.append(
                 self._call(name, given, taken, buffer.count, peer=message.peer, tag=message.tag)
             )
-        return self._start_list(calls, data, **how)
+        return self._start_list("batch", calls, data, how)
 
     # Byte strings and objects. They block. ----------------------------------------------------------
 
@@ -618,7 +660,8 @@ class Group(_Owner):
         """parts[rank] of the root; other ranks' `parts` may be None."""
         pointers = sizes = None
         if self.rank == root:
-            if parts is None or len(parts) != self.size:
+            parts = [] if parts is None else _list(parts, "scatter_bytes: parts")
+            if len(parts) != self.size:
                 raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
             parts = [_bytes(p, "scatter_bytes: a part") for p in parts]
             pointers = (ctypes.c_char_p * self.size)(*parts)
@@ -679,6 +722,7 @@ class Group(_Owner):
     ) -> _library.Call:
         known = given or taken
         peer = _int32(peer, f"{name}: the rank")
+        tag = _index(tag, f"{name}: tag")
         if not 0 <= tag < 1 << 32:
             raise _refuse(f"{name}: tag is {tag}, wanted 0 to {(1 << 32) - 1}")
         call = _library.Call(
@@ -712,6 +756,7 @@ class Group(_Owner):
         ):
             if counts is None:
                 continue
+            counts = _list(counts, f"{name}: counts")
             counts = [_whole(c, f"{name}: a count", 0, 1 << 60) for c in counts]
             if len(counts) != self.size or any(c < 0 for c in counts):
                 raise _refuse(f"{name}: wanted a count, 0 or more, for each of {self.size} ranks")
@@ -746,9 +791,8 @@ class Group(_Owner):
         op: str,
         order: str,
         factor: Optional[float],
-        *,
+        how: dict[str, Any],
         root: int = 0,
-        **how: Any,
     ) -> Optional[Work]:
         is_in_place = output is None and name != "reduce_scatter"
         writes = is_in_place and (name != "reduce" or self.rank == root)
@@ -758,31 +802,24 @@ class Group(_Owner):
             raise _refuse(f"{name}: input and output have different dtypes")
         count = taken.count if name == "reduce_scatter" else given.count
         call = self._call(name, given, taken, count, peer=root, op=op, order=order)
-        return self._start(call, [given, taken], factor=factor, **how)
+        factor = None if factor is None else _real(factor, f"{name}: factor")
+        return self._start(call, [given, taken], how, factor)
 
     def _start(
         self,
         call: _library.Call,
         kept: list[Any],
-        *,
-        async_op: bool = False,
-        timeout: Optional[float] = None,
+        how: dict[str, Any],
         factor: Optional[float] = None,
     ) -> Optional[Work]:
-        is_async = _flag(async_op)
-        work = begin(self._open(), call, kept, _seconds(timeout), factor)
-        return self._result(work, is_async)
+        is_async, seconds = _how(_NAMES[call.op], how)
+        return self._result(begin(self._open(), call, kept, seconds, factor), is_async)
 
     def _start_list(
-        self,
-        calls: list[_library.Call],
-        kept: list[Any],
-        *,
-        async_op: bool = False,
-        timeout: Optional[float] = None,
+        self, name: str, calls: list[_library.Call], kept: list[Any], how: dict[str, Any]
     ) -> Optional[Work]:
-        is_async = _flag(async_op)
-        return self._result(begin_list(self._open(), calls, kept, _seconds(timeout)), is_async)
+        is_async, seconds = _how(name, how)
+        return self._result(begin_list(self._open(), calls, kept, seconds), is_async)
 
     def _result(self, work: Work, async_op: bool) -> Optional[Work]:
         if async_op:
@@ -844,7 +881,7 @@ def init(
         algorithm=_encoded(algorithm),
         plan=_encoded(plan),
         rank=-1 if rank is None else _positive(rank, "rank"),
-        size=-1 if size is None else _positive(size, "size"),
+        size=-1 if size is None else _size(size),
         timeout_s=_seconds(timeout),
     )
     global _world
@@ -897,7 +934,7 @@ def make_group(
         algorithm=_encoded(algorithm),
         plan=_encoded(plan),
         rank=_positive(rank, "rank"),
-        size=_positive(size, "size"),
+        size=_size(size),
         timeout_s=_seconds(timeout),
         id=id,
     )
@@ -911,6 +948,13 @@ def _positive(value: Any, what: str) -> int:
     number = _int32(value, what)
     if number < 0:
         raise _refuse(f"{what} is {number}, wanted 0 or more, or None")
+    return number
+
+
+def _size(value: Any) -> int:
+    number = _positive(value, "size")
+    if number > _MOST_RANKS:
+        raise _refuse(f"size is {number}, wanted at most {_MOST_RANKS} ranks")
     return number
 
 
@@ -933,7 +977,7 @@ def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
     ranks = (ctypes.c_int * room)()
     check(
         lib.dl_agree(
-            _encoded(name), bool(flag), patience, ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
+            _encoded(name), bool(flag), _real(patience, "agree: patience"), ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
         )
     )
     return bool(agreed.value), list(ranks[: min(missing.value, room)])

@@ -22,6 +22,9 @@ says() {
 for backend in shm tcp; do
   DLRUN_BACKEND=$backend run 0 "$build/bin/dlrun" -n 3 python3 "$ranks" all
   says 'rank 2 is done'
+  for size in 1 2; do
+    DLRUN_BACKEND=$backend run 0 "$build/bin/dlrun" -n $size python3 "$ranks" arguments
+  done
 done
 # The end of Python frees what is in a cycle while the library still uses it.
 run 0 "$build/bin/dlrun" -n 2 python3 "$ranks" ends

@@ -141,7 +141,7 @@ def groups(group):
         assert node.size == group.size and node.name != group.name
     memory = group.allocate(4000)
     assert memory.nbytes == 4000 and (memory.why_not == "") == (group.backend == "shm")
-    x = memoryview(memory.buffer).cast("B").cast("f")
+    x = memory.buffer.cast("f")
     x[0] = 1
     group.all_reduce(x)
     memory.check()
@@ -246,6 +246,68 @@ def wrong(group):
     group.barrier()
 
 
+def arguments(group):
+    """Wrong arguments are one sentence that names them. Any number of ranks."""
+    x, size = array.array("f", [1] * 4), group.size
+    many, mine = array.array("f", [1] * 4 * size), array.array("f", [0] * 4)
+    for call, name in (
+        (lambda **how: group.reduce_scatterv(many, mine, [4] * size, factor=2.0, **how), "factor"),
+        (lambda **how: group.reduce_scatterv(many, mine, [4] * size, order="tree", **how), "order"),
+        (lambda **how: group.all_reduce(x, root=0, **how), "root"),
+        (lambda **how: group.all_reduce(x, foo=1, **how), "foo"),
+        (lambda **how: group.all_reduce_list([x], foo=1, **how), "foo"),
+        (lambda **how: group.batch([], foo=1, **how), "foo"),
+        (lambda **how: group.recv(x, foo=1, **how), "foo"),
+        (lambda **how: group.barrier(foo=1, **how), "foo"),
+    ):
+        for how in ({}, {"async_op": True, "timeout": 60}):
+            error = fails(TypeError, f"() takes no argument '{name}'", call, **how)
+            assert not str(error).startswith("_"), error
+    fails(TypeError, "reduce_scatterv() takes", group.reduce_scatterv, many, mine, [4] * size, factor=2.0)
+    fails(ValueError, "all_reduce: factor is '2', wanted a number", group.all_reduce, x, factor="2")
+    for wrong in ("1", [1], 10**400):
+        fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.barrier, timeout=wrong)
+        fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.all_gather_bytes, b"", wrong)
+        fails(ValueError, f"patience is {wrong!r}, wanted a number", dlrun.agree, "wrong", True, wrong)
+    fails(ValueError, "timeout is None", group.monitored_barrier, None)
+    fails(ValueError, "no order '[]'", group.all_reduce, x, order=[])
+    fails(ValueError, "message 0 is 1, wanted a dlrun.Send or dlrun.Recv", group.batch, [1])
+    fails(ValueError, "batch: messages is a NoneType, wanted a list", group.batch, None)
+    fails(ValueError, "all_reduce_list: buffers is a NoneType", group.all_reduce_list, None)
+    fails(ValueError, "counts is a int, wanted a list", group.all_gatherv, x, many, 4)
+    for call in (
+        lambda: group.all_gatherv(x, many, None),
+        lambda: group.reduce_scatterv(many, mine, None),
+        lambda: group.all_to_allv(many, many[:], None, [4] * size),
+        lambda: group.gatherv(x, many, root=group.rank),
+        lambda: group.scatterv(many, mine, root=group.rank),
+    ):
+        fails(ValueError, f"counts has 0 elements, wanted one for each of {size} ranks", call)
+    fails(ValueError, "wait_any: works is a NoneType", dlrun.wait_any, None)
+    fails(ValueError, "work 0 is 1, wanted a Work or None", dlrun.wait_any, [1])
+    fails(ValueError, "message is 'a', wanted a whole number", group.barrier(async_op=True).source, "a")
+    fails(ValueError, "tag is 'a', wanted a whole number", group.send, x, 0, "a")
+    fails(ValueError, "'[]' is no dtype", group.all_reduce, dlrun.Typed(x, []))
+    released = memoryview(bytearray(4))
+    released.release()
+    fails(ValueError, "all_reduce: input: ", group.all_reduce, released)
+    for wrong in ("64", 64.0, None):
+        fails(ValueError, f"nbytes is {wrong!r}, wanted a whole number", group.allocate, wrong)
+    for rank in (0, 1):
+        fails(ValueError, "size is 1000000000, wanted at most 1000000", dlrun.make_group, rank, 10**9, id=bytes(128))
+    fails(ValueError, "size is 1000001, wanted at most 1000000", dlrun.init, size=1_000_001)
+    # All of it has broken nothing.
+    group.all_reduce(x, timeout=60)
+    assert list(x) == [size] * 4
+    memory = group.allocate(64)
+    bytes_of, memory = memory.buffer, None
+    assert bytes_of.format == "B" and bytes_of[63] == 0 and len(bytes_of) == 64
+    assert len(group.allocate(0).buffer) == 0
+    bytes_of[0] = 5
+    group.barrier()
+    assert bytes_of[0] == 5
+
+
 class Cycle:
     """An object that only the collector frees."""
 
@@ -327,7 +389,7 @@ def recorded(group):
     group.barrier()
 
 
-PARTS = [collectives, parts, messages, dropped, strings, groups, by_id, threads, wrong, lifetimes, ready]
+PARTS = [collectives, parts, messages, dropped, strings, groups, by_id, threads, wrong, arguments, lifetimes, ready]
 
 if __name__ == "__main__":
     chosen = sys.argv[1]
@@ -336,7 +398,7 @@ if __name__ == "__main__":
         sys.exit(ends(kept))
     method = os.environ.get("RANKS_METHOD")
     with dlrun.init(timeout=120, name="test", init_method=method) as world:
-        assert world.size == 3 and world.name == "test" and world.rank == int(os.environ["RANK"])
+        assert world.size == int(os.environ["WORLD_SIZE"]) and world.name == "test" and world.rank == int(os.environ["RANK"])
         for part in PARTS if chosen == "all" else [globals()[chosen]]:
             part(world)
     print(f"rank {world.rank} is done", flush=True)
