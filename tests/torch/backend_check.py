@@ -220,6 +220,127 @@ def check_groups():
     refused("has no dtype", dist.all_reduce, torch.zeros(2, dtype=torch.float8_e5m2))
 
 
+def check_arguments():
+    """What Gloo refuses, too: lists of other lengths, and tensors of other sizes and dtypes."""
+    own = dist.get_backend_impl(device=torch.device("cpu"))  # torch.distributed checks some by itself
+    flat = lambda dtype=torch.float32, count=4: torch.ones(count, dtype=dtype)  # noqa: E731
+    parts = lambda *counts: [flat(count=c) for c in counts]  # noqa: E731
+    full, int8 = [4] * size, torch.int8
+    for name, options in (("gather", dist.GatherOptions()), ("scatter", dist.ScatterOptions())):
+        options.rootRank = rank
+        side = "output" if name == "gather" else "input"
+        for counts in (full[1:] + [3], full[1:] + [5]):
+            call = getattr(dist, name)
+            refused(f"{name}: {side} {size - 1} has {counts[-1]} elements, wanted 4", call, flat(), parts(*counts), rank)
+        for counts in (full[1:], full + [4]):
+            refused(f"{name}: {len(counts)} {side}s, wanted one for each of {size} ranks", getattr(dist, name), flat(), parts(*counts), rank)
+        other = [flat(int8) for _ in range(size)]
+        one, many = [flat()], [other]
+        refused(f"{name}: {side} 0 is of torch.int8, wanted torch.float32", getattr(own, name), *((many, one) if name == "gather" else (one, many)), options)
+    for name, side, call in (
+        ("all_gather", "output", lambda p: dist.all_gather(p, flat())),
+        ("reduce_scatter", "input", lambda p: dist.reduce_scatter(flat(), p)),
+        ("all_gather_coalesced", "input 0's output", lambda p: dist.all_gather_coalesced([[x] for x in p], [flat()])),
+    ):
+        for count in (3, 5, 0):
+            refused(f"{name}: {side} {size - 1} has {count} elements, wanted 4", call, parts(*full[1:], count))
+        for counts in (full[1:], full + [4]):
+            refused(f"{name}: {len(counts)} {side}s, wanted one for each of {size} ranks", call, parts(*counts))
+    refused("all_gather_coalesced: 2 inputs and 1 outputs", dist.all_gather_coalesced, [parts(4)] * size, parts(4, 4))
+    refused("all_gather: output 0 is of torch.int8", own.allgather, [[flat(int8)] * size], [flat()])
+    refused("reduce_scatter: input 0 is of torch.int8", own.reduce_scatter, [flat()], [[flat(int8)] * size], dist.ReduceScatterOptions())
+
+    def coalesced(call, *pairs):
+        with dist._coalescing_manager():
+            for pair in pairs:
+                call(*pair)
+
+    more = 4 * size
+    for name, call, output, input in (
+        ("all_gather", dist.all_gather_into_tensor, more, 4),
+        ("reduce_scatter", dist.reduce_scatter_tensor, 4, more),
+    ):
+        wrong, held = ("output", output) if name == "all_gather" else ("input", input)
+        for dtype in (int8, torch.int32, torch.float64):
+            bad = flat(dtype, output), flat(count=input)
+            refused(f"{name}: output is of {dtype}, wanted torch.float32", call, *bad)
+            refused(f"{name}: output is of {dtype}, wanted torch.float32", coalesced, call, (flat(count=output), flat(count=input)), bad)
+        for change in (-1, 1):
+            sizes = {"output": output, "input": input, wrong: held + change}
+            bad = flat(count=sizes["output"]), flat(count=sizes["input"])
+            refused(f"{name}: {wrong} has {held + change} elements, wanted {held}", call, *bad)
+            refused(f"{name}: {wrong} has {held + change} elements, wanted {held}", coalesced, call, bad, bad)
+    for name, several in (("all_gather", own.all_gather_single_coalesced), ("reduce_scatter", own.reduce_scatter_single_coalesced)):
+        refused(f"{name}: 2 inputs and 1 outputs", several, parts(more), parts(4, 4))
+    refused("all_to_all: 2 inputs" if size != 2 else "all_to_all: 3 inputs", dist.all_to_all, parts(*full), parts(*[4] * (2 if size != 2 else 3)))
+    refused(f"all_to_all: {size + 1} outputs", dist.all_to_all, parts(*full, 4), parts(*full))
+    refused("all_to_all: output 0 is of torch.int8", own.alltoall, [flat(int8)] * size, parts(*full))
+    uneven = [4 + (i == rank) for i in range(size)]
+    refused("all_to_all: the rank has 4 elements for itself, and takes 5", dist.all_to_all, parts(*uneven), parts(*full))
+    rows = flat(count=more)
+    negative = [-1, 5] + full[2:]
+    refused("split sizes must not be negative, and one of the input is -1", dist.all_to_all_single, rows, rows.clone(), full, negative)
+    refused("split sizes must not be negative, and one of the output is -1", dist.all_to_all_single, rows, rows.clone(), negative, full)
+    refused(f"split sizes of the input add to {more - 1}, wanted {more}", dist.all_to_all_single, rows, rows.clone(), full, [3] + full[1:])
+    refused(f"split sizes of the output, wanted one for each of {size} ranks", own.alltoall_base, rows, rows.clone(), full + [0], full)
+    refused("output is of torch.int8, wanted torch.float32", own.alltoall_base, flat(int8, more), rows, [], [])
+    refused("has 1 elements, wanted a multiple of", dist.all_to_all_single, flat(count=1), flat(count=1))
+    refused("send: tag must be nonnegative, and is -1", dist.send, flat(), right, tag=-1)
+    refused("recv: tag must be nonnegative, and is -1", dist.recv, flat(), left, tag=-1)
+    refused("recv: tag must be nonnegative, and is -1", dist.recv, flat(), tag=-1)
+    # Another shape of as many elements is none of it, and all of it has broken nothing.
+    shaped = torch.empty(size, 2, 2)
+    dist.all_gather_into_tensor(shaped, flat() * rank)
+    dist.all_gather(list(shaped), flat() * rank)
+    assert all((x == i).all() for i, x in enumerate(shaped))
+
+
+MORE_DTYPES = [torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2, torch.float8_e4m3fn, torch.complex32, torch.bool]
+
+
+def check_dtypes():
+    """Elements that only move may be of any dtype; unsigned ones can be reduced, too."""
+    for dtype in MORE_DTYPES:
+        mine = lambda r=rank: (torch.arange(4) + r).float().to(dtype)  # noqa: E731
+        equal = lambda a, r: torch.equal(a.view(torch.uint8), mine(r).view(torch.uint8))  # noqa: E731
+        is_all = lambda parts: all(equal(p, r) for r, p in enumerate(parts))  # noqa: E731
+        x = mine()
+        dist.broadcast(x, 1)
+        assert equal(x, 1), dtype
+        everything = [torch.empty_like(x) for _ in range(size)]
+        dist.all_gather(everything, mine())
+        assert is_all(everything), dtype
+        flat = torch.empty(4 * size, dtype=dtype)
+        dist.all_gather_into_tensor(flat, mine())
+        assert is_all(flat.split(4)), dtype
+        several = [torch.empty(4 * size, dtype=dtype) for _ in range(2)]
+        with dist._coalescing_manager():
+            for out in several:
+                dist.all_gather_into_tensor(out, mine())
+        assert all(is_all(out.split(4)) for out in several), dtype
+        gathered = [torch.empty_like(x) for _ in range(size)] if rank == 0 else None
+        dist.gather(mine(), gathered, 0)
+        assert gathered is None or is_all(gathered), dtype
+        dist.scatter(x, [mine(r) for r in range(size)] if rank == 0 else None, 0)
+        assert equal(x, rank), dtype
+        dist.all_to_all(everything, [mine() for _ in range(size)])
+        assert is_all(everything), dtype
+        dist.all_to_all_single(flat, torch.cat([mine()] * size))
+        assert is_all(flat.split(4)), dtype
+        work = dist.isend(mine(), right)
+        dist.recv(x, left)
+        work.wait()
+        assert equal(x, left), dtype
+    for dtype in MORE_DTYPES[:3]:
+        x = torch.full((3,), rank + 1).to(dtype)
+        dist.all_reduce(x)
+        assert x.tolist() == [size * (size + 1) // 2] * 3, dtype
+        dist.all_reduce(x := torch.full((3,), rank + 1).to(dtype), dist.ReduceOp.MAX)
+        assert x.tolist() == [size] * 3, dtype
+    for call in (dist.all_reduce, lambda x: dist.reduce(x, 0), lambda x: dist.reduce_scatter(x, [x] * size)):
+        refused("has no dtype torch.float8_e5m2", call, torch.zeros(2, dtype=torch.float8_e5m2))
+
+
 def check_memory():
     backend = dist.get_backend_impl(device=torch.device("cpu"))
     pieces = []
@@ -277,7 +398,7 @@ for dtype in DTYPES:
         check_reductions(dtype, shape)
         check_parts(dtype, shape)
     check_single(dtype)
-for check in (check_others, check_messages, check_works, check_lists, check_groups, check_memory, check_views):
+for check in (check_others, check_messages, check_works, check_lists, check_groups, check_arguments, check_dtypes, check_memory, check_views):
     check()
 dist.barrier()
 farthest = 0.0

@@ -19,7 +19,9 @@ from torch._C._distributed_c10d import Backend, ProcessGroup
 
 from dlrun import _library, _torch_work
 from dlrun._library import lib
-from dlrun._torch_calls import NAMES, back, call_of, cut, dense, nothing, one, reduction_of, refuse
+from dlrun._torch_calls import (
+    NAMES, back, call_of, check_parts, cut, dense, nothing, one, reduction_of, refuse, splits,
+)
 from dlrun._torch_memory import Tensors
 from dlrun.errors import check
 from dlrun.group import _OPS, ANY_SOURCE, Group, begin, begin_list
@@ -208,7 +210,8 @@ class DlrunBackend(Backend):
     def broadcast(self, tensors: Sequence[Any], opts: Any) -> Any:
         tensor = one(tensors)
         data = dense(tensor)
-        call = call_of("broadcast", data, None, data, data.numel(), peer=opts.rootRank)
+        count = data.numel()
+        call = call_of("broadcast", None, data, count, count, count, peer=opts.rootRank)
         return self._start(call, opts, [tensor], back(data, tensor), data)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
@@ -218,34 +221,45 @@ class DlrunBackend(Backend):
 
     def allgather(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any = None) -> Any:
         given, out = dense(one(inputs)), one(outputs)
-        counts = [t.numel() for t in out]
-        flat = torch.empty(sum(counts), dtype=given.dtype)
-        call = call_of("all_gatherv", given, given, flat, output_counts=counts)
+        count = given.numel()
+        check_parts("all_gather", "output", out, self._size, given, count)
+        flat = torch.empty(count * self._size, dtype=given.dtype)
+        call = call_of("all_gatherv", given, flat, 0, count, count * self._size,
+                       output_counts=[count] * self._size)
         return self._start(call, opts, [out], lambda: cut(flat, out), given, flat)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        return self._several("all_gather", list(zip(inputs, outputs)), opts)
+        return self._several("all_gather", _pairs("all_gather", inputs, outputs), opts)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for out in outputs:
+            _pairs("all_gather_coalesced", inputs, out)
+        for i, given in enumerate(inputs):  # all, before one starts
+            parts = [out[i] for out in outputs]
+            check_parts("all_gather_coalesced", f"input {i}'s output", parts, self._size, given, given.numel())
         works = [self.allgather([[out[i] for out in outputs]], [t], opts)
                  for i, t in enumerate(inputs)]
         return _torch_work.all_of(works, list(outputs))
 
     def gather(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
         given = dense(one(inputs))
-        is_root = self._rank == opts.rootRank
-        out = one(outputs) if is_root else []
-        flat = torch.empty(sum(t.numel() for t in out), dtype=given.dtype)
-        call = call_of("gather", given, given, flat if is_root else None, given.numel(),
-                     peer=opts.rootRank)
+        count, flat, out = given.numel(), None, []
+        if self._rank == opts.rootRank:
+            out = one(outputs)
+            check_parts("gather", "output", out, self._size, given, count)
+            flat = torch.empty(count * self._size, dtype=given.dtype)
+        call = call_of("gather", given, flat, count, count, count * self._size, peer=opts.rootRank)
         return self._start(call, opts, [out], lambda: cut(flat, out), given, flat)
 
     def scatter(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
         output = one(outputs)
         taken = dense(output)
-        is_root = self._rank == opts.rootRank
-        flat = torch.cat([t.reshape(-1) for t in one(inputs)]) if is_root else None
-        call = call_of("scatter", taken, flat, taken, taken.numel(), peer=opts.rootRank)
+        count, flat = taken.numel(), None
+        if self._rank == opts.rootRank:
+            parts = one(inputs)
+            check_parts("scatter", "input", parts, self._size, taken, count)
+            flat = torch.cat([t.reshape(-1) for t in parts])
+        call = call_of("scatter", flat, taken, count, count * self._size, count, peer=opts.rootRank)
         return self._start(call, opts, [output], back(taken, output), flat, taken)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any) -> Any:
@@ -253,46 +267,48 @@ class DlrunBackend(Backend):
 
     def reduce_scatter(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Any:
         output, parts = one(outputs), one(inputs)
-        given, taken = torch.cat([t.reshape(-1) for t in parts]), dense(output)
-        counts = [t.numel() for t in parts]
+        taken = dense(output)
+        count = taken.numel()
+        check_parts("reduce_scatter", "input", parts, self._size, taken, count)
+        given = torch.cat([t.reshape(-1) for t in parts])
         reduce, factor = reduction_of(opts.reduceOp)
+        call = call_of("reduce_scatterv", given, taken, 0, count * self._size, count,
+                       input_counts=[count] * self._size, reduce=reduce)
         if factor is not None:
             given.mul_(factor)  # a copy
-        call = call_of("reduce_scatterv", given, given, taken, input_counts=counts, reduce=reduce)
         return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
-        return self._several("reduce_scatter", list(zip(inputs, outputs)), opts, opts.reduceOp)
+        pairs = _pairs("reduce_scatter", inputs, outputs)
+        return self._several("reduce_scatter", pairs, opts, opts.reduceOp)
 
     def all_to_all_single(self, output: Any, input: Any, output_sizes: Any, input_sizes: Any,
                           opts: Any = None) -> Any:
         given, taken = dense(input), dense(output)
-        row = [t.numel() // t.shape[0] if t.dim() and t.shape[0] else 1 for t in (given, taken)]
-        sent = [s * row[0] for s in input_sizes] or [given.numel() // self._size] * self._size
-        got = [s * row[1] for s in output_sizes] or [taken.numel() // self._size] * self._size
-        if sum(sent) != given.numel() or sum(got) != taken.numel():
-            raise refuse("all_to_all: the split sizes are not those of the tensors")
-        call = call_of("all_to_allv", given, given, taken, input_counts=sent, output_counts=got)
+        sent = splits("all_to_all", "input", given, input_sizes, self._size)
+        got = splits("all_to_all", "output", taken, output_sizes, self._size)
+        call = self._exchange_call(given, taken, sent, got)
         return self._start(call, opts, [output], back(taken, output), given, taken)
 
     def alltoall(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any = None) -> Any:
+        for side, parts in (("input", inputs), ("output", outputs)):
+            check_parts("all_to_all", side, parts, self._size, next(iter(inputs), None), None)
         given = torch.cat([t.reshape(-1) for t in inputs])
-        taken = torch.empty(sum(t.numel() for t in outputs), dtype=given.dtype)
-        call = call_of("all_to_allv", given, given, taken,
-                     input_counts=[t.numel() for t in inputs],
-                     output_counts=[t.numel() for t in outputs])
+        sent, got = ([t.numel() for t in parts] for parts in (inputs, outputs))
+        taken = torch.empty(sum(got), dtype=given.dtype)
+        call = self._exchange_call(given, taken, sent, got)
         return self._start(call, opts, list(outputs), lambda: cut(taken, outputs), given, taken)
 
     def send(self, tensors: Sequence[Any], peer: int, tag: int) -> Any:
         data = dense(one(tensors))
-        call = call_of("send", data, data, None, data.numel(), peer=peer, tag=tag)
+        call = self._message_call("send", data, None, peer, tag)
         return self._start(call, None, list(tensors), nothing, data)
 
     def recv(self, tensors: Sequence[Any], peer: int, tag: int) -> Any:
         tensor = one(tensors)
         data = dense(tensor)
-        call = call_of("recv", data, None, data, data.numel(), peer=peer, tag=tag)
+        call = self._message_call("recv", None, data, peer, tag)
         result = _torch_work.Received(tensors) if peer < 0 else list(tensors)
         return self._start(call, None, result, back(data, tensor), data)
 
@@ -335,14 +351,26 @@ class DlrunBackend(Backend):
         return self._start(call, opts, [target], back(taken, target), given, taken, factor=factor)
 
     def _reduce_call(self, name: str, given: Any, taken: Any, root: int, reduce: int) -> Any:
-        if name == "reduce_scatter" and given.numel() != taken.numel() * self._size:
-            raise refuse("reduce_scatter: input must have size times the elements of output")
-        return call_of(name, given, given, taken, taken.numel(), peer=root, reduce=reduce)
+        count = taken.numel()
+        reads = count * self._size if name == "reduce_scatter" else count
+        return call_of(name, given, taken, count, reads, count, peer=root, reduce=reduce)
 
     def _gather_call(self, given: Any, taken: Any) -> Any:
-        if taken.numel() != given.numel() * self._size:
-            raise refuse("all_gather: output must have size times the elements of input")
-        return call_of("all_gather", given, given, taken, given.numel())
+        count = given.numel()
+        return call_of("all_gather", given, taken, count, count, count * self._size)
+
+    def _exchange_call(self, given: Any, taken: Any, sent: list[int], got: list[int]) -> Any:
+        if sent[self._rank] != got[self._rank]:
+            raise refuse(f"all_to_all: the rank has {sent[self._rank]} elements for itself, and takes "
+                         f"{got[self._rank]}")
+        return call_of("all_to_allv", given, taken, 0, sum(sent), sum(got), input_counts=sent,
+                       output_counts=got)
+
+    def _message_call(self, name: str, given: Any, taken: Any, peer: int, tag: int) -> Any:
+        if tag < 0:
+            raise refuse(f"{name}: tag must be nonnegative, and is {tag}")
+        count = (taken if given is None else given).numel()
+        return call_of(name, given, taken, count, count, count, peer=peer, tag=tag)
 
     def _several(self, name: str, pairs: list[Any], opts: Any, op: Any = None) -> Any:
         """Several inputs, each with its output (None: in place). Small ones of a dtype are packed."""
@@ -404,6 +432,12 @@ class DlrunBackend(Backend):
         if self._coalesced is not None:
             self._coalesced.append(started)
         return started
+
+
+def _pairs(name: str, inputs: Any, outputs: Any) -> list[Any]:
+    if len(inputs) != len(outputs):
+        raise refuse(f"{name}: {len(inputs)} inputs and {len(outputs)} outputs, wanted as many")
+    return list(zip(inputs, outputs))
 
 
 class _Reconfigurable(ProcessGroup):
