@@ -10,6 +10,7 @@ docs/guides/pytorch.md tells what it takes and what it lacks.
 import ctypes
 import os
 import secrets
+import time
 from datetime import timedelta
 from typing import Any, Callable, Optional, Sequence
 
@@ -44,8 +45,14 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
         return _OK
 
     def get_value(_: Any, key: bytes, seconds: float, give: Any, to: Any) -> int:
+        # A wait with a short timeout makes PyTorch write warnings while another rank is late.
+        deadline, pause = time.monotonic() + seconds, 0.001
         try:
-            store.wait([key.decode()], timedelta(seconds=max(seconds, 0.001)))
+            while not store.check([key.decode()]):
+                if time.monotonic() >= deadline:
+                    return _TIMEOUT
+                time.sleep(min(pause, max(deadline - time.monotonic(), 0)))
+                pause = min(2 * pause, 0.1)
             value = store.get(key.decode())
         except dist.DistNetworkError:
             return _CONNECTION
