@@ -29,8 +29,7 @@ Cause cause_caught(std::string_view group) {
 }
 
 Cause cause_of_abort(std::string_view group, std::string_view by, std::string_view reason) {
-  // The very constant, and not a text like it.
-  const bool is_renewal = reason.data() == kRenewal.data();
+  const bool is_renewal = reason.data() == kRenewal;
   return {.kind = ErrorKind::kAborted,
           .blame = is_renewal ? Blame::kRenewal : Blame::kNone,
           .text = fmt::format("group '{}' was aborted by {}: {}", group, by, reason)};

@@ -31,8 +31,9 @@ Cause cause_of(const std::exception_ptr& error);
 // For a catch block of a group's driver: the cause of the exception that it has caught.
 Cause cause_caught(std::string_view group);
 
-// The reason with which reform() aborts a group: no rank has failed, and none is blamed.
-inline constexpr std::string_view kRenewal = "its ranks make it anew; call reform() on every rank";
+// The reason with which reform() aborts a group: no rank has failed, and none is blamed. An array,
+// because it is known by its address, which a literal need not have alike in all files.
+inline constexpr char kRenewal[] = "its ranks make it anew; call reform() on every rank";
 
 // "group 'world' was aborted by rank 1 (...): `reason`"
 Cause cause_of_abort(std::string_view group, std::string_view by, std::string_view reason);
