@@ -119,13 +119,7 @@ Decision decide(std::span<const Offer> offers) {
 
 Choice choose_backend(const GroupOptions& how, const std::string& asked, const std::string& address,
                       Deadline deadline) {
-  const RosterOptions roster{.store = how.store,
-                             .place = "backend/" + how.name,
-                             .group = how.name,
-                             .rank = how.rank,
-                             .size = how.size,
-                             .timeout = how.connect_timeout,
-                             .all_announced = how.all_announced};
+  const RosterOptions roster = roster_of(how, "backend/" + how.name);
   Choice choice;
   Offer own{.who = this_process(how),
             .asked = asked,

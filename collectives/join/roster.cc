@@ -126,6 +126,16 @@ Identity this_process(int rank, const std::string& node) {
   return self;
 }
 
+RosterOptions roster_of(const GroupOptions& options, std::string place) {
+  return {.store = options.store,
+          .place = std::move(place),
+          .group = options.name,
+          .rank = options.rank,
+          .size = options.size,
+          .timeout = options.connect_timeout,
+          .all_announced = options.all_announced};
+}
+
 Identity this_process(const GroupOptions& options) {
   Identity self = this_process(options.rank, options.node);
   self.known_as = options.known_as;

@@ -46,6 +46,8 @@ struct RosterOptions {
   // launcher nor a server watches.
   bool all_announced = false;
 };
+// Of the group's ranks, at this place in its store.
+RosterOptions roster_of(const GroupOptions& options, std::string place);
 
 // This process, as errors name it. An empty `node` means the host's name.
 Identity this_process(const GroupOptions& options);

@@ -158,13 +158,7 @@ Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
   acceptor.serve(purpose, options.generation,
                  [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
   acceptor.start();
-  const RosterOptions roster{.store = options.store,
-                             .place = purpose,
-                             .group = options.name,
-                             .rank = options.rank,
-                             .size = options.size,
-                             .timeout = options.connect_timeout,
-                             .all_announced = options.all_announced};
+  const RosterOptions roster = roster_of(options, purpose);
   const Record record{.version = kProtocolVersion,
                       .size = options.size,
                       .generation = options.generation,

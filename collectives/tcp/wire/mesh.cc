@@ -198,16 +198,6 @@ Connection connect_to_peer(const GroupOptions& options, const Identity& who,
   }
 }
 
-RosterOptions roster_of(const GroupOptions& options) {
-  return {.store = options.store,
-          .place = "group/" + options.name,
-          .group = options.name,
-          .rank = options.rank,
-          .size = options.size,
-          .timeout = options.connect_timeout,
-          .all_announced = options.all_announced};
-}
-
 void check_node(const GroupOptions& options, const Identity& self, const Identity& theirs) {
   DL_CHECK(
       options.key || theirs.node == self.node, kInvalidArgument,
@@ -234,7 +224,7 @@ Mesh connect_mesh(const GroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options);
-  const RosterOptions roster = roster_of(options);
+  const RosterOptions roster = roster_of(options, "group/" + options.name);
 
   Mesh mesh{.rank = options.rank,
             .plan = options.plan,
