@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "core/base/env.h"
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/shell.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/start/rank_files.h"
 
 namespace dl::launcher {
@@ -17,7 +17,7 @@ std::uint32_t start_rendezvous(WardenClient& warden, NodeOutput& output, const U
                                RendezvousStart start, std::function<void(const Message&)> on_news) {
   Pipe err_pipe = make_pipe();
   Helper helper;
-  helper.path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / kRendezvousName;
+  helper.path = own_file().parent_path() / kRendezvousName;
   helper.argv = std::move(start.arguments);
   helper.argv.insert(helper.argv.begin(), kRendezvousName);
   helper.environment = {

@@ -12,6 +12,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/bind/drawing.h"
+#include "launcher/process/own_process.h"
 
 namespace dl::launcher {
 namespace {
@@ -107,7 +108,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   if (!env::get(Var::kNodeId)) {
     text(Var::kNodeId, fmt::format("{}/{}", plan.job.name, meeting.group_rank));
   }
-  text(Var::kDlrunFolder, std::filesystem::read_symlink("/proc/self/exe").parent_path().string());
+  text(Var::kDlrunFolder, own_file().parent_path().string());
   if (!plan.meet.iface.empty()) text(Var::kIface, plan.meet.iface);
   if (!meeting.store.empty()) text(Var::kStore, meeting.store);
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);

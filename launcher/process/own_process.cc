@@ -15,6 +15,11 @@
 
 namespace dl::launcher {
 
+const std::filesystem::path& own_file() {
+  static const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe");
+  return file;
+}
+
 void rename_process(const char* name, CommandLine line) {
   ::prctl(PR_SET_NAME, name);
   char* const begin = line.argv[0];

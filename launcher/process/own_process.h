@@ -1,13 +1,17 @@
-// Functions by which the warden and each supervisor set up their own process after fork().
+// This process: its file, and how the warden and each supervisor set up theirs after fork().
 #pragma once
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <functional>
 
 #include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
+
+// The file of this program.
+const std::filesystem::path& own_file();
 
 // argc and argv of main(). `ps` shows their memory.
 struct CommandLine {

@@ -16,6 +16,7 @@
 #include "launcher/frontend/frontend.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/warden/job_signals.h"
 #include "launcher/process/warden/warden.h"
@@ -105,7 +106,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
   RemoteJob job;
   job.plan = make_job_plan(options, source);
   job.join_timeout = options.meet.join_timeout;
-  job.dlrun = fs::read_symlink("/proc/self/exe");
+  job.dlrun = own_file();
   Start start;
   start.directory = directory_of(options);
   start.environment = environment_of(options);

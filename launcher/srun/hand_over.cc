@@ -11,6 +11,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/cli/slurm_line.h"
+#include "launcher/process/own_process.h"
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
 #include "launcher/srun/step_key.h"
@@ -19,8 +20,7 @@ namespace dl::launcher {
 namespace {
 
 [[noreturn]] void hand_over(CommandLine line) {
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "dlrun-srun";
+  const std::filesystem::path program = own_file().parent_path() / "dlrun-srun";
   ::execv(program.c_str(), line.argv);
   throw_error(ErrorKind::kNotFound,
               "{}, which stands beside dlrun for SLURM's allocations, cannot be executed: {}",
