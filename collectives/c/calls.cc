@@ -203,8 +203,8 @@ void check_apart(std::span<const std::unique_ptr<Translated>> calls, int size) {
     }
   }
   std::ranges::sort(buffers, std::less<>(), &Bytes::begin);
-  Bytes read;     // the one that ends last so far
-  Bytes written;  // of those that are written
+  Bytes read;     // of all buffers so far, the one that ends last
+  Bytes written;  // of the written buffers so far, the one that ends last
   for (const Bytes& b : buffers) {
     const Bytes& before = b.is_written ? read : written;
     DL_CHECK(before.end == nullptr || !std::less<>()(b.begin, before.end), kInvalidArgument,
@@ -266,10 +266,6 @@ Ref<Work> start_list(ProcessGroup& group, std::span<const dl_call> given,
                   "dl_start_list: a list is of messages, or of one of all_reduce, all_gather and "
                   "reduce_scatter");
 }
-
-}  // namespace
-
-namespace {
 
 Ref<Work> start_displaced(ProcessGroup& group, dl_call call, const Ref<dl::RefCounted>& owner) {
   DL_CHECK(static_cast<unsigned>(call.op) < kOpKindCount, kInvalidArgument,

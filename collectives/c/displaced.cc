@@ -15,34 +15,30 @@ struct Part {
   std::size_t at;
   std::size_t bytes;
 };
-
-std::vector<Part> parts_of(const size_t* counts, const size_t* displacements, std::size_t element,
-                           int size) {
-  std::vector<Part> parts;
+struct Layout {
+  std::vector<Part> parts{};  // by rank
   std::size_t total = 0;
+};
+
+Layout layout_of(const size_t* counts, const size_t* displacements, std::size_t element, int size) {
+  Layout layout;
   for (int r = 0; r < size; ++r) {
     std::size_t end = 0;
     Part part{};
     const bool overflows = __builtin_mul_overflow(counts[r], element, &part.bytes) ||
                            __builtin_mul_overflow(displacements[r], element, &part.at) ||
                            __builtin_add_overflow(part.at, part.bytes, &end) ||
-                           __builtin_add_overflow(total, part.bytes, &total);
+                           __builtin_add_overflow(layout.total, part.bytes, &layout.total);
     DL_CHECK(
         !overflows && end <= static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()),
         kInvalidArgument, "dl_start: part {} of {} elements at {} is more than memory can hold", r,
         counts[r], displacements[r]);
-    parts.push_back(part);
+    layout.parts.push_back(part);
   }
-  return parts;
+  return layout;
 }
 
-std::size_t total_of(const std::vector<Part>& parts) {
-  std::size_t total = 0;
-  for (const Part& part : parts) total += part.bytes;
-  return total;
-}
-
-void check_apart(const std::vector<Part>& parts, std::size_t element) {
+void check_parts_apart(const std::vector<Part>& parts, std::size_t element) {
   std::vector<Part> sorted;
   std::ranges::copy_if(parts, std::back_inserter(sorted),
                        [](const Part& p) { return p.bytes > 0; });
@@ -67,8 +63,8 @@ Displaced pack(dl_call& call, std::size_t element, int size, const Ref<RefCounte
            "dl_start: displacements come without the counts of a v-variant's divided side");
   Displaced displaced{.packed = make_ref<PackedBytes>()};
   if (call.input_displacements != nullptr) {
-    const auto parts = parts_of(call.input_counts, call.input_displacements, element, size);
-    const std::size_t total = total_of(parts);
+    const auto [parts, total] =
+        layout_of(call.input_counts, call.input_displacements, element, size);
     DL_CHECK(call.input != nullptr || total == 0, kInvalidArgument, "dl_start: input is NULL");
     displaced.packed->input = std::make_unique_for_overwrite<std::byte[]>(total);
     std::byte* to = displaced.packed->input.get();
@@ -81,9 +77,8 @@ Displaced pack(dl_call& call, std::size_t element, int size, const Ref<RefCounte
     call.input_displacements = nullptr;
   }
   if (call.output_displacements != nullptr) {
-    auto parts = parts_of(call.output_counts, call.output_displacements, element, size);
-    check_apart(parts, element);
-    const std::size_t total = total_of(parts);
+    auto [parts, total] = layout_of(call.output_counts, call.output_displacements, element, size);
+    check_parts_apart(parts, element);
     DL_CHECK(call.output != nullptr || total == 0, kInvalidArgument, "dl_start: output is NULL");
     displaced.packed->output = std::make_unique_for_overwrite<std::byte[]>(total);
     displaced.unpack = [packed = displaced.packed, owner, parts = std::move(parts),
