@@ -873,16 +873,15 @@ def init(
     Under dlrun, mpirun or srun it needs no arguments; alone it is a world of one. `timeout`: the
     deadline of an operation, and of this call, in seconds. See docs/guides/python.md.
     """
-    options = _library.CommOptions(
-        struct_size=ctypes.sizeof(_library.CommOptions),
-        name=_encoded(name),
-        init_method=_encoded(init_method),
-        backend=_encoded(backend),
-        algorithm=_encoded(algorithm),
-        plan=_encoded(plan),
-        rank=-1 if rank is None else _positive(rank, "rank"),
-        size=-1 if size is None else _size(size),
-        timeout_s=_seconds(timeout),
+    options = _options(
+        -1 if rank is None else _positive(rank, "rank"),
+        -1 if size is None else _size(size),
+        timeout,
+        name=name,
+        init_method=init_method,
+        backend=backend,
+        algorithm=algorithm,
+        plan=plan,
     )
     global _world
     if _world() is not None:
@@ -927,21 +926,23 @@ def make_group(
     id = _bytes(id, "make_group: id")
     if len(id) != _library.ID_BYTES:
         raise _refuse(f"make_group: id has {len(id)} bytes, wanted the {_library.ID_BYTES} of unique_id()")
-    options = _library.CommOptions(
-        struct_size=ctypes.sizeof(_library.CommOptions),
-        name=_encoded(name),
-        backend=_encoded(backend),
-        algorithm=_encoded(algorithm),
-        plan=_encoded(plan),
-        rank=_positive(rank, "rank"),
-        size=_size(size),
-        timeout_s=_seconds(timeout),
-        id=id,
-    )
+    options = _options(_positive(rank, "rank"), _size(size), timeout, name=name, backend=backend,
+                       algorithm=algorithm, plan=plan)
+    options.id = id
     comm = ctypes.c_void_p()
     check(lib.dl_comm_make(ctypes.byref(options), None, 0, ctypes.byref(comm)))
     assert comm.value
     return Group(comm.value)
+
+
+def _options(rank: int, size: int, timeout: Optional[float], **texts: Optional[str]) -> Any:
+    return _library.CommOptions(
+        struct_size=ctypes.sizeof(_library.CommOptions),
+        rank=rank,
+        size=size,
+        timeout_s=_seconds(timeout),
+        **{name: _encoded(text) for name, text in texts.items()},
+    )
 
 
 def _positive(value: Any, what: str) -> int:
