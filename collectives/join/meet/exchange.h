@@ -73,8 +73,8 @@ class Host final : public Exchange {
   void fail(ErrorKind kind, const std::string& text) noexcept;
   // Goes on with these ranks only, numbered in this order.
   void narrow(const std::vector<int>& ranks);
-  // The ranks whose line is not here, except the host and those that are excused. A rank that has
-  // come and has left again is among them only if all are such.
+  // The guests that have sent no line and are not excused. A guest that came and left again is
+  // named only if no other is missing.
   std::vector<int> missing() const;
   // The rank is not waited for.
   void excuse(int rank) { guests_[static_cast<std::size_t>(rank)].is_excused = true; }

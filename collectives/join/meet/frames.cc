@@ -14,7 +14,7 @@
 namespace dl::collectives::meet {
 namespace {
 
-// Of a frame: the body's length, and its type.
+// A frame begins with the length of its body (4 bytes) and its type.
 constexpr std::size_t kHeader = 5;
 
 }  // namespace

@@ -215,7 +215,6 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
   std::vector<std::unique_ptr<Watch>> watches(members_.size());
   rendezvous::Patience patience;
   for (;;) {
-    std::vector<int> late;
     std::vector<std::pair<Watch*, std::size_t>> watched;  // and its first entry
     std::vector<pollfd> entries;
     for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -226,11 +225,10 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
         host->excuse(member.seat);
         continue;
       }
-      late.push_back(member.seat);
       watched.emplace_back(watches[i].get(), entries.size());
       watches[i]->add_to(entries);
     }
-    if (late.empty()) break;
+    if (watched.empty()) break;
     if (deadline.has_passed()) {
       const std::string text = late_text(host->options(), host->missing());
       host->fail(ErrorKind::kTimeout, text);
@@ -238,7 +236,7 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
     }
     if (patience.should_warn()) {
       log::warning("reform of group '{}': {} s waiting for {}", group_, patience.waited().count(),
-                   host->options().names[static_cast<std::size_t>(late.front())]);
+                   host->options().names[static_cast<std::size_t>(host->missing().front())]);
     }
     host->step(entries, patience.until(deadline));  // a guest that has left may come again
     for (const auto& [watch, first] : watched) watch->react(std::span(entries).subspan(first));

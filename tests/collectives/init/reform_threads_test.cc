@@ -1,5 +1,5 @@
-// reform() of ranks that are threads. They are apart from those that are processes, since a forked
-// child of a program with threads starts none under ThreadSanitizer.
+// reform() of ranks that are threads. reform_test.cc has ranks that are processes: a child that a
+// program with threads has forked starts no thread under ThreadSanitizer.
 #include <gtest/gtest.h>
 
 #include <chrono>
