@@ -89,13 +89,14 @@ class Dims {
     resize(size_ + std::size_t{1});
     data()[size_ - 1] = value;
   }
+  void pop_back() noexcept { --size_; }
   void insert(std::size_t at, std::int64_t value) {
     push_back(value);
     std::rotate(begin() + at, end() - 1, end());
   }
   void erase(std::size_t at) {
     std::copy(begin() + at + 1, end(), begin() + at);
-    resize(size_ - std::size_t{1});
+    pop_back();
   }
 
   // "[2, 3]"

@@ -235,7 +235,7 @@ void check_linear_classes(const Tensor& input, const Tensor& linear_weight, cons
            "{}: the input has shape {}, wanted [N, {}] for a linear weight of shape {}", op,
            input.sizes().str(), input.size(-1), sizes.str());
   Shape outputs = sizes;
-  outputs.resize(sizes.size() - 1);
+  outputs.pop_back();
   DL_CHECK(!linear_bias.defined() || linear_bias.sizes() == outputs, kShape,
            "{}: the linear bias has shape {}, wanted {}", op, linear_bias.sizes().str(),
            outputs.str());
@@ -258,7 +258,7 @@ Tensor linear_cross_entropy_at_once(const Tensor& input, const Tensor& linear_we
   const Tensor logits = linear(input, linear_weight.reshape({-1, input.size(-1)}),
                                linear_bias.defined() ? linear_bias.reshape({-1}) : Tensor());
   Shape sizes = linear_weight.sizes();
-  sizes.resize(sizes.size() - 1);
+  sizes.pop_back();
   if (input.dim() == 2) sizes.insert(0, input.size(0));
   return cross_entropy(logits.reshape(sizes), target, options);
 }
