@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstddef>
+
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
 namespace {
