@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/process/peer_process.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/lifeline.h"
@@ -48,14 +49,20 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
            theirs.lanes, self, own.lanes);
 }
 
+// A rank of the group as a rank in the job; -1: not known, because the group numbers this rank
+// differently.
+int job_rank_of(const Identity& self, int rank) {
+  return self.in_job() == self.rank ? rank : -1;
+}
+
 // Reports a long wait for a rank to the agent, which knows whether that rank has ended.
 class ToldWait {
  public:
-  // In an inner group the numbers are not ranks of the job, so nothing is reported. Nothing is
+  // If the rank in the job is not known, as in an inner group, nothing is reported. Nothing is
   // lost: the outer group exists, so all ranks have come already.
   ToldWait(const RosterOptions& options, const Identity& self, int rank)
       : options_(options),
-        rank_(self.in_job() == self.rank ? rank : -1),
+        rank_(job_rank_of(self, rank)),
         at_(rank_ < 0 ? Deadline::never() : Deadline::after(std::chrono::milliseconds(500))) {}
   ~ToldWait() {
     if (is_told_) rendezvous::report_waiting({.rank = -1, .operation = {}});
@@ -157,9 +164,10 @@ void announce(const RosterOptions& options, Deadline deadline) {
 }
 
 void check_alive(const std::string& group, const Identity& who) {
-  DL_CHECK(!has_ended(who), kPeerFailed,
-           "group '{}': {} is gone before the group was made; its own output may say why", group,
-           who.text());
+  if (!has_ended(who)) return;
+  throw_blaming(who.in_job(), Blame::kGone, ErrorKind::kPeerFailed,
+                "group '{}': {} is gone before the group was made; its own output may say why",
+                group, who.text());
 }
 
 namespace {
@@ -209,11 +217,14 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       const auto seconds =
           std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
       const std::optional<Identity>& who = present.of(rank);
-      DL_CHECK(!who, kTimeout,
-               "group '{}': {} has come, but did not continue within {} s; is it stopped?",
-               options.group, who->text(), seconds);
-      throw_error(
-          ErrorKind::kTimeout,
+      const int late = job_rank_of(self, rank);
+      if (who) {
+        throw_blaming(late, Blame::kMissing, ErrorKind::kTimeout,
+                      "group '{}': {} has come, but did not continue within {} s; is it stopped?",
+                      options.group, who->text(), seconds);
+      }
+      throw_blaming(
+          late, Blame::kMissing, ErrorKind::kTimeout,
           "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
           "world size and the same store?",
           options.group, rank, options.size, seconds);

@@ -30,7 +30,7 @@ using MakePart =
     std::function<Ref<ProcessGroup>(const GroupOptions&, const SplitPlan&, SplitStore&)>;
 // split() of a group that was made from GroupOptions. `how`: the parent's options. `rounds`: how
 // many rounds of the store one new group needs. If a new group cannot be made, the parent is
-// aborted, because its other ranks wait.
+// aborted, because its other ranks wait; their calls throw the parent's cause.
 Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& options,
                               std::uint64_t number, GroupOptions how, int rounds,
                               const MakePart& make);

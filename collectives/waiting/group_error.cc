@@ -1,7 +1,5 @@
 #include "collectives/waiting/group_error.h"
 
-#include <fmt/core.h>
-
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives {

@@ -4,6 +4,8 @@
 // Any thread.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <exception>
 #include <string>
 #include <utility>
@@ -25,6 +27,16 @@ class GroupError final : public Error {
  private:
   Cause cause_;
 };
+
+// Throws an error of making a group. `rank`: the blamed one in the job; -1: not known.
+template <typename... Args>
+[[noreturn]] void throw_blaming(int rank, Blame blame, ErrorKind kind,
+                                fmt::format_string<Args...> text, Args&&... args) {
+  throw GroupError({.kind = kind,
+                    .blame = blame,
+                    .rank = rank,
+                    .text = fmt::format(text, std::forward<Args>(args)...)});
+}
 
 // The cause in an exception. An error other than a GroupError blames no rank.
 Cause cause_of(const std::exception_ptr& error);

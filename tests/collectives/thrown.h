@@ -6,20 +6,22 @@
 #include <functional>
 #include <string>
 
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::testing {
 
-// Kind and text of the Error that a call throws; fails the test if it throws nothing.
+// Of the Error that a call throws; fails the test if it throws nothing.
 struct Thrown {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
+  int rank = -1;  // that it blames
 };
 inline Thrown thrown_by(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
-    return {error.kind(), error.what()};
+    return {error.kind(), error.what(), cause_of(std::current_exception()).rank};
   }
   ADD_FAILURE() << "nothing was thrown";
   return {};

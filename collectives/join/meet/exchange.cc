@@ -22,6 +22,9 @@ using rendezvous::WireWriter;
 // How long a host may take to say who is missing, or to read a frame.
 constexpr std::chrono::seconds kAnswerTime{2};
 
+// Before the line in its frame: round, size, and the group's name with its length.
+constexpr std::size_t kMostBefore = 12 + 256;
+
 long seconds_of(std::chrono::nanoseconds time) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
@@ -39,13 +42,21 @@ std::string list_of(const ExchangeOptions& o, const std::vector<int>& ranks) {
   return fmt::format("{} of {}", list, o.size);
 }
 
-std::string late_text_of(const ExchangeOptions& o, std::string_view missing) {
-  return fmt::format("group '{}': {} has not come within {} s; {}", o.group, missing,
-                     seconds_of(o.timeout), o.hint);
+std::string text_of(std::span<const std::uint8_t> body) {
+  return {body.begin(), body.end()};
 }
 
-std::string text_of(const std::vector<std::uint8_t>& body) {
-  return {body.begin(), body.end()};
+GroupError late_error_of(const ExchangeOptions& o, std::string_view missing, int in_job) {
+  return GroupError({.kind = ErrorKind::kTimeout,
+                     .blame = Blame::kMissing,
+                     .rank = in_job,
+                     .text = fmt::format("group '{}': {} has not come within {} s; {}", o.group,
+                                         missing, seconds_of(o.timeout), o.hint)});
+}
+
+int job_rank_of(const ExchangeOptions& o, int rank) {
+  const auto i = static_cast<std::size_t>(rank);
+  return i < o.job_ranks.size() ? o.job_ranks[i] : -1;
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -59,21 +70,10 @@ bool is_local(int fd) {
          address.ss_family == AF_UNIX;
 }
 
-std::vector<std::uint8_t> failure_of(ErrorKind kind, const std::string& text) {
-  WireWriter body;
-  body.put(static_cast<std::uint8_t>(kind));
-  body.put_bytes(bytes_of(text.substr(0, kLongestLine)));
-  return {body.bytes().begin(), body.bytes().end()};
-}
-
-[[noreturn]] void rethrow_failure(const std::vector<std::uint8_t>& body) {
-  WireReader reader(body);
-  const auto kind = reader.take<std::uint8_t>();
-  const auto rest = reader.take_rest();
-  const std::string text(rest.begin(), rest.end());
-  throw_error(kind <= static_cast<std::uint8_t>(ErrorKind::kInternal) ? static_cast<ErrorKind>(kind)
-                                                                      : ErrorKind::kInternal,
-              "{}", text);
+[[noreturn]] void throw_failure(const std::vector<std::uint8_t>& body) {
+  std::optional<Cause> cause = rendezvous::decode_cause(text_of(body));
+  DL_CHECK(cause, kParse, "the host of an exchange sent a failure that is none");
+  throw GroupError(std::move(*cause));
 }
 
 // True if the other side has closed the connection and sent nothing before.
@@ -117,8 +117,8 @@ std::vector<std::string> lines_of(std::span<const std::uint8_t> body, std::uint3
 
 }  // namespace
 
-std::string late_text(const ExchangeOptions& options, const std::vector<int>& ranks) {
-  return late_text_of(options, list_of(options, ranks));
+GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks) {
+  return late_error_of(options, list_of(options, ranks), job_rank_of(options, ranks.front()));
 }
 
 Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
@@ -137,9 +137,10 @@ Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
 void Host::add(rendezvous::Connection connection) {
   if (is_local(connection.fd.get())) rendezvous::check_same_user(connection.fd.get());
   const int rank = connection.peer.rank;
-  auto socket = std::make_unique<FrameSocket>(std::move(connection.fd), kLongestLine + 8);
+  auto socket = std::make_unique<FrameSocket>(std::move(connection.fd), kLongestLine + kMostBefore);
   const auto refuse = [&](const std::string& text) {
-    socket->send(Frame::Type::kFailure, failure_of(ErrorKind::kMismatch, text),
+    const Cause cause{.kind = ErrorKind::kMismatch, .text = text};
+    socket->send(Frame::Type::kFailure, bytes_of(encode(cause, kLongestLine)),
                  Deadline::after(kAnswerTime));
   };
   if (rank < 0 || rank >= options_.size || rank == options_.rank) {
@@ -160,12 +161,17 @@ std::string Host::read(Seat& guest) {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
-      const std::string text = list_of(options_, missing());
-      guest.socket->send(Frame::Type::kMissing, bytes_of(text), Deadline::after(kAnswerTime));
+      const std::vector<int> absent = missing();
+      WireWriter body;
+      body.put(
+          static_cast<std::int32_t>(absent.empty() ? -1 : job_rank_of(options_, absent.front())));
+      body.put_bytes(bytes_of(list_of(options_, absent)));
+      guest.socket->send(Frame::Type::kMissing, body.bytes(), Deadline::after(kAnswerTime));
       continue;
     }
     const auto round = reader.take<std::uint32_t>();
     const auto size = reader.take<std::uint32_t>();
+    const std::string group = text_of(reader.take_bytes(reader.take<std::uint32_t>()));
     const auto line = reader.take_rest();
     if (frame->type != Frame::Type::kLine || !reader.ok_and_done() || round != round_ ||
         guest.line) {
@@ -175,6 +181,9 @@ std::string Host::read(Seat& guest) {
              "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same "
              "number",
              options_.group, guest.from, size, options_.hello.from, options_.size);
+    DL_CHECK(group == options_.group, kMismatch,
+             "group '{}': {} calls it '{}'; give the group the same name on all ranks",
+             options_.group, guest.from, group);
     guest.line.emplace(line.begin(), line.end());
   }
   return guest.socket->has_ended() ? "its connection has ended" : "";
@@ -241,12 +250,12 @@ void Host::publish(const std::vector<std::string>& lines, Deadline deadline) {
   }
 }
 
-void Host::fail(ErrorKind kind, const std::string& text) noexcept {
+void Host::fail(const Cause& cause) noexcept {
   try {
-    const std::vector<std::uint8_t> body = failure_of(kind, text);
+    const std::string body = encode(cause, kLongestLine);
     for (Seat& guest : guests_) {
       if (!guest.socket) continue;
-      guest.socket->send(Frame::Type::kFailure, body, Deadline::after(kAnswerTime));
+      guest.socket->send(Frame::Type::kFailure, bytes_of(body), Deadline::after(kAnswerTime));
       ::shutdown(guest.socket->fd(), SHUT_WR);
     }
     // A connection that is closed before all has been read from it takes the failure along.
@@ -267,28 +276,37 @@ void Host::fail(ErrorKind kind, const std::string& text) noexcept {
 
 void Host::narrow(const std::vector<int>& ranks) {
   std::vector<Seat> kept;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    Seat& seat = guests_[static_cast<std::size_t>(ranks[i])];
+  std::vector<std::string> names;
+  std::vector<int> job_ranks;
+  int self = -1;
+  for (const int rank : ranks) {
+    const auto i = static_cast<std::size_t>(rank);
+    if (rank == options_.rank) self = static_cast<int>(kept.size());
+    Seat& seat = guests_[i];
     kept.push_back({std::move(seat.socket), std::move(seat.from), std::move(seat.line)});
-    if (ranks[i] == options_.rank) options_.rank = static_cast<int>(i);
+    if (i < options_.names.size()) names.push_back(std::move(options_.names[i]));
+    if (i < options_.job_ranks.size()) job_ranks.push_back(options_.job_ranks[i]);
   }
   guests_ = std::move(kept);
+  options_.rank = self;
   options_.size = static_cast<int>(guests_.size());
-  options_.names.clear();
+  options_.names = std::move(names);
+  options_.job_ranks = std::move(job_ranks);
   for (const auto& acceptor : acceptors_) acceptor->forget(options_.hello.purpose);
 }
 
 void Host::throw_if_lost(const std::vector<Lost>& lost) const {
-  DL_CHECK(lost.empty(), kPeerFailed,
-           "group '{}': {} before the group was made; its own output may say why", options_.group,
-           lost.front().why);
+  if (lost.empty()) return;
+  throw_blaming(job_rank_of(options_, lost.front().rank), Blame::kGone, ErrorKind::kPeerFailed,
+                "group '{}': {} before the group was made; its own output may say why",
+                options_.group, lost.front().why);
 }
 
 void Host::check() {
   try {
     throw_if_lost(step({}, Deadline::after({})));
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
     throw;
   }
 }
@@ -299,15 +317,15 @@ std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadli
     for (;;) {
       const std::vector<int> absent = missing();
       if (absent.empty()) break;
-      DL_CHECK(!deadline.has_passed(), kTimeout, "{}", late_text(options_, absent));
+      if (deadline.has_passed()) throw late_error(options_, absent);
       if (patience.should_warn()) {
         log::warning("group '{}': {} s waiting for {} to come", options_.group,
                      patience.waited().count(), list_of(options_, absent));
       }
       throw_if_lost(step({}, patience.until(deadline)));
     }
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
     throw;
   }
   std::vector<std::string> lines;
@@ -322,19 +340,20 @@ Guest::Guest(ExchangeOptions options, rendezvous::Connection host, UniqueFd gone
     : options_(std::move(options)),
       socket_(std::move(host.fd), std::max(longest_table(options_.size), 2 * kLongestLine)),
       host_(host.peer.from),
+      host_in_job_(job_rank_of(options_, host.peer.rank)),
       gone_fd_(std::move(gone_fd)) {}
 
 void Guest::lose_host() {
   is_host_gone_ = true;
-  throw_error(ErrorKind::kPeerFailed,
-              "group '{}': {}, which collects the ranks' records, is gone before the group was "
-              "made; its own output may say why",
-              options_.group, host_);
+  throw_blaming(host_in_job_, Blame::kGone, ErrorKind::kPeerFailed,
+                "group '{}': {}, which collects the ranks' records, is gone before the group was "
+                "made; its own output may say why",
+                options_.group, host_);
 }
 
 void Guest::check() {
   while (const std::optional<Frame> frame = socket_.next()) {
-    if (frame->type == Frame::Type::kFailure) rethrow_failure(frame->body);
+    if (frame->type == Frame::Type::kFailure) throw_failure(frame->body);
   }
   pollfd entry{gone_fd_.get(), POLLIN, 0};
   if (socket_.has_ended() || ::poll(&entry, 1, 0) > 0) lose_host();
@@ -351,29 +370,35 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
   WireWriter body;
   body.put(round_);
   body.put(static_cast<std::uint32_t>(options_.size));
+  body.put(static_cast<std::uint32_t>(options_.group.size()));
+  body.put_bytes(bytes_of(options_.group));
   body.put_bytes(bytes_of(line));
   if (!socket_.send(Frame::Type::kLine, body.bytes(), deadline)) lose_host();
   rendezvous::Patience patience;
   std::optional<Deadline> last;  // for the answer to the question who is missing
   for (;;) {
     while (const std::optional<Frame> frame = socket_.next()) {
-      if (frame->type == Frame::Type::kFailure) rethrow_failure(frame->body);
+      if (frame->type == Frame::Type::kFailure) throw_failure(frame->body);
       if (frame->type == Frame::Type::kTable) {
         std::vector<std::string> lines = lines_of(frame->body, round_, options_.size);
         ++round_;
         return lines;
       }
       if (frame->type != Frame::Type::kMissing) continue;
-      const std::string missing = text_of(frame->body);
-      DL_CHECK(!last, kTimeout, "{}", late_text_of(options_, missing));
+      WireReader reader(frame->body);
+      const auto in_job = reader.take<std::int32_t>();
+      const std::string missing = text_of(reader.take_rest());
+      if (last) throw late_error_of(options_, missing, in_job);
       log::warning("group '{}': {} s waiting for {} to come", options_.group,
                    patience.waited().count(), missing);
     }
     if (socket_.has_ended()) lose_host();
     if (last) {
-      DL_CHECK(!last->has_passed(), kTimeout,
-               "group '{}': {} has come, but did not continue within {} s; is it stopped?",
-               options_.group, host_, seconds_of(options_.timeout));
+      if (last->has_passed()) {
+        throw_blaming(host_in_job_, Blame::kMissing, ErrorKind::kTimeout,
+                      "group '{}': {} has come, but did not continue within {} s; is it stopped?",
+                      options_.group, host_, seconds_of(options_.timeout));
+      }
     } else if (deadline.has_passed()) {
       last = Deadline::after(kAnswerTime);
       ask(*last);

@@ -18,6 +18,7 @@
 
 #include "collectives/join/meet/frames.h"
 #include "collectives/join/round_store.h"
+#include "collectives/waiting/group_error.h"
 #include "rendezvous/net/connect/acceptor.h"
 
 namespace dl::collectives::meet {
@@ -28,6 +29,7 @@ struct ExchangeOptions {
   int size = 1;
   std::chrono::nanoseconds timeout{};  // for texts
   std::vector<std::string> names{};    // of the ranks, for texts; empty: "rank 3"
+  std::vector<int> job_ranks{};        // of the ranks, for errors; empty: not known
   // Ends the text about ranks that have not come.
   std::string_view hint = "is it started, with the same world size and the same store or id?";
   rendezvous::JobKey key;
@@ -70,7 +72,7 @@ class Host final : public Exchange {
   // by the next step().
   void publish(const std::vector<std::string>& lines, Deadline deadline);
   // Ends the exchange for all guests, with this error.
-  void fail(ErrorKind kind, const std::string& text) noexcept;
+  void fail(const Cause& cause) noexcept;
   // Goes on with these ranks only, numbered in this order.
   void narrow(const std::vector<int>& ranks);
   // The guests that have sent no line and are not excused. A guest that came and left again is
@@ -123,13 +125,15 @@ class Guest final : public Exchange {
   ExchangeOptions options_;
   FrameSocket socket_;
   std::string host_;
+  int host_in_job_;
   UniqueFd gone_fd_;
   std::uint32_t round_ = 0;
   bool is_host_gone_ = false;
 };
 
-// "group 'world': rank 2, rank 5 of 8 has not come within 10 s; is it started, ..."
-std::string late_text(const ExchangeOptions& options, const std::vector<int>& ranks);
+// "group 'world': rank 2, rank 5 of 8 has not come within 10 s; is it started, ...". Blames the
+// first of these ranks.
+GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks);
 
 // The store of a group that is made over an exchange.
 class ExchangeStore final : public RoundStore {

@@ -126,11 +126,14 @@ ExchangeOptions Place::exchange_options(std::chrono::nanoseconds timeout) const 
                           .size = seats_,
                           .timeout = timeout,
                           .names = std::vector<std::string>(static_cast<std::size_t>(seats_)),
+                          .job_ranks = std::vector<int>(static_cast<std::size_t>(seats_), -1),
                           .hint = "a rank that is not known to be dead must call reform() too",
                           .key = key_,
                           .hello = hello_};
   for (const Member& member : members_) {
-    options.names[static_cast<std::size_t>(member.seat)] = member.who.text();
+    const auto seat = static_cast<std::size_t>(member.seat);
+    options.names[seat] = member.who.text();
+    options.job_ranks[seat] = member.who.in_job();
   }
   return options;
 }
@@ -173,7 +176,7 @@ std::optional<Connection> Place::dial(const Member& member, const ExchangeOption
     return std::move(way.connection);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kTimeout) {
-      throw_error(ErrorKind::kTimeout, "{}", late_text(options, {member.seat}));
+      throw late_error(options, {member.seat});
     }
     const bool is_gone =
         error.kind() == ErrorKind::kConnection || error.kind() == ErrorKind::kPeerFailed;
@@ -230,9 +233,9 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
     }
     if (watched.empty()) break;
     if (deadline.has_passed()) {
-      const std::string text = late_text(host->options(), host->missing());
-      host->fail(ErrorKind::kTimeout, text);
-      throw_error(ErrorKind::kTimeout, "{}", text);
+      const GroupError late = late_error(host->options(), host->missing());
+      host->fail(late.cause());
+      throw late;
     }
     if (patience.should_warn()) {
       log::warning("reform of group '{}': {} s waiting for {}", group_, patience.waited().count(),

@@ -160,12 +160,17 @@ std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, const ExchangeOptions& 
     return std::make_unique<Guest>(options, std::move(way.connection));
   } catch (const Error& error) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
-    DL_CHECK(error.kind() != ErrorKind::kTimeout, kTimeout,
-             "group '{}': rank 0 of {} has not come within {} s ({})", options.group, options.size,
-             seconds, error.what());
-    DL_CHECK(error.kind() != ErrorKind::kConnection, kConnection,
-             "group '{}': rank 0 is gone, or does not expect a rank any more ({})", options.group,
-             error.what());
+    const int rank_0 = options.job_ranks.empty() ? -1 : options.job_ranks.front();
+    if (error.kind() == ErrorKind::kTimeout) {
+      throw_blaming(rank_0, Blame::kMissing, ErrorKind::kTimeout,
+                    "group '{}': rank 0 of {} has not come within {} s ({})", options.group,
+                    options.size, seconds, error.what());
+    }
+    if (error.kind() == ErrorKind::kConnection) {
+      throw_blaming(rank_0, Blame::kGone, ErrorKind::kConnection,
+                    "group '{}': rank 0 is gone, or does not expect a rank any more ({})",
+                    options.group, error.what());
+    }
     throw;
   }
 }

@@ -70,7 +70,7 @@ std::optional<Cause> Peers::read_notes(Peer& p) {
       break;
     }
     if (received.lost_passed) {
-      return Cause{.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(group_, p.who)};
+      return Cause{.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(group_, p.who, self())};
     }
     if (received.bytes != sizeof note) break;
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);

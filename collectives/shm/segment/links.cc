@@ -8,7 +8,9 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <vector>
 
+#include "collectives/join/making_wait.h"
 #include "collectives/join/roster.h"
 #include "collectives/shm/layout/layout.h"
 #include "core/base/error.h"
@@ -18,7 +20,6 @@
 #include "core/base/version.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/connect/connect.h"
-#include "rendezvous/net/patience.h"
 #include "rendezvous/net/socket/local_socket.h"
 
 namespace dl::collectives::shm {
@@ -44,16 +45,16 @@ class Arrivals {
     changed_.notify_all();
   }
 
-  // The lowest of the higher ranks that is still missing at the deadline; -1: none.
-  int wait(Deadline deadline) {
+  // The higher ranks that are still missing at the deadline.
+  std::vector<int> wait(Deadline deadline) {
     Lock lock(mutex_);
-    int missing = -1;
+    std::vector<int> missing;
     changed_.wait_until(lock.native(), deadline.when(), [&]() DL_REQUIRES(mutex_) {
-      missing = -1;
-      for (int r = options_.size - 1; r > options_.rank; --r) {
-        if (!links_.peers[static_cast<std::size_t>(r)].socket) missing = r;
+      missing.clear();
+      for (int r = options_.rank + 1; r < options_.size; ++r) {
+        if (!links_.peers[static_cast<std::size_t>(r)].socket) missing.push_back(r);
       }
-      return missing < 0;
+      return missing.empty();
     });
     return missing;
   }
@@ -80,7 +81,7 @@ Connection connect_to_peer(const GroupOptions& options, const Record& theirs,
   try {
     return rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
   } catch (const Error&) {
-    check_alive(options.name, theirs.who);  // its error says more
+    check_still_making(options, theirs.who);  // its error says more
     throw;
   }
 }
@@ -93,7 +94,7 @@ void send_segment(const GroupOptions& options, const Links::Peer& peer, int fd) 
 }
 
 Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, Deadline deadline) {
-  rendezvous::Patience patience;
+  MakingWait wait(options, deadline, "share its memory");
   for (;;) {
     Note note;
     rendezvous::Received received =
@@ -101,7 +102,8 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
     DL_CHECK(!received.ended, kConnection,
              "group '{}': {} ended before it shared its memory; its own output may say why",
              options.name, peer.who.text());
-    DL_CHECK(!received.lost_passed, kIo, "{}", text_of_lost_descriptor(options.name, peer.who));
+    DL_CHECK(!received.lost_passed, kIo, "{}",
+             text_of_lost_descriptor(options.name, peer.who, this_process(options)));
     if (received.bytes > 0) {
       DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
                    note.number == kProtocolVersion && received.passed,
@@ -111,26 +113,23 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
                options.name, peer.who.text());
       return Segment::map(std::move(received.passed), kSegmentBytes);
     }
-    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not share its memory in time",
-             options.name, peer.who.text());
-    if (patience.should_warn()) {
-      log::warning("group '{}': {} s waiting for the memory of {}", options.name,
-                   patience.waited().count(), peer.who.text());
-    }
+    wait.check(peer.who);
     pollfd entry{.fd = peer.socket.get(), .events = POLLIN, .revents = 0};
-    ::poll(&entry, 1, patience.until(deadline).poll_timeout());
+    ::poll(&entry, 1, wait.until().poll_timeout());
   }
 }
 
 }  // namespace
 
-std::string text_of_lost_descriptor(const std::string& group, const Identity& from) {
+std::string text_of_lost_descriptor(const std::string& group, const Identity& from,
+                                    const Identity& self) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return fmt::format(
-      "group '{}': a descriptor from {} did not arrive, because this process has reached its limit "
-      "of {} open files; raise the limit (ulimit -n)",
-      group, from.text(), limit.rlim_cur);
+      "group '{}': a descriptor from {} did not arrive at {}, which has reached its limit of {} "
+      "open "
+      "files; raise the limit (ulimit -n)",
+      group, from.text(), self.text(), limit.rlim_cur);
 }
 
 Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
@@ -182,21 +181,14 @@ Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
              connection.peer.from, r);
     peer.socket = std::move(connection.fd);
   }
-  rendezvous::Patience patience;
+  MakingWait wait(options, deadline, "connect");
   for (;;) {
-    const Deadline look = Deadline::after(kAliveLook);
-    const int missing = arrivals.wait(Deadline::earlier(patience.until(deadline), look));
-    if (missing < 0) break;
-    const Identity& missed = links.peers[static_cast<std::size_t>(missing)].who;
-    check_still_making(options, missed);
-    const std::string who = missed.text();
-    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
-             options.name, who,
-             std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());
-    if (patience.should_warn()) {
-      log::warning("group '{}': {} s waiting for {} to connect", options.name,
-                   patience.waited().count(), who);
+    std::vector<const Identity*> missing;
+    for (const int r : arrivals.wait(wait.until())) {
+      missing.push_back(&links.peers[static_cast<std::size_t>(r)].who);
     }
+    if (missing.empty()) break;
+    wait.check(missing);
   }
   acceptor.forget(purpose);
 

@@ -44,8 +44,9 @@ struct Links {
   std::vector<Peer> peers;  // by rank
 };
 
-// Error text for a note that arrived without its descriptor.
-std::string text_of_lost_descriptor(const std::string& group, const Identity& from);
+// Error text for a note that arrived at `self` without its descriptor.
+std::string text_of_lost_descriptor(const std::string& group, const Identity& from,
+                                    const Identity& self);
 
 // Listens, publishes the address in the store, accepts higher ranks, connects to lower ones, and
 // exchanges segments. Throws what make_shm_group() throws.

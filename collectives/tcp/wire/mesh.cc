@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/join/making_wait.h"
 #include "collectives/join/roster.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -22,7 +23,6 @@
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/connect/connect.h"
 #include "rendezvous/net/connect/race.h"
-#include "rendezvous/net/patience.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -291,25 +291,14 @@ Mesh connect_mesh(const GroupOptions& options) {
       (is_side ? peer.side : peer.data[static_cast<std::size_t>(lane)]) = std::move(connection.fd);
     }
   }
-  rendezvous::Patience patience;
+  MakingWait wait(options, deadline, "connect");
   for (;;) {
-    const Deadline look = Deadline::after(kAliveLook);
-    const std::vector<int> missing =
-        arrivals.wait(Deadline::earlier(patience.until(deadline), look));
+    std::vector<const Identity*> missing;
+    for (const int r : arrivals.wait(wait.until())) {
+      missing.push_back(&mesh.peers[static_cast<std::size_t>(r)].who);
+    }
     if (missing.empty()) break;
-    const Identity& first = mesh.peers[static_cast<std::size_t>(missing.front())].who;
-    for (const int r : missing) {
-      check_still_making(options, mesh.peers[static_cast<std::size_t>(r)].who);
-    }
-    DL_CHECK(!deadline.has_passed(), kTimeout,
-             "group '{}': {} did not connect within {} s ({} ranks missing)", options.name,
-             first.text(),
-             std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count(),
-             missing.size());
-    if (patience.should_warn()) {
-      log::warning("group '{}': {} s waiting for {} to connect ({} ranks missing)", options.name,
-                   patience.waited().count(), first.text(), missing.size());
-    }
+    wait.check(missing);
   }
   for (const auto& acceptor : acceptors) acceptor->forget(purpose);
   for (const Mesh::Peer& peer : mesh.peers) {

@@ -31,7 +31,7 @@ class Exchanges : public ::testing::Test {
             .timeout = 60s,
             .key = key_,
             .hello = {.job = "local",
-                      .purpose = "meet/g",
+                      .purpose = "meet",
                       .from = "rank " + std::to_string(rank),
                       .rank = rank}};
   }
@@ -132,6 +132,19 @@ TEST_F(Exchanges, EndWithARankThatLeaves) {
   const Thrown thrown = thrown_by([&] { host->all_gather("", Deadline::after(60s)); });
   EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed) << thrown.text;
   others.join();
+}
+
+TEST_F(Exchanges, KeepTheRanksNamesWhenTheyGoOnWithFewer) {
+  ExchangeOptions named = options(0, 3);
+  named.names = {"a", "b", "c"};
+  named.job_ranks = {10, 11, 12};
+  std::vector<rendezvous::Listener> listeners;
+  listeners.push_back(rendezvous::Listener::bind({.host = "127.0.0.1"}));
+  Host host(named, std::move(listeners));
+  host.narrow({0, 2});
+  const GroupError late = late_error(host.options(), {1});
+  EXPECT_NE(std::string(late.what()).find("c of 2"), std::string::npos) << late.what();
+  EXPECT_EQ(late.cause().rank, 12);
 }
 
 TEST_F(Exchanges, EndWithTheHost) {

@@ -146,6 +146,7 @@ TEST_P(Reform, NamesARankThatLivesAndDoesNotCall) {
       if (thrown.kind != ErrorKind::kTimeout) return 3;
       if (const int status = holds("rank 1 (")(thrown.text)) return status;
       if (thrown.text.find("rank 3 (") != std::string::npos) return 5;  // it is dead
+      if (thrown.rank != 1) return 6;
     }
     tried.arrive_and_wait();
     group = reform(group);  // it may be called again

@@ -3,6 +3,9 @@
 
 #include <latch>
 
+#include "collectives/join/roster.h"
+#include "collectives/join/split.h"
+#include "core/base/version.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::collectives {
@@ -124,6 +127,32 @@ TEST(SplitGroups, AFailureOnOneRankIsAnErrorOnTheOthersAtOnce) {
     over.arrive_and_wait();
     EXPECT_EQ(thrown.kind, is_wrong ? ErrorKind::kInvalidArgument : ErrorKind::kAborted);
     EXPECT_NE(thrown.text.find("no '/', got 'a/b'"), std::string::npos) << thrown.text;
+  });
+}
+
+// Rank 1 fails in the midst of making the new group: rank 0 waits for its connection, rank 2 finds
+// that it does not listen.
+TEST(SplitGroups, ARankThatCannotConnectIsAnErrorOnTheOthers) {
+  const std::string backend = backend_under_test();
+  if (backend == "hybrid") GTEST_SKIP() << "its inner groups connect in these ways";
+  const bool is_shm = backend == "shm";
+  std::latch over(3);
+  run_ranks(3, [&](ProcessGroup& group) {
+    const MakePart make = [&](const GroupOptions& part, const SplitPlan&, SplitStore&) {
+      if (group.rank() != 1) return make_group(backend, part);
+      const Record record{.version = kProtocolVersion,
+                          .size = part.size,
+                          .lanes = is_shm ? 0 : part.lanes,
+                          .address = is_shm ? "nothing listens here" : "127.0.0.1:1",
+                          .who = this_process(part)};
+      publish(roster_of(part, (is_shm ? "shm/" : "group/") + part.name), record, Deadline::never());
+      throw_error(ErrorKind::kIo, "no more sockets");
+    };
+    const GroupOptions how{.rank = group.rank(), .size = 3, .connect_timeout = 1h, .lanes = 1};
+    const Thrown thrown = thrown_by([&] { split_group(group, {}, 0, how, 1, make); });
+    over.arrive_and_wait();
+    EXPECT_EQ(thrown.kind, group.rank() == 1 ? ErrorKind::kIo : ErrorKind::kAborted);
+    EXPECT_NE(thrown.text.find("no more sockets"), std::string::npos) << thrown.text;
   });
 }
 

@@ -1,0 +1,32 @@
+#include "collectives/join/making_wait.h"
+
+#include <fmt/core.h>
+
+#include "collectives/join/roster.h"
+#include "collectives/waiting/group_error.h"
+#include "core/base/log/log.h"
+
+namespace dl::collectives {
+
+Deadline MakingWait::until() const noexcept {
+  return Deadline::earlier(patience_.until(deadline_), Deadline::after(kAliveLook));
+}
+
+void MakingWait::check(std::span<const Identity* const> missing) {
+  for (const Identity* const who : missing) check_still_making(options_, *who);
+  const Identity& first = *missing.front();
+  const bool is_late = deadline_.has_passed();
+  if (!is_late && !patience_.should_warn()) return;
+  std::string who = first.text();
+  if (missing.size() > 1) who += fmt::format(" and {} more", missing.size() - 1);
+  if (is_late) {
+    throw_blaming(
+        first.in_job(), Blame::kMissing, ErrorKind::kTimeout,
+        "group '{}': {} did not {} within {} s", options_.name, who, what_,
+        std::chrono::duration_cast<std::chrono::seconds>(options_.connect_timeout).count());
+  }
+  log::warning("group '{}': {} s waiting for {} to {}", options_.name, patience_.waited().count(),
+               who, what_);
+}
+
+}  // namespace dl::collectives
