@@ -49,9 +49,18 @@ std::optional<std::chrono::nanoseconds> time_of(double seconds) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(nanoseconds));
 }
 
+void check_options_begin(const dl_comm_options* options, std::string_view call) {
+  DL_CHECK(options != nullptr, kInvalidArgument, "{}: the options are NULL", call);
+  DL_CHECK(options->struct_size == sizeof *options, kInvalidArgument,
+           "{}: struct_size is {}, wanted sizeof(dl_comm_options), {}; begin with "
+           "DL_COMM_OPTIONS_INIT",
+           call, options->struct_size, sizeof *options);
+}
+
 }  // namespace dl::collectives::c
 
 using namespace dl::collectives;
+using dl::collectives::c::check_options_begin;
 using dl::collectives::c::group_of;
 using dl::collectives::c::guarded;
 using dl::collectives::c::time_of;
@@ -87,9 +96,7 @@ dl_status dl_comm_init_named(const char* name, const char* init_method, int rank
 dl_status dl_comm_init_options(const dl_comm_options* given, dl_comm** world) {
   return guarded([&] {
     DL_CHECK(world != nullptr, kInvalidArgument, "dl_comm_init: world is NULL");
-    DL_CHECK(given != nullptr && given->struct_size == sizeof *given, kInvalidArgument,
-             "dl_comm_init_options: the options are NULL, or do not begin with "
-             "DL_COMM_OPTIONS_INIT");
+    check_options_begin(given, "dl_comm_init_options");
     dl::ProcessGroupOptions options{.timeout = time_of(given->timeout_s)};
     const auto take = [](const char* text, std::string& to) {
       if (text != nullptr) to = text;

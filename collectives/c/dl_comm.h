@@ -164,10 +164,10 @@ typedef struct dl_store {
 /* Collective over `size` processes, numbered by the caller; returns when all have come. They meet
  * by the options' id, or, with a NULL id, over the store, in which rank 0 sets one key that the
  * others get. `name` is equal on all ranks, and unique among the groups that are ever made in this
- * store. Of the options it uses name, backend (not "mpi"), algorithm, plan, rank, size, timeout_s
- * (0: 600) and id. `with_job_key` 1: the ranks are of one job of dlrun, whose key (DLRUN_KEY_FILE)
- * they prove; 0: the id's, and what can read the store can join. Independent of dl_comm_init(); any
- * number in a process. */
+ * store; NULL: "group". Of the options it uses name, backend (not "mpi"), algorithm, plan, rank,
+ * size, timeout_s (0: 600) and id. `with_job_key` 1: the ranks are of one job of dlrun, whose key
+ * (DLRUN_KEY_FILE) they prove; 0: the id's, and what can read the store can join. Independent of
+ * dl_comm_init(); any number in a process. */
 dl_status dl_comm_make(const dl_comm_options* options, const dl_store* store, int with_job_key,
                        dl_comm** comm);
 

@@ -104,6 +104,8 @@ dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
 // Throw kInvalidArgument for other numbers.
 DType dtype_of(dl_dtype dtype);
 ReduceOp op_of(dl_reduce_op op);
+// Throws kInvalidArgument, naming the call, if the options do not begin with DL_COMM_OPTIONS_INIT.
+void check_options_begin(const dl_comm_options* options, std::string_view call);
 // Null for 0: the group's timeout.
 std::optional<std::chrono::nanoseconds> time_of(double seconds);
 

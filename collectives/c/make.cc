@@ -9,6 +9,7 @@
 #include "core/base/deadline.h"
 
 using namespace dl::collectives;
+using dl::collectives::c::check_options_begin;
 using dl::collectives::c::guarded;
 using dl::collectives::c::time_of;
 
@@ -73,12 +74,10 @@ dl_status dl_comm_make(const dl_comm_options* given, const dl_store* store, int 
     DL_CHECK(comm != nullptr, kInvalidArgument, "dl_comm_make: comm is NULL");
     DL_CHECK(store == nullptr || (store->set != nullptr && store->get != nullptr), kInvalidArgument,
              "dl_comm_make: a function of the store is NULL");
-    DL_CHECK(given != nullptr && given->struct_size == sizeof *given && given->name != nullptr,
-             kInvalidArgument,
-             "dl_comm_make: the options are NULL, have no name, or do not begin with "
-             "DL_COMM_OPTIONS_INIT");
+    check_options_begin(given, "dl_comm_make");
     std::optional<CallersStore> callers;
-    dl::MakeGroupOptions options{.rank = given->rank, .size = given->size, .name = given->name};
+    dl::MakeGroupOptions options{.rank = given->rank, .size = given->size};
+    if (given->name != nullptr) options.name = given->name;
     if (store != nullptr) options.store = &callers.emplace(*store);
     if (given->id != nullptr)
       std::ranges::copy(given->id->bytes, options.id.emplace().bytes.begin());

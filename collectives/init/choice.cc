@@ -62,6 +62,12 @@ std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& pla
   return {};
 }
 
+void check_backend(std::string_view asked) {
+  constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"};
+  DL_CHECK(std::find(std::begin(kKnown), std::end(kKnown), asked) != std::end(kKnown),
+           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid, mpi or nccl", asked);
+}
+
 }  // namespace
 
 std::string Offer::text() const {
@@ -78,10 +84,13 @@ Offer Offer::parse(std::string_view text, Identity from) {
   return offer;
 }
 
-void check_backend(std::string_view asked) {
-  constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"};
-  DL_CHECK(std::find(std::begin(kKnown), std::end(kKnown), asked) != std::end(kKnown),
-           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid, mpi or nccl", asked);
+std::string backend_for(const std::string& asked, const std::string& algorithm) {
+  check_backend(asked);
+  if (algorithm.empty()) return asked;
+  DL_CHECK(asked == "auto" || asked == "tcp" || asked == "mpi", kInvalidArgument,
+           "algorithm '{}' was asked for, and backend {} leaves no choice; wanted tcp or mpi",
+           algorithm, asked);
+  return asked == "auto" ? "tcp" : asked;
 }
 
 Decision decide(std::span<const Offer> offers) {

@@ -17,8 +17,9 @@
 
 namespace dl::collectives {
 
-// Throws kInvalidArgument for an unknown backend.
-void check_backend(std::string_view asked);
+// The backend to ask for: "tcp" for "auto" if an algorithm is asked for, as only tcp and mpi have a
+// choice of them. Throws kInvalidArgument for an unknown backend, and for one without that choice.
+std::string backend_for(const std::string& asked, const std::string& algorithm);
 
 // What one rank offers.
 struct Offer {

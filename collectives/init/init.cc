@@ -79,13 +79,7 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
 Session make_session(const ProcessGroupOptions& options) {
   std::string asked =
       options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
-  collectives::check_backend(asked);
-  if (!options.algorithm.empty()) {
-    DL_CHECK(asked == "auto" || asked == "tcp" || asked == "mpi", kInvalidArgument,
-             "algorithm '{}' was asked for, and backend {} leaves no choice; wanted tcp or mpi",
-             options.algorithm, asked);
-    if (asked == "auto") asked = "tcp";
-  }
+  asked = collectives::backend_for(asked, options.algorithm);
   if (asked == "mpi") return make_mpi_session(options);
   const bool must_be_nccl = asked == "nccl";
   if (must_be_nccl) {

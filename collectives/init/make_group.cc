@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -200,7 +201,6 @@ UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, Dead
 }
 
 void check_options(const MakeGroupOptions& options) {
-  check_backend(options.backend);
   DL_CHECK(options.backend != "mpi" && options.backend != "nccl", kInvalidArgument,
            "make_group: backend '{}' cannot be made over a store, wanted auto, shm, tcp or hybrid",
            options.backend);
@@ -219,9 +219,11 @@ void check_options(const MakeGroupOptions& options) {
 Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
   using namespace collectives;
   check_options(options);
+  const std::string backend = backend_for(options.backend, options.algorithm);
+  const Plan plan = find_plan(options.plan, options.algorithm);
   if (options.size == 1) {
     if (options.id) meet::forget_id(*options.id);
-    return connect_group({.name = options.name, .timeout = options.timeout}, options.backend);
+    return connect_group({.name = options.name, .timeout = options.timeout}, backend);
   }
   watch_for_stops();
   open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
@@ -244,7 +246,13 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
                    .recorder = open_recorder(launch.rank, launch.world_size, place.generation),
                    .job_rank = place.is_in_job ? launch.rank : -1,
                    .iface = iface,
-                   .plan = find_plan(options.plan, options.algorithm)};
+                   .plan = plan};
+  // The other ranks' numbers in the job are known only if the group is the whole job.
+  std::vector<int> job_ranks;
+  if (!place.is_in_job || (launch.rank == how.rank && launch.world_size == how.size)) {
+    job_ranks.resize(static_cast<std::size_t>(how.size));
+    std::iota(job_ranks.begin(), job_ranks.end(), 0);
+  }
   const UniqueId id = options.id ? *options.id : pass_id(options, iface, deadline);
   how.key = options.key ? *options.key : meet::key_of(id);
   const auto exchange = meet::meet_by_id(id,
@@ -252,17 +260,18 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
                                           .rank = options.rank,
                                           .size = options.size,
                                           .timeout = options.timeout,
+                                          .job_ranks = std::move(job_ranks),
                                           .key = *how.key,
                                           .hello = {.job = place.job,
                                                     .generation = place.generation,
-                                                    .purpose = "meet/" + options.name,
+                                                    .purpose = "meet",
                                                     .from = this_process(how).text(),
                                                     .rank = options.rank}},
                                          deadline);
   meet::ExchangeStore store(*exchange, options.name);
   how.store = &store;
   how.check_making = [&] { exchange->check(); };
-  Ref<ProcessGroup> group = connect_group(how, options.backend, keep_host,
+  Ref<ProcessGroup> group = connect_group(how, backend, keep_host,
                                           [&](int round) { store.begin_round(round, deadline); });
   // What the ranks have met by may go when this returns: all must be connected.
   group->barrier({.call = {.timeout = deadline.left()}})->wait();

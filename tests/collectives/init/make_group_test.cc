@@ -92,6 +92,7 @@ TEST(UniqueIds, TimeoutsNameTheMissingRanks) {
         thrown_by([&] { make_group({.rank = rank, .size = 4, .id = id, .timeout = 500ms}); });
     EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
     EXPECT_TRUE(holds(thrown.text, "rank 2, rank 3 of 4 has not come within")) << thrown.text;
+    EXPECT_EQ(thrown.rank, 2);
   });
 }
 
@@ -101,6 +102,7 @@ TEST(UniqueIds, ARankThatWaitsForRank0NamesIt) {
       thrown_by([&] { make_group({.rank = 1, .size = 2, .id = id, .timeout = 200ms}); });
   EXPECT_EQ(late.kind, ErrorKind::kTimeout) << late.text;
   EXPECT_TRUE(holds(late.text, "rank 0 of 2 has not come within")) << late.text;
+  EXPECT_EQ(late.rank, 0);
   collectives::meet::forget_id(id);
   const Thrown gone = thrown_by([&] { make_group({.rank = 1, .size = 2, .id = id}); });
   EXPECT_EQ(gone.kind, ErrorKind::kConnection) << gone.text;
@@ -117,6 +119,28 @@ TEST(UniqueIds, RefuseAnotherWorldSizeOnAllRanks) {
   });
 }
 
+TEST(UniqueIds, RefuseAnotherNameOnAllRanks) {
+  const UniqueId id = make_unique_id();
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_group({.rank = rank, .size = 2, .name = rank == 0 ? "here" : "there", .id = id});
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    EXPECT_TRUE(holds(thrown.text, "calls it 'there'")) << thrown.text;
+  });
+}
+
+TEST(MakeGroup, OfOneRankChecksItsOptions) {
+  const auto refusal = [](MakeGroupOptions options) {
+    return thrown_by([&] { make_group(options); }).text;
+  };
+  EXPECT_TRUE(holds(refusal({.plan = "/no/such/file"}), "/no/such/file"));
+  EXPECT_TRUE(holds(refusal({.algorithm = "round"}), "round"));
+  EXPECT_EQ(refusal({.backend = "shm", .algorithm = "ring"}),
+            "algorithm 'ring' was asked for, and backend shm leaves no choice; wanted tcp or mpi");
+  EXPECT_TRUE(holds(refusal({.backend = "udp"}), "backend is 'udp'"));
+}
+
 TEST(UniqueIds, RefuseARankThatIsNone) {
   const UniqueId id = make_unique_id();
   run_threads(3, [&](int rank) {
@@ -126,20 +150,6 @@ TEST(UniqueIds, RefuseARankThatIsNone) {
     EXPECT_TRUE(thrown.kind == ErrorKind::kMismatch || thrown.kind == ErrorKind::kConnection ||
                 thrown.kind == ErrorKind::kPeerFailed)
         << thrown.text;
-  });
-}
-
-TEST(UniqueIds, RefuseAnotherName) {
-  const UniqueId id = make_unique_id();
-  run_threads(2, [&](int rank) {
-    const Thrown thrown = thrown_by([&] {
-      make_group({.rank = rank,
-                  .size = 2,
-                  .name = rank == 0 ? "one" : "two",
-                  .id = id,
-                  .timeout = rank == 0 ? 2s : 60s});
-    });
-    EXPECT_EQ(thrown.kind, rank == 0 ? ErrorKind::kTimeout : ErrorKind::kMismatch) << thrown.text;
   });
 }
 
