@@ -1,5 +1,6 @@
 """The end of operations in PyTorch: futures, and what a Work says of itself."""
 
+import atexit
 import os
 import queue
 import threading
@@ -20,24 +21,37 @@ class _Finisher:
         self._queue: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._thread: Optional[threading.Thread] = None
         self._lock = threading.Lock()
+        self._is_over = False
 
-    def add(self, started: "_Started") -> None:
+    def add(self, started: "_Started") -> bool:
+        """False if this thread has to wait for the operation itself."""
         with self._lock:
+            # A future's callback may have started it on the finisher's thread, and wait for it (PowerSGD's does).
+            if self._is_over or threading.current_thread() is self._thread:
+                return False
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="dlrun-torch", daemon=True)
                 self._thread.start()
         self._queue.put(started)
+        return True
 
-    def is_this_thread(self) -> bool:
-        return threading.current_thread() is self._thread
+    def stop(self) -> None:
+        """At Python's end, which aborts the process if a thread still completes a future in C++ then."""
+        with self._lock:
+            self._is_over = True
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(_LONGEST_CALLBACK_S)
 
     def _run(self) -> None:
         pending: list[_Started] = []
-        while True:
+        while not self._is_over:
             if not pending:
                 pending.append(self._queue.get())
             while not self._queue.empty():
                 pending.append(self._queue.get())
+            if self._is_over:
+                return
             # Collectives of a group end in order. What ends before others is seen after a millisecond.
             pending[0].work._wait_briefly(0.001)
             over = [p for p in pending if p.work.is_completed()]
@@ -47,8 +61,11 @@ class _Finisher:
             over = started = None  # type: ignore[assignment]
 
 
+_LONGEST_CALLBACK_S = 5  # of a program's own callbacks, for which Python's end waits
+
 _finisher = _Finisher()
 os.register_at_fork(after_in_child=_finisher.__init__)
+atexit.register(_finisher.stop)
 
 
 class Received(list):  # type: ignore[type-arg]
@@ -124,13 +141,11 @@ class _Several(TorchWork):
 
 def started(work: Work, last: Callable[[], None], result: Any) -> Any:
     """A Work of PyTorch for an operation under way."""
-    if _finisher.is_this_thread():
-        # A future's callback has started it, and may wait for it (PowerSGD's does).
+    under_way = _Started(work, last, result)
+    if not _finisher.add(under_way):
         work.wait()
         last()
         return done(result)
-    under_way = _Started(work, last, result)
-    _finisher.add(under_way)
     return under_way
 
 
