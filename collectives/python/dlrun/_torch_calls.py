@@ -7,6 +7,7 @@ import torch
 
 from dlrun import _library
 from dlrun._buffers import DTYPE_NAMES
+from dlrun._torch_versions import CUDA_ADVICE
 from dlrun.errors import InvalidArgument
 from dlrun.group import _OPS
 
@@ -51,6 +52,8 @@ def nothing() -> None:
 
 
 def one(tensors: Sequence[Any]) -> Any:
+    if isinstance(tensors, torch.Tensor):  # DDP's, to a group that is a backend (_torch_versions)
+        return tensors
     if len(tensors) != 1:
         raise refuse(f"takes one tensor a rank, not {len(tensors)}")
     return tensors[0]
@@ -60,7 +63,7 @@ def _check_place(tensor: Any) -> None:
     if tensor.layout != torch.strided:
         raise refuse("sparse tensors are not supported; make them dense")
     if tensor.device.type != "cpu":
-        raise refuse(f"moves CPU tensors, not {tensor.device}'s; use \"cpu:dlrun,cuda:nccl\"")
+        raise refuse(f"moves CPU tensors, not {tensor.device}'s; {CUDA_ADVICE}")
 
 
 def dense(tensor: Any) -> Any:

@@ -4,6 +4,7 @@ import atexit
 import os
 import queue
 import threading
+import weakref
 from datetime import timedelta
 from typing import Any, Callable, Optional
 
@@ -11,6 +12,7 @@ import torch
 from torch._C._distributed_c10d import Work as TorchWork
 from torch._C._distributed_c10d import _create_work_from_future
 
+from dlrun._torch_versions import HAS_BACKENDS
 from dlrun.group import Work
 
 
@@ -89,7 +91,7 @@ class _Started(TorchWork):
         super().__init__()
         self.work = work
         self._last, self._result = last, result
-        self._error: Optional[Exception] = None
+        self.error: Optional[Exception] = None
         self._outcome: Any = torch.futures.Future()
         self._future = self._outcome.then(_value)
 
@@ -101,9 +103,9 @@ class _Started(TorchWork):
             if isinstance(self._result, Received):
                 self._result.source = self.work.source()
         except Exception as error:
-            self._error = error
+            self.error = error
         outcome, self._outcome = self._outcome, None
-        outcome.set_result((self._result, self._error))
+        outcome.set_result((self._result, self.error))
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         if timeout > timedelta(0):
@@ -111,9 +113,9 @@ class _Started(TorchWork):
         try:
             self._future.wait()
         except Exception:
-            if self._error is None:
+            if self.error is None:
                 raise
-            raise self._error from None
+            raise self.error from None
         return True
 
     def get_future(self) -> Any:
@@ -146,7 +148,7 @@ def started(work: Work, last: Callable[[], None], result: Any) -> Any:
         work.wait()
         last()
         return done(result)
-    return under_way
+    return hand_out(under_way)
 
 
 def done(result: Any) -> Any:
@@ -158,7 +160,20 @@ def done(result: Any) -> Any:
 
 def all_of(works: list[Any], result: list[Any]) -> Any:
     """One Work for several."""
-    return _Several(works, result)
+    return hand_out(_Several(works, result))
+
+
+# C++ of PyTorch 2.4 drops the Python part of a Work. So older versions get a Work of C++, made from the
+# future, and its Python part is found here.
+_parts: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+
+
+def hand_out(work: Any) -> Any:
+    if HAS_BACKENDS:
+        return work
+    handle = _create_work_from_future(work.get_future())
+    _parts[handle] = work
+    return handle
 
 
 # ---- what a Work says of itself --------------------------------------------------------------------
@@ -167,20 +182,21 @@ _UNKNOWN = 100  # c10d::OpType::UNKNOWN: a Work of a backend in Python, or one m
 
 
 def _future_of(work: Any) -> Any:
-    """The future of a backend in Python, if it is done; else None."""
+    """The future of a backend in Python; None for other backends."""
     if int(work._get_op_type()) != _UNKNOWN:
         return None
     try:
-        future = work.get_future()
+        return work.get_future()
     except RuntimeError:  # another package's Work may have none
         return None
-    return future if future.done() else None
 
 
-def _error_of(work: Any) -> Optional[Exception]:
-    future = _future_of(work)
+def _error_of(work: Any, future: Any) -> Optional[Exception]:
+    part = _parts.get(work)
+    if isinstance(part, _Started) and part.error is not None:
+        return part.error
     try:
-        if future is not None:
+        if future is not None and future.done():
             future.value()
     except Exception as error:
         return error
@@ -196,17 +212,32 @@ def teach_works() -> None:
     """
     if hasattr(TorchWork, "_dlrun_taught") or not hasattr(TorchWork, "_get_op_type"):
         return
-    is_completed, is_success = TorchWork.is_completed, TorchWork.is_success
-    exception, source = TorchWork.exception, TorchWork._source_rank
+    was = {name: getattr(TorchWork, name) for name in ("is_completed", "is_success", "exception", "_source_rank", "wait")}
+
+    def is_completed(self: Any) -> bool:
+        future = _future_of(self)
+        return was["is_completed"](self) or (future is not None and future.done())
+
+    def is_success(self: Any) -> bool:
+        return was["is_success"](self) and _error_of(self, _future_of(self)) is None
+
+    def exception(self: Any) -> Any:
+        # Older versions cannot bring an exception of C++, or the lack of one, to Python.
+        future = _future_of(self)
+        return was["exception"](self) if future is None else _error_of(self, future)
 
     def source_rank(self: Any) -> int:
         future = _future_of(self)
-        result = None if future is None else future.value()
+        result = future.value() if future is not None and future.done() else None
         found = result.source if isinstance(result, Received) else None
-        return source(self) if found is None else found
+        return was["_source_rank"](self) if found is None else found
 
-    TorchWork.is_completed = lambda self: is_completed(self) or _future_of(self) is not None
-    TorchWork.is_success = lambda self: is_success(self) and _error_of(self) is None
-    TorchWork.exception = lambda self: exception(self) or _error_of(self)
+    def wait(self: Any, timeout: timedelta = timedelta(0)) -> bool:
+        part = _parts.get(self)
+        return was["wait"](self, timeout) if part is None else part.wait(timeout)
+
+    TorchWork.is_completed, TorchWork.is_success, TorchWork.exception = is_completed, is_success, exception
     TorchWork._source_rank = TorchWork.source_rank = source_rank
+    if not HAS_BACKENDS:
+        TorchWork.wait = wait
     TorchWork._dlrun_taught = True

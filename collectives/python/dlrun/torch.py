@@ -1,7 +1,7 @@
 """dlrun as a backend of torch.distributed, for tensors of the CPU.
 
     torch.distributed.init_process_group("dlrun")           # torch 2.14 finds it by its entry point
-    import dlrun.torch; init_process_group("dlrun")         # older ones
+    import dlrun.torch; init_process_group("dlrun")         # older ones, from 2.4 on
     torch.distributed.init_process_group("cpu:dlrun,cuda:nccl")
 
 docs/guides/pytorch.md tells what it takes and what it lacks.
@@ -16,9 +16,9 @@ from typing import Any, Callable, Optional, Sequence
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, ProcessGroup
+from torch._C._distributed_c10d import ProcessGroup
 
-from dlrun import _library, _torch_work
+from dlrun import _library, _torch_versions, _torch_work
 from dlrun._library import lib
 from dlrun._torch_calls import (
     NAMES, back, call_of, check_parts, cut, dense, nothing, one, reduction_of, refuse, splits,
@@ -84,7 +84,8 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
 # ---- the backend ----------------------------------------------------------------------------------------
 
 
-class DlrunBackend(Backend):
+@_torch_versions.with_older_names
+class DlrunBackend(_torch_versions.Base):
     """A torch.distributed backend over one group of dlrun's."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str,
@@ -128,7 +129,7 @@ class DlrunBackend(Backend):
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
-        self._options = Backend.Options("dlrun", timeout)
+        self._options = _torch_versions.options_of(timeout)
 
     _set_default_timeout = set_timeout
 
@@ -328,17 +329,10 @@ class DlrunBackend(Backend):
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Names all missing ranks, on all ranks that have come, whatever `wait_all_ranks` says."""
-        if getattr(opts, "timeout", None) == timedelta(0):
+        if _timeout_of(opts) == timedelta(0):
             raise refuse("monitored_barrier: timeout is 0 s, wanted more")
         self._sequence += 1
         self._open().monitored_barrier(self._seconds(opts))
-
-    # Names that older versions of torch ask for.
-    _allgather_base = all_gather_single
-    _reduce_scatter_base = reduce_scatter_single
-    alltoall_base = all_to_all_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     # --------------------------------------------------------------------------------------------------
 
@@ -414,7 +408,7 @@ class DlrunBackend(Backend):
         return self._group
 
     def _seconds(self, opts: Any) -> float:
-        timeout = getattr(opts, "timeout", None) or self._timeout
+        timeout = _timeout_of(opts) or self._timeout
         if timeout <= timedelta(0):  # not set
             timeout = self._timeout
         return float(timeout.total_seconds())
@@ -439,6 +433,10 @@ class DlrunBackend(Backend):
         if self._coalesced is not None:
             self._coalesced.append(started)
         return started
+
+
+def _timeout_of(opts: Any) -> Any:
+    return opts if isinstance(opts, timedelta) else getattr(opts, "timeout", None)
 
 
 def _pairs(name: str, inputs: Any, outputs: Any) -> list[Any]:
