@@ -1,5 +1,7 @@
 """Groups of ranks and their operations."""
 
+from __future__ import annotations
+
 import atexit
 import collections
 import ctypes
@@ -8,12 +10,20 @@ import os
 import pickle
 import sys
 import weakref
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Optional, Sequence, Union
 
 from dlrun import _library
 from dlrun._buffers import Buffer
+from dlrun._how import IsAsync, checks_keywords, operation
 from dlrun._library import lib
 from dlrun.errors import InvalidArgument, check
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from typing_extensions import Unpack
+
+    from dlrun._how import How, typed
 
 ANY_SOURCE = -1
 NO_COLOR = -1
@@ -36,7 +46,6 @@ _OPS = {
     "scatterv": 14,
     "all_to_allv": 15,
 }
-_NAMES = {number: name for name, number in _OPS.items()}
 _REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "prod": 4, "band": 5, "bor": 6, "bxor": 7}
 # The reductions that take a factor, by their numbers.
 _FACTORS = {_OPS[name]: name for name in ("all_reduce", "reduce", "reduce_scatter")}
@@ -98,11 +107,8 @@ def _flag(async_op: Any) -> bool:
     return async_op
 
 
-def _how(name: str, how: dict[str, Any]) -> tuple[bool, float]:
+def _how(how: How[IsAsync]) -> tuple[bool, float]:
     """What every operation takes beside its own arguments."""
-    for argument in how:
-        if argument not in ("async_op", "timeout"):
-            raise TypeError(f"{name}() takes no argument '{argument}'")
     return _flag(how.get("async_op", False)), _seconds(how.get("timeout"))
 
 
@@ -280,7 +286,7 @@ class Memory(_Owner):
             return memoryview(bytearray())
         data = lib.dl_memory_data(self._handle)
         buffer = (ctypes.c_ubyte * self.nbytes).from_address(data)
-        buffer._owner = self
+        setattr(buffer, "_owner", self)
         return memoryview(buffer).cast("B")  # ctypes' own format is "<B", which Python cannot index
 
     def check(self) -> None:
@@ -334,19 +340,8 @@ def begin_list(comm: _Handle, calls: list[_library.Call], kept: list[Any], secon
     return Work(work.value, [array, *kept])
 
 
-class Group(_Owner):
-    """A group of ranks. Every rank makes the same calls in the same order.
-
-    Buffers are NumPy arrays, array.array, bytearray or anything else with the buffer protocol;
-    Typed(buffer, "bf16") names the dtype of others. Where ranks have parts of equal size, all of
-    one buffer counts, so `output` of all_gather has size times the elements of `input`.
-
-    Every operation takes `async_op=True`, and then returns a Work instead of waiting, and
-    `timeout`, its deadline in seconds. A thread that waits lets other threads of Python run.
-
-    Errors (dlrun.errors) name the operation, the rank and the cause. After one, the group is broken:
-    later calls throw the first cause.
-    """
+class _Ranks(_Owner):
+    """What a group knows of itself."""
 
     def __init__(self, handle: int):
         self._handle: Optional[_Handle] = _Handle(handle)
@@ -356,71 +351,18 @@ class Group(_Owner):
         self.name: str = lib.dl_comm_name(handle).decode()
         self.plan: str = lib.dl_comm_plan(handle).decode()
 
-    def __repr__(self) -> str:
-        return f"<dlrun.Group '{self.name}': rank {self.rank} of {self.size} over {self.backend}>"
+    def _open(self) -> _Handle:
+        if self._handle is None:
+            raise _refuse("the group is closed")
+        return self._handle
 
-    def __enter__(self) -> "Group":
-        return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Leaves the group. Operations under way end with Aborted."""
-        self._handle = None
-        _sweep()
-
-    # Groups. --------------------------------------------------------------------------------------
-
-    def split(self, color: int, key: int = 0) -> Optional["Group"]:
-        """Collective: ranks with the same color form a group, ordered by key. NO_COLOR: none."""
-        part = ctypes.c_void_p()
-        color, key = _int32(color, "split: color"), _int32(key, "split: key")
-        if color < 0 and color != NO_COLOR:
-            raise _refuse(f"split: color is {color}, wanted 0 or more, or NO_COLOR")
-        check(lib.dl_comm_split(self._open(), color, key, ctypes.byref(part)))
-        return Group(part.value) if part.value else None
-
-    def split_by_node(self) -> "Group":
-        """Collective: one group for the ranks of each node, in this group's order."""
-        part = ctypes.c_void_p()
-        check(lib.dl_comm_split_by_node(self._open(), ctypes.byref(part)))
-        assert part.value
-        return Group(part.value)
-
-    def reform(self, timeout: Optional[float] = None) -> "Group":
-        """Collective over the ranks that are left after others have died: a new group of them.
-
-        They keep their order and are numbered from 0. This group is closed. Throws TimeoutError
-        naming a rank that lives and has not called it within `timeout` seconds (None: the group's);
-        it may be called again then.
-        """
-        made = ctypes.c_void_p()
-        check(lib.dl_comm_reform(self._open(), _seconds(timeout), ctypes.byref(made)))
-        assert made.value
-        self.close()
-        return Group(made.value)
-
-    def abort(self, reason: str) -> None:
-        """Breaks the group: operations under way throw Aborted with this reason on every rank."""
-        lib.dl_comm_abort(self._open(), str(reason).encode())
-
-    def check(self) -> None:
-        """Throws the first cause if the group is broken."""
-        check(lib.dl_comm_error(self._open()))
-
-    def allocate(self, nbytes: int) -> Memory:
-        """Collective: memory of the same size on every rank, filled with zeros."""
-        nbytes = _index(nbytes, "allocate: nbytes")
-        if not 0 <= nbytes < 1 << 60:
-            raise _refuse(f"allocate: {nbytes} bytes are more than memory can hold, or less than 0")
-        memory = ctypes.c_void_p()
-        check(lib.dl_memory_allocate(self._open(), nbytes, ctypes.byref(memory)))
-        assert memory.value
-        return Memory(memory.value, nbytes)
+class _Operations(_Ranks, Generic[IsAsync]):
+    """The operations of a Group. The type of `async_op` is the class's, for type checkers: see _Typed."""
 
     # Collectives. ---------------------------------------------------------------------------------
 
+    @operation
     def all_reduce(
         self,
         input: Any,
@@ -429,11 +371,12 @@ class Group(_Owner):
         *,
         order: str = "plan",
         factor: Optional[float] = None,
-        **how: Any,
+        **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """Reduces the ranks' inputs; in place without `output`. `factor` multiplies this rank's."""
         return self._reduction("all_reduce", input, output, op, order, factor, how)
 
+    @operation
     def reduce(
         self,
         input: Any,
@@ -443,11 +386,12 @@ class Group(_Owner):
         root: int = 0,
         order: str = "plan",
         factor: Optional[float] = None,
-        **how: Any,
+        **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """Reduces to `output` on the root; in place without it."""
         return self._reduction("reduce", input, output, op, order, factor, how, root=root)
 
+    @operation
     def reduce_scatter(
         self,
         input: Any,
@@ -456,37 +400,42 @@ class Group(_Owner):
         *,
         order: str = "plan",
         factor: Optional[float] = None,
-        **how: Any,
+        **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """Each rank gets its part of the reduced input."""
         return self._reduction("reduce_scatter", input, output, op, order, factor, how)
 
-    def broadcast(self, buffer: Any, root: int = 0, **how: Any) -> Optional[Work]:
+    @operation
+    def broadcast(self, buffer: Any, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """The root's buffer, on every rank."""
         data = Buffer(buffer, "broadcast: buffer", self.rank != root)
         call = self._call("broadcast", None, data, data.count, peer=root)
         return self._start(call, [data], how)
 
-    def all_gather(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
+    @operation
+    def all_gather(self, input: Any, output: Any, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Every rank's input, in rank order, on every rank."""
         given, taken = self._two("all_gather", input, output)
         return self._start(
             self._call("all_gather", given, taken, given.count), [given, taken], how
         )
 
-    def gather(self, input: Any, output: Any = None, *, root: int = 0, **how: Any) -> Optional[Work]:
+    @operation
+    def gather(self, input: Any, output: Any = None, *, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Every rank's input, in rank order, on the root."""
         given, taken = self._two("gather", input, output, writes=self.rank == root)
         call = self._call("gather", given, taken, given.count, peer=root)
         return self._start(call, [given, taken], how)
 
-    def scatter(self, input: Any, output: Any, *, root: int = 0, **how: Any) -> Optional[Work]:
+    @operation
+    def scatter(self, input: Any, output: Any, *, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """The root's input, divided among the ranks; other ranks' `input` may be None."""
         given, taken = self._two("scatter", input, output, reads=self.rank == root)
         call = self._call("scatter", given, taken, taken.count, peer=root)
         return self._start(call, [given, taken], how)
 
-    def all_to_all(self, input: Any, output: Any, **how: Any) -> Optional[Work]:
+    @operation
+    def all_to_all(self, input: Any, output: Any, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Part i of the input goes to rank i; part i of the output comes from rank i."""
         given, taken = self._two("all_to_all", input, output)
         if given.count % self.size:
@@ -494,20 +443,23 @@ class Group(_Owner):
         call = self._call("all_to_all", given, taken, given.count // self.size)
         return self._start(call, [given, taken], how)
 
-    def all_gatherv(self, input: Any, output: Any, counts: Counts, **how: Any) -> Optional[Work]:
+    @operation
+    def all_gatherv(self, input: Any, output: Any, counts: Counts, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """all_gather() of counts[r] elements from rank r."""
         given, taken = self._two("all_gatherv", input, output)
         call = self._call("all_gatherv", given, taken, output_counts=counts)
         return self._start(call, [given, taken], how)
 
+    @operation
     def reduce_scatterv(
-        self, input: Any, output: Any, counts: Counts, op: str = "sum", **how: Any
+        self, input: Any, output: Any, counts: Counts, op: str = "sum", **how: Unpack[How[IsAsync]]
     ) -> Optional[Work]:
         """reduce_scatter() in which rank r gets counts[r] elements."""
         given, taken = self._two("reduce_scatterv", input, output)
         call = self._call("reduce_scatterv", given, taken, input_counts=counts, op=op)
         return self._start(call, [given, taken], how)
 
+    @operation
     def gatherv(
         self,
         input: Any,
@@ -515,7 +467,7 @@ class Group(_Owner):
         counts: Optional[Counts] = None,
         *,
         root: int = 0,
-        **how: Any,
+        **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """gather() of counts[r] elements from rank r; output and counts on the root."""
         is_root = self.rank == root
@@ -525,6 +477,7 @@ class Group(_Owner):
         )
         return self._start(call, [given, taken], how)
 
+    @operation
     def scatterv(
         self,
         input: Any,
@@ -532,7 +485,7 @@ class Group(_Owner):
         counts: Optional[Counts] = None,
         *,
         root: int = 0,
-        **how: Any,
+        **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """scatter() in which rank r gets counts[r] elements; input and counts on the root."""
         is_root = self.rank == root
@@ -542,8 +495,9 @@ class Group(_Owner):
         )
         return self._start(call, [given, taken], how)
 
+    @operation
     def all_to_allv(
-        self, input: Any, output: Any, send_counts: Counts, receive_counts: Counts, **how: Any
+        self, input: Any, output: Any, send_counts: Counts, receive_counts: Counts, **how: Unpack[How[IsAsync]]
     ) -> Optional[Work]:
         """all_to_all() of send_counts[r] elements to, and receive_counts[r] from rank r."""
         given, taken = self._two("all_to_allv", input, output)
@@ -552,47 +506,46 @@ class Group(_Owner):
         )
         return self._start(call, [given, taken], how)
 
-    def barrier(self, **how: Any) -> Optional[Work]:
+    @operation
+    def barrier(self, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Returns when all ranks have called it."""
         return self._start(self._call("barrier", None, None), [], how)
 
-    def monitored_barrier(self, timeout: float) -> None:
-        """A barrier whose TimeoutError names each missing rank, on all ranks that have come."""
-        if timeout is None:
-            raise _refuse("monitored_barrier: timeout is None, wanted more than 0 seconds")
-        check(lib.dl_monitored_barrier(self._open(), _seconds(timeout)))
-
+    @operation
     def all_reduce_list(
-        self, buffers: Iterable[Any], op: str = "sum", *, order: str = "plan", **how: Any
+        self, buffers: Iterable[Any], op: str = "sum", *, order: str = "plan", **how: Unpack[How[IsAsync]]
     ) -> Optional[Work]:
         """all_reduce() of many small buffers of one dtype as one operation, in place."""
         buffers = _list(buffers, "all_reduce_list: buffers")
         data = [Buffer(b, f"all_reduce_list: buffer {i}", True) for i, b in enumerate(buffers)]
         calls = [self._call("all_reduce", b, b, b.count, op=op, order=order) for b in data]
-        return self._start_list("all_reduce_list", calls, data, how)
+        return self._start_list(calls, data, how)
 
     # Messages. ------------------------------------------------------------------------------------
 
-    def send(self, buffer: Any, peer: int, tag: int = 0, **how: Any) -> Optional[Work]:
+    @operation
+    def send(self, buffer: Any, peer: int, tag: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Sends a message. Messages of one pair of ranks and one tag arrive in order."""
         data = Buffer(buffer, "send: buffer", False)
         call = self._call("send", data, None, data.count, peer=peer, tag=tag)
         return self._start(call, [data], how)
 
+    @operation
     def recv(
-        self, buffer: Any, peer: int = ANY_SOURCE, tag: int = 0, **how: Any
+        self, buffer: Any, peer: int = ANY_SOURCE, tag: int = 0, **how: Unpack[How[IsAsync]]
     ) -> Union[Work, Optional[int]]:
         """Receives a message of as many elements, and returns the rank that sent it."""
         data = Buffer(buffer, "recv: buffer", True)
         call = self._call("recv", None, data, data.count, peer=peer, tag=tag)
-        is_async, seconds = _how("recv", how)
+        is_async, seconds = _how(how)
         work = begin(self._open(), call, [data], seconds, None)
         if is_async:
             return work
         work.wait()
         return work.source()
 
-    def batch(self, messages: Iterable[Union[Send, Recv]], **how: Any) -> Optional[Work]:
+    @operation
+    def batch(self, messages: Iterable[Union[Send, Recv]], **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Starts all messages at once; none waits for another."""
         calls, data = [], []
         for i, message in enumerate(_list(messages, "batch: messages")):
@@ -606,96 +559,9 @@ class Group(_Owner):
             calls.append(
                 self._call(name, given, taken, buffer.count, peer=message.peer, tag=message.tag)
             )
-        return self._start_list("batch", calls, data, how)
-
-    # Byte strings and objects. They block. ----------------------------------------------------------
-
-    def all_gather_bytes(self, data: bytes, timeout: Optional[float] = None) -> list[bytes]:
-        """Every rank's bytes, by rank."""
-        data = _bytes(data, "all_gather_bytes: data")
-        found = ctypes.c_void_p()
-        check(
-            lib.dl_all_gather_bytes(
-                self._open(), data, len(data), _seconds(timeout), ctypes.byref(found)
-            )
-        )
-        return _taken(found)
-
-    def gather_bytes(
-        self, data: bytes, root: int = 0, timeout: Optional[float] = None
-    ) -> Optional[list[bytes]]:
-        """Every rank's bytes, by rank, on the root; None elsewhere."""
-        data, root = _bytes(data, "gather_bytes: data"), _int32(root, "gather_bytes: root")
-        found = ctypes.c_void_p()
-        check(
-            lib.dl_gather_bytes(
-                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
-            )
-        )
-        strings = _taken(found)
-        return strings if self.rank == root else None
-
-    def broadcast_bytes(
-        self, data: Optional[bytes], root: int = 0, timeout: Optional[float] = None
-    ) -> bytes:
-        """The root's bytes; other ranks' `data` may be None."""
-        if self.rank == root and data is None:
-            raise _refuse("broadcast_bytes: the root's data is None")
-        data = b"" if data is None else _bytes(data, "broadcast_bytes: data")
-        root = _int32(root, "broadcast_bytes: root")
-        found = ctypes.c_void_p()
-        check(
-            lib.dl_broadcast_bytes(
-                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
-            )
-        )
-        return _taken(found)[0]
-
-    def scatter_bytes(
-        self,
-        parts: Optional[Sequence[bytes]],
-        root: int = 0,
-        timeout: Optional[float] = None,
-    ) -> bytes:
-        """parts[rank] of the root; other ranks' `parts` may be None."""
-        pointers = sizes = None
-        if self.rank == root:
-            parts = [] if parts is None else _list(parts, "scatter_bytes: parts")
-            if len(parts) != self.size:
-                raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
-            parts = [_bytes(p, "scatter_bytes: a part") for p in parts]
-            pointers = (ctypes.c_char_p * self.size)(*parts)
-            sizes = (ctypes.c_size_t * self.size)(*(len(p) for p in parts))
-        found = ctypes.c_void_p()
-        check(
-            lib.dl_scatter_bytes(
-                self._open(), pointers, sizes, root, _seconds(timeout), ctypes.byref(found)
-            )
-        )
-        return _taken(found)[0]
-
-    def all_gather_object(self, value: Any, timeout: Optional[float] = None) -> list[Any]:
-        """Every rank's object, by rank, by pickle: for ranks that trust each other."""
-        data, error = _pickled(value)
-        strings = self.all_gather_bytes(data, timeout)
-        if error is not None:
-            raise error
-        return [_unpickled(b, "all_gather_object", r) for r, b in enumerate(strings)]
-
-    def broadcast_object(self, value: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
-        """The root's object, by pickle: for ranks that trust each other."""
-        data, error = _pickled(value) if self.rank == root else (None, None)
-        string = self.broadcast_bytes(data, root, timeout)
-        if error is not None:
-            raise error
-        return _unpickled(string, "broadcast_object", root)
+        return self._start_list(calls, data, how)
 
     # ------------------------------------------------------------------------------------------------
-
-    def _open(self) -> _Handle:
-        if self._handle is None:
-            raise _refuse("the group is closed")
-        return self._handle
 
     def _two(
         self, name: str, input: Any, output: Any, reads: bool = True, writes: bool = True
@@ -791,7 +657,7 @@ class Group(_Owner):
         op: str,
         order: str,
         factor: Optional[float],
-        how: dict[str, Any],
+        how: How[IsAsync],
         root: int = 0,
     ) -> Optional[Work]:
         is_in_place = output is None and name != "reduce_scatter"
@@ -809,16 +675,16 @@ class Group(_Owner):
         self,
         call: _library.Call,
         kept: list[Any],
-        how: dict[str, Any],
+        how: How[IsAsync],
         factor: Optional[float] = None,
     ) -> Optional[Work]:
-        is_async, seconds = _how(_NAMES[call.op], how)
+        is_async, seconds = _how(how)
         return self._result(begin(self._open(), call, kept, seconds, factor), is_async)
 
     def _start_list(
-        self, name: str, calls: list[_library.Call], kept: list[Any], how: dict[str, Any]
+        self, calls: list[_library.Call], kept: list[Any], how: How[IsAsync]
     ) -> Optional[Work]:
-        is_async, seconds = _how(name, how)
+        is_async, seconds = _how(how)
         return self._result(begin_list(self._open(), calls, kept, seconds), is_async)
 
     def _result(self, work: Work, async_op: bool) -> Optional[Work]:
@@ -826,6 +692,203 @@ class Group(_Owner):
             return work
         work.wait()
         return None
+
+
+if TYPE_CHECKING:
+    _waits = _Operations[Literal[False]](0)
+    _starts = _Operations[Literal[True]](0)
+    _either = _Operations[bool](0)
+
+    class _Typed(_Ranks):
+        """The operations, which return a Work with `async_op=True`, and else their result."""
+
+        all_reduce = typed(_waits.all_reduce, _starts.all_reduce, _either.all_reduce)
+        reduce = typed(_waits.reduce, _starts.reduce, _either.reduce)
+        reduce_scatter = typed(_waits.reduce_scatter, _starts.reduce_scatter, _either.reduce_scatter)
+        broadcast = typed(_waits.broadcast, _starts.broadcast, _either.broadcast)
+        all_gather = typed(_waits.all_gather, _starts.all_gather, _either.all_gather)
+        gather = typed(_waits.gather, _starts.gather, _either.gather)
+        scatter = typed(_waits.scatter, _starts.scatter, _either.scatter)
+        all_to_all = typed(_waits.all_to_all, _starts.all_to_all, _either.all_to_all)
+        all_gatherv = typed(_waits.all_gatherv, _starts.all_gatherv, _either.all_gatherv)
+        reduce_scatterv = typed(_waits.reduce_scatterv, _starts.reduce_scatterv, _either.reduce_scatterv)
+        gatherv = typed(_waits.gatherv, _starts.gatherv, _either.gatherv)
+        scatterv = typed(_waits.scatterv, _starts.scatterv, _either.scatterv)
+        all_to_allv = typed(_waits.all_to_allv, _starts.all_to_allv, _either.all_to_allv)
+        barrier = typed(_waits.barrier, _starts.barrier, _either.barrier)
+        all_reduce_list = typed(_waits.all_reduce_list, _starts.all_reduce_list, _either.all_reduce_list)
+        send = typed(_waits.send, _starts.send, _either.send)
+        recv = typed(_waits.recv, _starts.recv, _either.recv)
+        batch = typed(_waits.batch, _starts.batch, _either.batch)
+
+else:
+    _Typed = _Operations
+
+
+class Group(_Typed):
+    """A group of ranks. Every rank makes the same calls in the same order.
+
+    Buffers are NumPy arrays, array.array, bytearray or anything else with the buffer protocol;
+    Typed(buffer, "bf16") names the dtype of others. Where ranks have parts of equal size, all of
+    one buffer counts, so `output` of all_gather has size times the elements of `input`.
+
+    Every operation takes `async_op=True`, and then returns a Work instead of waiting, and
+    `timeout`, its deadline in seconds. A thread that waits lets other threads of Python run.
+
+    Errors (dlrun.errors) name the operation, the rank and the cause. After one, the group is broken:
+    later calls throw the first cause.
+    """
+
+    def __repr__(self) -> str:
+        return f"<dlrun.Group '{self.name}': rank {self.rank} of {self.size} over {self.backend}>"
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the group. Operations under way end with Aborted."""
+        self._handle = None
+        _sweep()
+
+    # Groups. --------------------------------------------------------------------------------------
+
+    def split(self, color: int, key: int = 0) -> Optional["Group"]:
+        """Collective: ranks with the same color form a group, ordered by key. NO_COLOR: none."""
+        part = ctypes.c_void_p()
+        color, key = _int32(color, "split: color"), _int32(key, "split: key")
+        if color < 0 and color != NO_COLOR:
+            raise _refuse(f"split: color is {color}, wanted 0 or more, or NO_COLOR")
+        check(lib.dl_comm_split(self._open(), color, key, ctypes.byref(part)))
+        return Group(part.value) if part.value else None
+
+    def split_by_node(self) -> "Group":
+        """Collective: one group for the ranks of each node, in this group's order."""
+        part = ctypes.c_void_p()
+        check(lib.dl_comm_split_by_node(self._open(), ctypes.byref(part)))
+        assert part.value
+        return Group(part.value)
+
+    def reform(self, timeout: Optional[float] = None) -> "Group":
+        """Collective over the ranks that are left after others have died: a new group of them.
+
+        They keep their order and are numbered from 0. This group is closed. Throws TimeoutError
+        naming a rank that lives and has not called it within `timeout` seconds (None: the group's);
+        it may be called again then.
+        """
+        made = ctypes.c_void_p()
+        check(lib.dl_comm_reform(self._open(), _seconds(timeout), ctypes.byref(made)))
+        assert made.value
+        self.close()
+        return Group(made.value)
+
+    def abort(self, reason: str) -> None:
+        """Breaks the group: operations under way throw Aborted with this reason on every rank."""
+        lib.dl_comm_abort(self._open(), str(reason).encode())
+
+    def check(self) -> None:
+        """Throws the first cause if the group is broken."""
+        check(lib.dl_comm_error(self._open()))
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Collective: memory of the same size on every rank, filled with zeros."""
+        nbytes = _index(nbytes, "allocate: nbytes")
+        if not 0 <= nbytes < 1 << 60:
+            raise _refuse(f"allocate: {nbytes} bytes are more than memory can hold, or less than 0")
+        memory = ctypes.c_void_p()
+        check(lib.dl_memory_allocate(self._open(), nbytes, ctypes.byref(memory)))
+        assert memory.value
+        return Memory(memory.value, nbytes)
+
+    def monitored_barrier(self, timeout: float) -> None:
+        """A barrier whose TimeoutError names each missing rank, on all ranks that have come."""
+        if timeout is None:
+            raise _refuse("monitored_barrier: timeout is None, wanted more than 0 seconds")
+        check(lib.dl_monitored_barrier(self._open(), _seconds(timeout)))
+
+    # Byte strings and objects. They block. ----------------------------------------------------------
+
+    def all_gather_bytes(self, data: bytes, timeout: Optional[float] = None) -> list[bytes]:
+        """Every rank's bytes, by rank."""
+        data = _bytes(data, "all_gather_bytes: data")
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_all_gather_bytes(
+                self._open(), data, len(data), _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)
+
+    def gather_bytes(
+        self, data: bytes, root: int = 0, timeout: Optional[float] = None
+    ) -> Optional[list[bytes]]:
+        """Every rank's bytes, by rank, on the root; None elsewhere."""
+        data, root = _bytes(data, "gather_bytes: data"), _int32(root, "gather_bytes: root")
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_gather_bytes(
+                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        strings = _taken(found)
+        return strings if self.rank == root else None
+
+    def broadcast_bytes(
+        self, data: Optional[bytes], root: int = 0, timeout: Optional[float] = None
+    ) -> bytes:
+        """The root's bytes; other ranks' `data` may be None."""
+        if self.rank == root and data is None:
+            raise _refuse("broadcast_bytes: the root's data is None")
+        data = b"" if data is None else _bytes(data, "broadcast_bytes: data")
+        root = _int32(root, "broadcast_bytes: root")
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_broadcast_bytes(
+                self._open(), data, len(data), root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)[0]
+
+    def scatter_bytes(
+        self,
+        parts: Optional[Sequence[bytes]],
+        root: int = 0,
+        timeout: Optional[float] = None,
+    ) -> bytes:
+        """parts[rank] of the root; other ranks' `parts` may be None."""
+        pointers = sizes = None
+        if self.rank == root:
+            parts = [] if parts is None else _list(parts, "scatter_bytes: parts")
+            if len(parts) != self.size:
+                raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
+            parts = [_bytes(p, "scatter_bytes: a part") for p in parts]
+            pointers = (ctypes.c_char_p * self.size)(*parts)
+            sizes = (ctypes.c_size_t * self.size)(*(len(p) for p in parts))
+        found = ctypes.c_void_p()
+        check(
+            lib.dl_scatter_bytes(
+                self._open(), pointers, sizes, root, _seconds(timeout), ctypes.byref(found)
+            )
+        )
+        return _taken(found)[0]
+
+    def all_gather_object(self, value: Any, timeout: Optional[float] = None) -> list[Any]:
+        """Every rank's object, by rank, by pickle: for ranks that trust each other."""
+        data, error = _pickled(value)
+        strings = self.all_gather_bytes(data, timeout)
+        if error is not None:
+            raise error
+        return [_unpickled(b, "all_gather_object", r) for r, b in enumerate(strings)]
+
+    def broadcast_object(self, value: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
+        """The root's object, by pickle: for ranks that trust each other."""
+        data, error = _pickled(value) if self.rank == root else (None, None)
+        string = self.broadcast_bytes(data, root, timeout)
+        if error is not None:
+            raise error
+        return _unpickled(string, "broadcast_object", root)
 
 
 def _taken(found: ctypes.c_void_p) -> list[bytes]:
@@ -857,6 +920,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+@checks_keywords
 def init(
     backend: Optional[str] = None,
     init_method: Optional[str] = None,
@@ -906,6 +970,7 @@ def unique_id(iface: Optional[str] = None) -> bytes:
     return made.raw
 
 
+@checks_keywords
 def make_group(
     rank: int,
     size: int,

@@ -271,6 +271,12 @@ def arguments(group):
         fails(ValueError, f"patience is {wrong!r}, wanted a number", dlrun.agree, "wrong", True, wrong)
     fails(ValueError, "timeout is None", group.monitored_barrier, None)
     fails(ValueError, "no order '[]'", group.all_reduce, x, order=[])
+    # The keyword that was meant, also if the call lacks an argument for it.
+    fails(TypeError, "no argument 'asinc_op'; did you mean 'async_op'?", group.all_reduce, x, asinc_op=True)
+    fails(TypeError, "all_gather() takes no argument 'ouput'; did you mean 'output'?", group.all_gather, x, ouput=many)
+    fails(TypeError, "barrier() takes no argument 'root'; it takes async_op, timeout", group.barrier, root=0)
+    fails(TypeError, "init() takes no argument 'bakend'; did you mean 'backend'?", dlrun.init, bakend="tcp")
+    fails(TypeError, "Group.send() missing 1 required", group.send, x)
     fails(ValueError, "message 0 is 1, wanted a dlrun.Send or dlrun.Recv", group.batch, [1])
     fails(ValueError, "batch: messages is a NoneType, wanted a list", group.batch, None)
     fails(ValueError, "all_reduce_list: buffers is a NoneType", group.all_reduce_list, None)
