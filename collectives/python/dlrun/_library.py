@@ -125,19 +125,24 @@ def _load() -> ctypes.CDLL:
     # The wheel's own, or one that the system's loader finds.
     own = Path(__file__).parent / "lib" / _NAME
     found = given or (str(own) if own.exists() else _NAME)
+    # Who has named the file, and what to do if it is wrong.
+    named = f"DLRUN_LIBRARY={given}" if given else found
+    wanted = f"wanted the path of dlrun's {_NAME}" if given else "name the file in DLRUN_LIBRARY"
     try:
         library = ctypes.CDLL(found)
     except OSError as error:
-        hint = "" if given else "; name the file in DLRUN_LIBRARY"
-        raise ImportError(f"dlrun: cannot load {found}: {error}{hint}") from None
+        raise ImportError(f"dlrun: {named} cannot be loaded: {error}; {wanted}") from None
     try:
         version = library.dl_comm_version()
     except AttributeError:
-        raise ImportError(f"dlrun: {found} is not dlrun's library") from None
+        raise ImportError(f"dlrun: {named} is not dlrun's library; {wanted}") from None
     if version < _VERSION:
-        raise ImportError(f"dlrun: {found} has version {version}, wanted {_VERSION} or newer")
+        raise ImportError(f"dlrun: {named} has version {version} of the interface, wanted {_VERSION} or newer")
     for name, (result, arguments) in _PROTOTYPES.items():
-        function = getattr(library, name)
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"dlrun: {named} is older than this package: it has no {name}()") from None
         function.restype = result
         function.argtypes = arguments
     return library

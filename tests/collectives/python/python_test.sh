@@ -90,7 +90,24 @@ for early in 0 1; do
   says 'needs PyTorch 2.14 or newer'
 done
 
-DLRUN_LIBRARY=/dev/null run 1 python3 -c 'import dlrun'
-says 'dlrun: cannot load /dev/null'
+# A wrong library: the text says that its name is DLRUN_LIBRARY's. Older ones have a lower version, or lack a function.
+for wrong in /dev/null /nowhere/libdl_comm.so "$ranks"; do
+  DLRUN_LIBRARY=$wrong run 1 python3 -c 'import dlrun'
+  says "dlrun: DLRUN_LIBRARY=$wrong cannot be loaded"
+  says "wanted the path of dlrun's libdl_comm.so"
+done
 DLRUN_LIBRARY=libm.so.6 run 1 python3 -c 'import dlrun'
-says "libm.so.6 is not dlrun's library"
+says "DLRUN_LIBRARY=libm.so.6 is not dlrun's library; wanted the path"
+wrapped() { # PYTHON: imports dlrun after this line has changed ctypes
+  python3 -c "import ctypes
+class Changed(ctypes.CDLL):
+    def __getattr__(self, name):
+        $1
+        return super().__getattr__(name)
+ctypes.CDLL = Changed
+import dlrun"
+}
+run 1 wrapped 'if name == "dl_comm_version": return lambda: 1'
+says "DLRUN_LIBRARY=$DLRUN_LIBRARY has version 1 of the interface, wanted 2 or newer"
+run 1 wrapped 'if name == "dl_agree": raise AttributeError(name)'
+says "DLRUN_LIBRARY=$DLRUN_LIBRARY is older than this package: it has no dl_agree()"
