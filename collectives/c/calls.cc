@@ -27,7 +27,7 @@ namespace dl::collectives::c {
 
 DType dtype_of(dl_dtype dtype) {
   DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
-           "dl_comm: dtype {} is not one that this operation takes", dtype);
+           "dtype {} is not one that this operation takes", dtype);
   return static_cast<DType>(dtype);
 }
 
@@ -120,7 +120,7 @@ class Translated {
   }
   std::size_t floats(std::size_t count) const {
     DL_CHECK(count <= std::numeric_limits<std::size_t>::max() / floats_, kInvalidArgument,
-             "dl_start: {} elements are more than memory can hold", count);
+             "{} elements are more than memory can hold", count);
     return count * floats_;
   }
   Call message(const dl_call& given, OpKind op, DType dtype) {
@@ -208,7 +208,7 @@ void check_apart(std::span<const std::unique_ptr<Translated>> calls, int size) {
   for (const Bytes& b : buffers) {
     const Bytes& before = b.is_written ? read : written;
     DL_CHECK(before.end == nullptr || !std::less<>()(b.begin, before.end), kInvalidArgument,
-             "dl_start_list: two calls of the list share memory that one of them writes");
+             "two operations of a list share memory that one of them writes");
     if (read.end == nullptr || std::less<>()(read.end, b.end)) read = b;
     if (b.is_written && (written.end == nullptr || std::less<>()(written.end, b.end))) written = b;
   }
@@ -263,7 +263,7 @@ Ref<Work> start_list(ProcessGroup& group, std::span<const dl_call> given,
     return reduce_scatter_coalesced(group, parts_of<ReduceScatterOptions>(calls), options);
   }
   dl::throw_error(dl::ErrorKind::kInvalidArgument,
-                  "dl_start_list: a list is of messages, or of one of all_reduce, all_gather and "
+                  "a list of operations is of messages, or of one of all_reduce, all_gather and "
                   "reduce_scatter");
 }
 

@@ -23,10 +23,11 @@ void refuse(PointerQuestion ask, const void* pointer, std::string_view which) {
   if (ask(&type, kMemoryType, address) != 0 || type != kDevice) return;
   unsigned is_managed = 0;
   const bool is_shared = ask(&is_managed, kIsManaged, address) == 0 && is_managed != 0;
-  DL_CHECK(is_shared, kInvalidArgument,
-           "dl_comm: the {} is memory of a GPU, and the C interface takes memory of the CPU; copy "
-           "it first, or use dlrun's C++ interface, whose groups take it",
-           which);
+  DL_CHECK(
+      is_shared, kInvalidArgument,
+      "the {} is memory of a GPU, and this interface takes memory of the CPU; copy it first, or "
+      "use dlrun's C++ interface, whose groups take it",
+      which);
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ Layout layout_of(const size_t* counts, const size_t* displacements, std::size_t 
                            __builtin_add_overflow(layout.total, part.bytes, &layout.total);
     DL_CHECK(
         !overflows && end <= static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()),
-        kInvalidArgument, "dl_start: part {} of {} elements at {} is more than memory can hold", r,
-        counts[r], displacements[r]);
+        kInvalidArgument, "part {} of {} elements at {} is more than memory can hold", r, counts[r],
+        displacements[r]);
     layout.parts.push_back(part);
   }
   return layout;
@@ -44,10 +44,9 @@ void check_parts_apart(const std::vector<Part>& parts, std::size_t element) {
                        [](const Part& p) { return p.bytes > 0; });
   std::ranges::sort(sorted, {}, &Part::at);
   for (std::size_t i = 1; i < sorted.size(); ++i) {
-    DL_CHECK(
-        sorted[i - 1].at + sorted[i - 1].bytes <= sorted[i].at, kInvalidArgument,
-        "dl_start: the output's parts at {} and {} overlap, wanted at least {} elements between",
-        sorted[i - 1].at / element, sorted[i].at / element, sorted[i - 1].bytes / element);
+    DL_CHECK(sorted[i - 1].at + sorted[i - 1].bytes <= sorted[i].at, kInvalidArgument,
+             "the output's parts at {} and {} overlap, wanted at least {} elements between",
+             sorted[i - 1].at / element, sorted[i].at / element, sorted[i - 1].bytes / element);
   }
 }
 

@@ -41,7 +41,7 @@ dl_status status_of_exception() noexcept {
 }
 
 std::optional<std::chrono::nanoseconds> time_of(double seconds) {
-  DL_CHECK(seconds >= 0, kInvalidArgument, "dl_comm: timeout_s is {}, wanted 0 or more", seconds);
+  DL_CHECK(seconds >= 0, kInvalidArgument, "timeout_s is {}, wanted 0 or more", seconds);
   if (seconds == 0) return std::nullopt;
   constexpr auto kMost = std::chrono::nanoseconds::max();
   const double nanoseconds = seconds * 1e9;
@@ -207,7 +207,7 @@ const char* dl_memory_why_not(const dl_memory* memory) {
 dl_status dl_memory_check(const dl_memory* memory) {
   return guarded([&] {
     DL_CHECK(memory != nullptr, kInvalidArgument, "dl_memory_check: memory is NULL");
-    memory->memory->check("dl_memory_check");
+    memory->memory->check("memory check");
   });
 }
 

@@ -336,7 +336,7 @@ dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output,
 dl_status dl_monitored_barrier(dl_comm* comm, double timeout_s) {
   return guarded([&] {
     const auto timeout = time_of(timeout_s);
-    DL_CHECK(timeout, kInvalidArgument, "dl_monitored_barrier: timeout_s is 0, wanted more");
+    DL_CHECK(timeout, kInvalidArgument, "monitored_barrier: timeout_s is 0, wanted more");
     monitored_barrier(group_of(comm), *timeout);
   });
 }

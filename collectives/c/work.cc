@@ -102,12 +102,12 @@ dl_status dl_wait_any(dl_work* const* works, size_t count, double timeout_s, siz
         for (dl_work* const work : all) {
           if (work != nullptr) polled.push_back({fd_of(*work), POLLIN, 0});
         }
-        DL_CHECK(!polled.empty(), kInvalidArgument, "dl_wait_any: there is no work to wait for");
+        DL_CHECK(!polled.empty(), kInvalidArgument, "wait_any: there is no work to wait for");
         continue;  // it may be over since
       }
       DL_CHECK(!until.has_passed(), kTimeout,
-               "dl_wait_any: none of {} operations is over after {} s; they continue",
-               polled.size(), timeout_s);
+               "wait_any: none of {} operations is over after {} s; they continue", polled.size(),
+               timeout_s);
       ::poll(polled.data(), polled.size(), until.poll_timeout());
     }
   });

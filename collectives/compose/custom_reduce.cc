@@ -96,7 +96,7 @@ Ref<Work> fold(Ref<Work> gathered, Ref<Scratch> shares, const UserReduceOptions&
 }  // namespace
 
 Ref<Work> premul_all_reduce(ProcessGroup& group, const AllReduceOptions& o, double factor) {
-  check_premul("premul_all_reduce", o.dtype, o.op);
+  check_premul("all_reduce", o.dtype, o.op);
   check_start(group, o);
   scale(o.dtype, o.output, o.input, o.count, factor);
   AllReduceOptions in_place = o;
@@ -105,7 +105,7 @@ Ref<Work> premul_all_reduce(ProcessGroup& group, const AllReduceOptions& o, doub
 }
 
 Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& o, double factor) {
-  check_premul("premul_reduce", o.dtype, o.op);
+  check_premul("reduce", o.dtype, o.op);
   check_start(group, o);
   ReduceOptions scaled = o;
   if (group.rank() == o.root) {
@@ -121,7 +121,7 @@ Ref<Work> premul_reduce(ProcessGroup& group, const ReduceOptions& o, double fact
 }
 
 Ref<Work> premul_reduce_scatter(ProcessGroup& group, const ReduceScatterOptions& o, double factor) {
-  check_premul("premul_reduce_scatter", o.dtype, o.op);
+  check_premul("reduce_scatter", o.dtype, o.op);
   check_start(group, o);
   const Ref<Scratch> scratch = room_for_all(group, o.call, o.count * size_of(o.dtype));
   scale(o.dtype, scratch->memory.data(), o.input, o.count * static_cast<std::size_t>(group.size()),

@@ -56,12 +56,12 @@ class DeviceGroup final : public ProcessGroup {
     return make_ref<DeviceGroup>(std::move(made), options, make_);
   }
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override {
-    refuse_if_ended("allocate_symmetric");
+    refuse_if_ended("allocate");
     return host_->allocate_symmetric(bytes);
   }
   Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                           Ref<RefCounted> owner) override {
-    refuse_if_ended("register_symmetric");
+    refuse_if_ended("register");
     return host_->register_symmetric(data, bytes, std::move(owner));
   }
 
@@ -100,10 +100,11 @@ class DeviceGroup final : public ProcessGroup {
     return options_.ended && options_.ended->is_so.load(std::memory_order_relaxed);
   }
   [[gnu::noinline]] void refuse_if_ended(std::string_view call) const {
-    DL_CHECK(!has_ended(), kInvalidArgument,
-             "{}: destroy_process_group() has ended group '{}'; call init_process_group() and take "
-             "default_group() again",
-             call, name());
+    DL_CHECK(
+        !has_ended(), kInvalidArgument,
+        "{}: group '{}' has ended with the group of init, which this process has destroyed; call "
+        "init again, and use the group that it makes",
+        call, name());
   }
 
   Ref<ProcessGroup> part() const noexcept {

@@ -93,7 +93,7 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
   DL_CHECK(own.is_good != 0, kIo, "{}", why);
   const auto bad = std::ranges::find(made, std::uint64_t{0}, &Made::is_good);
   DL_CHECK(bad == made.end(), kIo,
-           "allocate_symmetric: the node of {} cannot share {} bytes; its ranks' errors say why",
+           "allocate: the node of {} cannot share {} bytes; its ranks' errors say why",
            all.identity(static_cast<int>(bad - made.begin())).text(), bytes);
   return memory;
 }

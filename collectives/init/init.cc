@@ -158,13 +158,12 @@ Session* session DL_GUARDED_BY(session_mutex) = nullptr;
 
 void init_process_group(const ProcessGroupOptions& options) {
   const Lock lock(session_mutex);
-  DL_CHECK(session == nullptr || !session->made_in.is_in_child(), kInvalidArgument,
-           "init_process_group: this process is a child that a rank has forked, and the rank's "
-           "connections cannot be made anew in it; fork before init_process_group(), or exec a "
-           "program that calls it");
   DL_CHECK(
-      session == nullptr, kInvalidArgument,
-      "init_process_group: there is a default group already; call destroy_process_group first");
+      session == nullptr || !session->made_in.is_in_child(), kInvalidArgument,
+      "init: this process is a child that a rank has forked, and the rank's connections cannot be "
+      "made anew in it; fork before the rank has called init, or exec a program that calls it");
+  DL_CHECK(session == nullptr, kInvalidArgument,
+           "init: this process has a group of an earlier init; end that group first");
   open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
   outlive_signals_of_preemption();
   collectives::ExitScope scope;
@@ -206,7 +205,7 @@ int world_size() noexcept {
 Ref<ProcessGroup> default_group() {
   const Lock lock(session_mutex);
   DL_CHECK(session != nullptr, kInvalidArgument,
-           "there is no default group; call dl::init_process_group() first");
+           "this process has no group of init; call init first");
   return session->group;
 }
 

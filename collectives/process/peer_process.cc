@@ -64,8 +64,8 @@ bool has_ended(const Identity& who) {
 std::string text_of_forked_child(const std::string& group, const Identity& owner) {
   return fmt::format(
       "group '{}' belongs to {}, and this process (pid {}) is a child that it forked; a child "
-      "cannot use its parent's groups: fork before init_process_group(), or exec a program that "
-      "calls it",
+      "cannot use its parent's groups: fork before the group is made, or exec a program that "
+      "makes its own",
       group, owner.text(), ::getpid());
 }
 

@@ -116,7 +116,7 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes,
   const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
   std::string why;
   Ref<Mapped> memory = share(bytes, [&] { return Segment::make(pages * page); }, nullptr, why);
-  DL_CHECK(memory, kIo, "allocate_symmetric: {}", why);
+  DL_CHECK(memory, kIo, "allocate: {}", why);
   return make_shared_memory(std::move(known_in), std::move(memory), bytes, std::string(name()));
 }
 

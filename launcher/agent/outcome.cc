@@ -129,7 +129,7 @@ Verdict Outcome::verdict_on_saving() const {
       Verdict saved{.exit_code = kExitSaved, .page = {}};
       if (generations_.current()->meeting().group_rank == 0) {
         saved.page.push_back(fmt::format(
-            "saved: every rank returned from call {} of dl::should_checkpoint() with true and "
+            "saved: every rank returned from call {} of should_checkpoint() with true and "
             "ended with 0; start the job again to go on",
             call));
       }
@@ -138,7 +138,7 @@ Verdict Outcome::verdict_on_saving() const {
     case Preemption::Outcome::kPartly:
       return {.exit_code = 1,
               .page = {fmt::format("not saved: some ranks ended before call {} of "
-                                   "dl::should_checkpoint(), at which the others returned true; "
+                                   "should_checkpoint(), at which the others returned true; "
                                    "do all ranks call it equally often?",
                                    call)}};
   }

@@ -200,7 +200,7 @@ class Investigation {
     }
     if (!reached.empty()) return reached;
     if (!rank.opened) {
-      return "before it called init_process_group, if it is a program that calls dlrun's";
+      return "before it called init, if it is a program that uses dlrun's collectives";
     }
     return rank.groups.empty() ? "while its process group was being made"
                                : "before its first operation";

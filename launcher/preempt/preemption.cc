@@ -35,10 +35,10 @@ std::string Preemption::complaint(std::span<const RankCalls> ranks) const {
     const auto& [rank, calls] = missing[i];
     if (i > 0) names += ", ";
     if (calls == 0) {
-      names += fmt::format("rank {} has never called dl::should_checkpoint()", rank);
+      names += fmt::format("rank {} has never called should_checkpoint()", rank);
     } else if (call_) {
-      names += fmt::format("rank {} made {} of {} calls of dl::should_checkpoint()", rank, calls,
-                           *call_);
+      names +=
+          fmt::format("rank {} made {} of {} calls of should_checkpoint()", rank, calls, *call_);
     } else {
       names += fmt::format("rank {} has no answer, as other nodes are silent", rank);
     }

@@ -212,7 +212,7 @@ TEST(AutopsyOnRequest, ShowsKernelStateOfAProgramWithoutARecorder) {
     EXPECT_THAT(run.err(),
                 HasSubstr(recorder == std::string("on")
                               ? "the program does not use dlrun's collectives, or has not "
-                                "come to init_process_group; the kernel says:"
+                                "come to init yet; the kernel says:"
                               : "DLRUN_RECORDER is off; the kernel says:"));
     EXPECT_THAT(run.err(), HasSubstr("CPU time"));
     EXPECT_THAT(run.err(), HasSubstr("sleeps"));

@@ -149,7 +149,7 @@ TEST(Preempted, ARankThatNeverCallsIsNamedAndNothingIsSaved) {
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("dlrun: not saved: "));
-  EXPECT_THAT(job.err(), HasSubstr("rank 1 has never called dl::should_checkpoint()"));
+  EXPECT_THAT(job.err(), HasSubstr("rank 1 has never called should_checkpoint()"));
 }
 
 TEST(Preempted, AJobThatHasBegunAgainSavesToo) {

@@ -32,6 +32,25 @@ check_hash_comments() {
   } | grep -v '^./tests/docs/\(words.awk\|check_words.sh\)$' | LC_ALL=C sort | xargs awk -v hash=1 -f tests/docs/words.awk
 }
 
+# Texts of the library, the service and dlrun reach users of C, C++ and Python: they name what is common to the three. What only a
+# program in C can do wrong (NULL, the structures' own fields) names C's function. spawn() and the tensor calls are C++'s alone.
+check_texts() {
+  find collectives rendezvous launcher -name '*.cc' -o -name '*.h' |
+    grep -v '^collectives/\(bench\|tensor\)/\|^collectives/init/spawn.cc\|^launcher/plan/torch_backend.cc' | LC_ALL=C sort |
+    xargs grep -nE '^[^/]*"' /dev/null | awk '{
+      place = $0
+      sub(/:[^:0-9].*/, "", place)
+      rest = substr($0, length(place) + 1)
+      while (match(rest, /"([^"\\]|\\.)*"/)) {
+        text = substr(rest, RSTART, RLENGTH)
+        rest = substr(rest, RSTART + RLENGTH)
+        if (text !~ / / || text ~ /NULL|struct_size|is not a dl_|no displacements|displacements come|DL_COMM_OPTIONS_INIT/) continue
+        if (text ~ /(^|[^a-z_])(dl_[a-z]|dl::|premul_|(init|destroy)_process_group|default_group|[a-z]+_symmetric)/)
+          print place ": " text " names a function as one language does; say what it does"
+      }
+    }'
+}
+
 check_sample() { # SAMPLE VARIABLE
   found=$(printf '%s\n' "$1" | awk -v "${2:-hash=0}" -f tests/docs/words.awk | sed 's/^[^0-9]*\([0-9]*\):.*/\1/' | sort -nu | tr '\n' ' ')
   wanted=$(printf '%s\n' "$1" | grep -n 'wrong$' | cut -d: -f1 | tr '\n' ' ')
@@ -58,5 +77,5 @@ case $# in where) ;; esac'
   check_sample "$sample" hash=1
 }
 
-bad=$(check_test_names; check_rules; check_comments; check_hash_comments)
+bad=$(check_test_names; check_texts; check_rules; check_comments; check_hash_comments)
 [ -z "$bad" ] || { echo "$bad"; exit 1; }

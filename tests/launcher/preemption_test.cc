@@ -52,8 +52,8 @@ TEST(Preemption, NamesWhoHasNotCome) {
   preemption.agree(9);
   const std::vector<RankCalls> ranks = {{4, 9}, {5, 0}, {6, 8}};
   EXPECT_EQ(preemption.complaint(ranks),
-            "not saved: rank 5 has never called dl::should_checkpoint(), rank 6 made 8 of 9 calls "
-            "of dl::should_checkpoint()");
+            "not saved: rank 5 has never called should_checkpoint(), rank 6 made 8 of 9 calls "
+            "of should_checkpoint()");
 }
 
 // Every interleaving of two ranks on two nodes whose steps need each other, and of two agents: each

@@ -95,7 +95,7 @@ bool Evidence::report(int cause) const {
   if (others.empty()) return !told.empty() || !starting.empty();
   say_(copies.empty() ? "there are no flight recorders, as DLRUN_RECORDER is off; the kernel says:"
        : told.empty() ? "no rank has opened its flight recorder: the program does not use dlrun's "
-                        "collectives, or has not come to init_process_group; the kernel says:"
+                        "collectives, or has not come to init yet; the kernel says:"
                       : "of the ranks that have not opened their recorder the kernel says:");
   for (const std::string& line : process_facts(others)) {
     say_(line.empty() ? line : "  " + line);

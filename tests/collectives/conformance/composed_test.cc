@@ -64,7 +64,7 @@ TEST_P(Conformance, PremultipliedSumTakesEveryRanksOwnFactor) {
                 premul_all_reduce(group,
                                   {.input = &x, .output = &x, .count = 1, .dtype = DType::kI32}, 2);
               }).text,
-              "premul_all_reduce: a factor needs a floating dtype, got i32");
+              "all_reduce: a factor needs a floating dtype, got i32");
   });
 }
 

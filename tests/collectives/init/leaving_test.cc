@@ -124,7 +124,7 @@ TEST_P(LeavingWithTheGroupKept, ItsCallsAreRefusedAfterDestroy) {
                             try {
                               call();
                             } catch (const Error& error) {
-                              return holds("destroy_process_group() has ended group 'world'")(
+                              return holds("group 'world' has ended with the group of init")(
                                   error.what());
                             }
                             return 1;

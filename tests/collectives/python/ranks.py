@@ -5,6 +5,7 @@ import copy
 import gc
 import os
 import pickle
+import re
 import select
 import signal
 import sys
@@ -15,12 +16,17 @@ import dlrun
 
 def fails(error, text, call, *args, **kwargs):
     """Checks that the call throws this error with this text; returns the error."""
+# What Python has under other names.
+NAMES_OF_C = re.compile(r"\bdl_|\bdl::|premul_|_process_group|default_group|_symmetric")
+
+
     try:
         call(*args, **kwargs)
     except error as thrown:
         assert text in str(thrown), f"'{text}' is not in '{thrown}'"
         return thrown
     raise AssertionError(f"{call} threw nothing, wanted {error} with '{text}'")
+        assert not NAMES_OF_C.search(str(thrown)), f"'{thrown}' names a function of C or C++"
 
 
 def collectives(group):
@@ -93,7 +99,7 @@ def messages(group):
     go = bytearray(1)
     works = [None, group.recv(go, left, 9, async_op=True)]
     fails(dlrun.errors.TimeoutError, "still running", works[1].wait, 0.01)
-    fails(dlrun.errors.TimeoutError, "none of 1", dlrun.wait_any, works, 0.01)
+    fails(dlrun.errors.TimeoutError, "wait_any: none of 1", dlrun.wait_any, works, 0.01)
     fails(TimeoutError, "none of 1", dlrun.wait_any, works, 0.01)  # Python's own is its base
     group.barrier()
     group.send(b"x", right, 9)
@@ -273,6 +279,10 @@ def arguments(group):
     fails(ValueError, "no order '[]'", group.all_reduce, x, order=[])
     # The keyword that was meant, also if the call lacks an argument for it.
     fails(TypeError, "no argument 'asinc_op'; did you mean 'async_op'?", group.all_reduce, x, asinc_op=True)
+    numbers = array.array("i", [1])
+    fails(dlrun.Error, "reduce: a factor needs a floating dtype, got i32", group.reduce, numbers, factor=2.0)
+    fails(ValueError, "reduce: a factor works with sum and avg only, got max", group.reduce, x, op="max", factor=2.0)
+    fails(ValueError, "wait_any: there is no work to wait for", dlrun.wait_any, [None])
     fails(TypeError, "all_gather() takes no argument 'ouput'; did you mean 'output'?", group.all_gather, x, ouput=many)
     fails(TypeError, "barrier() takes no argument 'root'; it takes async_op, timeout", group.barrier, root=0)
     fails(TypeError, "init() takes no argument 'bakend'; did you mean 'backend'?", dlrun.init, bakend="tcp")
