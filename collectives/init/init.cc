@@ -1,5 +1,7 @@
 #include "collectives/init/init.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "collectives/call/recording.h"
@@ -14,6 +16,7 @@
 #include "collectives/join/roster.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/process/at_exit.h"
+#include "collectives/process/held_place.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -45,6 +48,7 @@ std::chrono::nanoseconds default_timeout() {
 // What a default group needs; destroyed in reverse order.
 struct Session {
   ForkMark made_in{};
+  collectives::HeldPlace place{};
   std::unique_ptr<collectives::Meeting> meeting;
   // Groups keep it; closed before the store is destroyed.
   Ref<collectives::nccl::Notices> notices{};
@@ -74,6 +78,21 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
        .recorder = collectives::open_recorder(world.rank, world.size, 0)});
   session.group->barrier()->wait();
   return session;
+}
+
+// A rank's place in a job of dlrun. It is one for each name of a group: groups of several names
+// have nothing to do with each other.
+collectives::HeldPlace hold_place(const collectives::MeetingOptions& where) {
+  const auto store = env::get(env::Var::kStore);
+  if (!store || where.init_method != "env://") return {};
+  collectives::HeldPlace place(fmt::format("{} {} {} {} {}", *store, where.job, where.generation,
+                                           where.launch.rank, where.name));
+  DL_CHECK(!place.holder(), kInvalidArgument,
+           "init: process {} is rank {} of job '{}' already, and this process ({}) has the same "
+           "place by its environment; if the rank has started it, as a worker for example, it is "
+           "no rank and must not call init",
+           *place.holder(), where.launch.rank, where.job, ::getpid());
+  return place;
 }
 
 Session make_session(const ProcessGroupOptions& options) {
@@ -112,6 +131,7 @@ Session make_session(const ProcessGroupOptions& options) {
   // One deadline for all following steps together.
   const Deadline deadline = Deadline::after(timeout);
   Session session;
+  session.place = hold_place(where);
   // Open the recorder first: even a rank that fails below leaves a record.
   const auto recorder =
       collectives::open_recorder(launch.rank, launch.world_size, place.generation);

@@ -73,7 +73,8 @@ std::shared_ptr<Recorder> Recorder::open(int fd, const Names& names, std::string
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &file) != 0 ||
       static_cast<std::size_t>(file.st_size) != kBytes) {
     why = "descriptor " + std::to_string(fd) +
-          " is not a recorder; a program in between may have closed it";
+          " is not a recorder; the program that has started this process may have closed it, as "
+          "Python's subprocess does";
     return nullptr;
   }
   // Reserve the memory now, so that a lack of it is an error here and not a SIGBUS in an operation.

@@ -28,6 +28,10 @@ for backend in shm tcp; do
 done
 # The end of Python frees what is in a cycle while the library still uses it.
 run 0 "$build/bin/dlrun" -n 2 python3 "$ranks" ends
+# Wrappers, and programs one behind the other, are ranks.
+run 0 "$build/bin/dlrun" -n 2 python3 "$ranks" handed
+run 0 "$build/bin/dlrun" -n 2 sh -c 'python3 "$1" spawned && (python3 "$1" small); exit $?' sh "$ranks"
+says 'rank 1 is done'
 run 137 "$build/bin/dlrun" -n 3 python3 "$ranks" killed
 says 'rank 0 has seen it'
 says 'rank 2 has seen it'

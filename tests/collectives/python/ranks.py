@@ -8,25 +8,27 @@ import pickle
 import re
 import select
 import signal
+import subprocess
 import sys
 import threading
+import traceback
 
 import dlrun
 
 
-def fails(error, text, call, *args, **kwargs):
-    """Checks that the call throws this error with this text; returns the error."""
 # What Python has under other names.
 NAMES_OF_C = re.compile(r"\bdl_|\bdl::|premul_|_process_group|default_group|_symmetric")
 
 
+def fails(error, text, call, *args, **kwargs):
+    """Checks that the call throws this error with this text; returns the error."""
     try:
         call(*args, **kwargs)
     except error as thrown:
         assert text in str(thrown), f"'{text}' is not in '{thrown}'"
+        assert not NAMES_OF_C.search(str(thrown)), f"'{thrown}' names a function of C or C++"
         return thrown
     raise AssertionError(f"{call} threw nothing, wanted {error} with '{text}'")
-        assert not NAMES_OF_C.search(str(thrown)), f"'{thrown}' names a function of C or C++"
 
 
 def collectives(group):
@@ -269,24 +271,24 @@ def arguments(group):
         for how in ({}, {"async_op": True, "timeout": 60}):
             error = fails(TypeError, f"() takes no argument '{name}'", call, **how)
             assert not str(error).startswith("_"), error
+    # The keyword that was meant, also if the call lacks an argument for it.
+    fails(TypeError, "no argument 'asinc_op'; did you mean 'async_op'?", group.all_reduce, x, asinc_op=True)
+    fails(TypeError, "all_gather() takes no argument 'ouput'; did you mean 'output'?", group.all_gather, x, ouput=many)
+    fails(TypeError, "barrier() takes no argument 'root'; it takes async_op, timeout", group.barrier, root=0)
+    fails(TypeError, "init() takes no argument 'bakend'; did you mean 'backend'?", dlrun.init, bakend="tcp")
+    fails(TypeError, "Group.send() missing 1 required", group.send, x)
     fails(TypeError, "reduce_scatterv() takes", group.reduce_scatterv, many, mine, [4] * size, factor=2.0)
     fails(ValueError, "all_reduce: factor is '2', wanted a number", group.all_reduce, x, factor="2")
+    numbers = array.array("i", [1])
+    fails(dlrun.Error, "reduce: a factor needs a floating dtype, got i32", group.reduce, numbers, factor=2.0)
+    fails(ValueError, "reduce: a factor works with sum and avg only, got max", group.reduce, x, op="max", factor=2.0)
+    fails(ValueError, "wait_any: there is no work to wait for", dlrun.wait_any, [None])
     for wrong in ("1", [1], 10**400):
         fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.barrier, timeout=wrong)
         fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.all_gather_bytes, b"", wrong)
         fails(ValueError, f"patience is {wrong!r}, wanted a number", dlrun.agree, "wrong", True, wrong)
     fails(ValueError, "timeout is None", group.monitored_barrier, None)
     fails(ValueError, "no order '[]'", group.all_reduce, x, order=[])
-    # The keyword that was meant, also if the call lacks an argument for it.
-    fails(TypeError, "no argument 'asinc_op'; did you mean 'async_op'?", group.all_reduce, x, asinc_op=True)
-    numbers = array.array("i", [1])
-    fails(dlrun.Error, "reduce: a factor needs a floating dtype, got i32", group.reduce, numbers, factor=2.0)
-    fails(ValueError, "reduce: a factor works with sum and avg only, got max", group.reduce, x, op="max", factor=2.0)
-    fails(ValueError, "wait_any: there is no work to wait for", dlrun.wait_any, [None])
-    fails(TypeError, "all_gather() takes no argument 'ouput'; did you mean 'output'?", group.all_gather, x, ouput=many)
-    fails(TypeError, "barrier() takes no argument 'root'; it takes async_op, timeout", group.barrier, root=0)
-    fails(TypeError, "init() takes no argument 'bakend'; did you mean 'backend'?", dlrun.init, bakend="tcp")
-    fails(TypeError, "Group.send() missing 1 required", group.send, x)
     fails(ValueError, "message 0 is 1, wanted a dlrun.Send or dlrun.Recv", group.batch, [1])
     fails(ValueError, "batch: messages is a NoneType, wanted a list", group.batch, None)
     fails(ValueError, "all_reduce_list: buffers is a NoneType", group.all_reduce_list, None)
@@ -372,6 +374,56 @@ def ready(group):
             work.wait()
 
 
+def forked(group):
+    """A child that a rank forks is told so by every call."""
+    child = os.fork()
+    if child == 0:
+        try:
+            fails(ValueError, "init: this process is a child that a rank has forked", dlrun.init)
+            fails(ValueError, "a child that it forked", group.barrier)
+            fails(ValueError, "a child that a rank has forked", dlrun.agree, "forked", True, 60)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    group.barrier()
+
+
+def spawned(group):
+    """A worker that a rank starts is not the rank, and breaks nothing."""
+    subprocess.run([sys.executable, __file__, "worker"], check=True)
+    group.barrier()
+    with group.split(0) as part:
+        part.barrier()
+
+
+def worker():
+    text = f"init: process {os.getppid()} is rank {os.environ['RANK']} of job "
+    fails(ValueError, text, dlrun.init, name="test", timeout=120)
+
+
+def handed(group):
+    """A place that is free again is the next process's."""
+    group.close()
+    # A child that has inherited all descriptors keeps none of it.
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    with dlrun.init(timeout=120, name="test") as again:
+        again.barrier()
+    subprocess.run([sys.executable, __file__, "small"], check=True)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def small(group):
+    group.barrier()
+
+
 def killed(group):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # dlrun ends the others soon
     group.barrier()
@@ -405,10 +457,12 @@ def recorded(group):
     group.barrier()
 
 
-PARTS = [collectives, parts, messages, dropped, strings, groups, by_id, threads, wrong, arguments, lifetimes, ready]
+PARTS = [collectives, parts, messages, dropped, strings, groups, by_id, threads, wrong, arguments, lifetimes, ready, forked, spawned]
 
 if __name__ == "__main__":
     chosen = sys.argv[1]
+    if chosen == "worker":
+        sys.exit(worker())
     if chosen == "ends":  # without a close()
         kept = dlrun.init(timeout=120)
         sys.exit(ends(kept))
