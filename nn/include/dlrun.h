@@ -85,6 +85,7 @@
 #include "nn/models/book.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
+#include "nn/models/resnet.h"
 #include "nn/module/init.h"
 #include "nn/module/module.h"
 #include "nn/module/module_list.h"

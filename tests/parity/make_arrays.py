@@ -305,18 +305,19 @@ def modules():
 
 
 def networks():
-    """nn/models: torchvision's DenseNet121 and EfficientNet-B0. Keys and a digest of each initial value (seed 123); then, after one pass
-    of the features in training mode, the logits in evaluation, and gradients of the mean of their squares."""
-    from torchvision.models import densenet121, efficientnet_b0
+    """nn/models: torchvision's DenseNet121, EfficientNet-B0, ResNet-18 and ResNet-50. Keys and a digest of each initial value (seed 123);
+    then, after one pass of the features in training mode, the logits in evaluation, and gradients of the mean of their squares."""
+    from torchvision.models import densenet121, efficientnet_b0, resnet18, resnet50
 
     a = {"input": torch.randn(2, 3, 64, 64, generator=seeded(1))}
-    for name, make in (("densenet121", densenet121), ("efficientnet_b0", lambda: efficientnet_b0(stochastic_depth_prob=0))):
+    for name, make in (("densenet121", densenet121), ("efficientnet_b0", lambda: efficientnet_b0(stochastic_depth_prob=0)),
+                       ("resnet18", resnet18), ("resnet50", resnet50)):
         torch.manual_seed(123)
         model = make()
         a[f"{name}.keys"] = text("\n".join(model.state_dict()))
         a[f"{name}.sha256"] = torch.stack([sha256(value) for value in model.state_dict().values()])
         with torch.no_grad():
-            model.features(a["input"])
+            getattr(model, "features", model)(a["input"])
         model.eval()
         logits = model(a["input"])
         logits.square().mean().backward()

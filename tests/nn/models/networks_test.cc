@@ -1,4 +1,4 @@
-// DenseNet and EfficientNet beside torchvision's.
+// Networks beside torchvision's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,10 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/random/generator.h"
+#include "nn/layers/conv/conv.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
+#include "nn/models/resnet.h"
 #include "tests/nn/support.h"
 
 namespace dl::nn::models {
@@ -24,19 +26,21 @@ const parity::Arrays& torchvision() {
   return arrays;
 }
 
-void expect_near(const Tensor& got, const std::string& array) {
+void expect_near(const Tensor& got, const std::string& array, float tolerance) {
   const std::vector<float> values = dl::values<float>(got.detach().contiguous());
   const auto wanted = torchvision().get<float>(array);
   ASSERT_EQ(values.size(), wanted.size()) << array;
   float largest = 0;
   for (const float number : wanted) largest = std::max(largest, std::abs(number));
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    ASSERT_NEAR(values[i], wanted[i], 1e-3F * largest) << array << ", element " << i;
+    ASSERT_NEAR(values[i], wanted[i], tolerance * largest) << array << ", element " << i;
   }
 }
 
-// The model was made after manual_seed(123).
-void expect_torchvisions(Module& model, const std::string& name) {
+// The model was made after manual_seed(123). `features`: the part that one pass in training mode
+// goes through first. `tolerance`: of the largest number of an array.
+void expect_torchvisions(Module& model, const std::string& name, std::string_view features,
+                         float tolerance = 1e-3F) {
   const auto digests = torchvision().get<std::uint8_t>(name + ".sha256");
   std::string keys;
   std::size_t at = 0;
@@ -53,21 +57,21 @@ void expect_torchvisions(Module& model, const std::string& name) {
   const Tensor input = tensor_of(torchvision(), "input");
   {
     const NoGradGuard no_grad;
-    model.get_submodule("features")(input);
+    model.get_submodule(features)(input);
   }
   model.eval();
   const Tensor logits = model(input);
   mean(logits * logits).backward();
-  expect_near(logits, name + ".logits");
-  expect_near(model.parameters().front().grad(), name + ".first_gradient");
-  expect_near(model.parameters().back().grad(), name + ".last_gradient");
+  expect_near(logits, name + ".logits", tolerance);
+  expect_near(model.parameters().front().grad(), name + ".first_gradient", tolerance);
+  expect_near(model.parameters().back().grad(), name + ".last_gradient", tolerance);
 }
 
 TEST(DenseNet, IsTorchvisionsDenseNet121) {
   manual_seed(123);
   DenseNet model;
   EXPECT_EQ(model.count_parameters(), 7'978'856);
-  expect_torchvisions(model, "densenet121");
+  expect_torchvisions(model, "densenet121", "features");
 }
 
 TEST(DenseNet, TakesOtherSizes) {
@@ -89,7 +93,7 @@ TEST(EfficientNet, IsTorchvisionsB0) {
   manual_seed(123);
   EfficientNet model({.stochastic_depth_prob = 0});
   EXPECT_EQ(model.count_parameters(), 5'288'548);
-  expect_torchvisions(model, "efficientnet_b0");
+  expect_torchvisions(model, "efficientnet_b0", "features");
 }
 
 TEST(EfficientNet, HasThePublishedParameters) {
@@ -109,6 +113,50 @@ TEST(EfficientNet, LeavesOutBlocksWhileItTrainsOnly) {
   EXPECT_GT(max(abs(first - second)).item<float>(), 0);
   model.eval();
   EXPECT_EQ(max(abs(features() - features())).item<float>(), 0);
+}
+
+TEST(ResNet, IsTorchvisionsResNet18) {
+  manual_seed(123);
+  ResNet model;
+  EXPECT_EQ(model.count_parameters(), 11'689'512);
+  expect_torchvisions(model, "resnet18", "");
+}
+
+TEST(ResNet, IsTorchvisionsResNet50) {
+  manual_seed(123);
+  ResNet model({.depth = 50});
+  EXPECT_EQ(model.count_parameters(), 25'557'032);
+  expect_torchvisions(model, "resnet50", "", 4e-3F);  // 2 x 2 x 2 numbers a channel normalise it
+}
+
+TEST(ResNet, HasThePublishedParameters) {
+  EXPECT_EQ(ResNet({.depth = 34}).count_parameters(), 21'797'672);
+  EXPECT_EQ(ResNet({.depth = 101}).count_parameters(), 44'549'160);
+  EXPECT_EQ(ResNet({.depth = 152}).count_parameters(), 60'192'808);
+}
+
+TEST(ResNet, KeepsSmallImagesLarger) {
+  ResNet model({.num_classes = 10, .small_images = true});
+  EXPECT_EQ(model.count_parameters(), 11'173'962);
+  const NoGradGuard no_grad;
+  EXPECT_EQ(model(zeros({2, 3, 32, 32})).sizes(), Shape({2, 10}));
+  EXPECT_EQ(model.get_submodule("maxpool").str(), "Identity()");
+}
+
+// A replaced layer is called in place of the first one.
+TEST(ResNet, CallsALayerThatReplacesItsOwn) {
+  ResNet model;
+  model.replace_module("layer1.0.conv2", Conv2d(64, 64, 3, {.padding = 1}));
+  model.eval();
+  const NoGradGuard no_grad;
+  EXPECT_EQ(model(zeros({1, 3, 32, 32})).sizes(), Shape({1, 1000}));
+}
+
+TEST(ResNet, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(ResNet({.depth = 20}), kInvalidArgument,
+               "ResNet: the depth is 20, wanted 18, 34, 50, 101 or 152");
+  EXPECT_ERROR(ResNet({.num_classes = 0}), kInvalidArgument,
+               "ResNet: num_classes is 0, wanted at least 1");
 }
 
 TEST(EfficientNet, RefusesWhatThereIsNot) {
