@@ -37,6 +37,7 @@ namespace {
 std::unique_ptr<dl::optim::Optimizer> make_optimizer(const std::string& name,
                                                      const std::vector<dl::Tensor>& params) {
   if (name == "adam") return std::make_unique<dl::optim::Adam>(params);
+  if (name == "adamw") return std::make_unique<dl::optim::AdamW>(params);
   return std::make_unique<dl::optim::SGD>(params,
                                           dl::optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
 }
@@ -49,6 +50,23 @@ double peak_mib(dl::Device device) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
+}
+
+struct Batch {
+  dl::Tensor input;
+  dl::Tensor target;
+};
+
+Batch make_batch(const Options& options, dl::Device device) {
+  const Work& work = options.work;
+  dl::Shape shape = work.sample;
+  shape.insert(0, options.batch);
+  dl::Tensor input = work.has_words ? dl::randint(0, work.classes, shape) : dl::randn(shape);
+  if (options.channels_last && input.dim() == 4) {
+    input = input.contiguous(dl::MemoryFormat::kChannelsLast);
+  }
+  const std::int64_t targets = work.has_words ? input.numel() : options.batch;
+  return {input.to(device), dl::randint(0, work.classes, {targets}).to(device)};
 }
 
 struct Result {
@@ -66,12 +84,10 @@ Result train(const Options& options, dl::Device device) {
   dl::backends::cudnn::allow_tf32 = options.conv_tf32;
   dl::backends::cudnn::benchmark = options.benchmark;
   dl::manual_seed(options.seed);
-  dl::nn::Sequential model = options.work.make();
+  const std::unique_ptr<dl::nn::Module> made = options.work.make();
+  dl::nn::Module& model = *made;
   model.to(device);
-  dl::Shape shape = options.work.sample;
-  shape.insert(0, options.batch);
-  const dl::Tensor x = dl::randn(shape).to(device);
-  const dl::Tensor y = dl::randint(0, options.work.classes, {options.batch}).to(device);
+  const auto [x, y] = make_batch(options, device);
   const auto opt = make_optimizer(options.optim, model.parameters());
   std::optional<dl::nn::parallel::DistributedDataParallel> ddp;
   if (dl::world_size() > 1 && !options.no_sync) ddp.emplace(model, dl::default_group());
@@ -150,7 +166,7 @@ void print(const Options& options, const Result& result) {
                                      {"dtype", options.dtype},
                                      {"device", options.device},
                                      {"optim", options.optim},
-                                     {"channels_last", false},
+                                     {"channels_last", options.channels_last},
                                      {"profile", options.profile},
                                      {"median_ms", median},
                                      {"p10_ms", p10},

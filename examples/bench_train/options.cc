@@ -1,5 +1,7 @@
 #include "examples/bench_train/options.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -10,41 +12,9 @@
 #include "core/base/text/number.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
-#include "nn/layers/activation/activation.h"
-#include "nn/layers/conv/conv.h"
-#include "nn/layers/linear.h"
-#include "nn/layers/pool/pool.h"
-#include "nn/layers/shape/shape.h"
-#include "nn/models/book.h"
 
 namespace bench_train {
 namespace {
-
-// The convolutions of a ResNet-18 for small images, without its normalisation and its shortcuts.
-dl::nn::Sequential conv18() {
-  using namespace dl::nn;
-  Sequential model{Conv2d(3, 64, 3, {.padding = 1}), ReLU()};
-  std::int64_t width = 64;
-  for (const std::int64_t next : {64, 128, 256, 512}) {
-    for (int i = 0; i < 4; ++i) {
-      model.add(Conv2d(width, next, 3, {.stride = width == next ? 1 : 2, .padding = 1}));
-      model.add(ReLU());
-      width = next;
-    }
-  }
-  model.add(MaxPool2d(4));
-  model.add(Flatten());
-  model.add(Linear(width, 10));
-  return model;
-}
-
-std::vector<Work> works() {
-  using namespace dl::nn::models;
-  return {{"mlp", mlp, {50}, 3, 8},
-          {"cnn", [] { return book_cnn(); }, {1, 28, 28}, 10, 64},
-          {"cnn-cifar", [] { return book_cnn({.channels = 3, .size = 32}); }, {3, 32, 32}, 10, 64},
-          {"conv18", conv18, {3, 32, 32}, 10, 256}};
-}
 
 // A value that PyTorch's counterpart knows and this program does not is refused with what there is.
 CLI::Validator one_of(std::vector<std::string> known, const std::string& what) {
@@ -73,7 +43,13 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
       "DistributedDataParallel.",
       "bench_train");
   std::vector<std::string> names;
-  for (const Work& work : works()) names.push_back(work.name);
+  std::string list;
+  std::string batches;
+  for (const Work& work : works()) {
+    names.push_back(work.name);
+    list += (list.empty() ? "" : ", ") + work.name;
+    batches += fmt::format("{}{} {}", batches.empty() ? "" : ", ", work.name, work.batch);
+  }
 
   constexpr std::uint64_t kMost = 1'000'000'000;
   std::string work;
@@ -89,6 +65,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
                   .matmul_tf32 = false,
                   .conv_tf32 = true,
                   .benchmark = false,
+                  .channels_last = false,
                   .optim = "sgd",
                   .warmup = 5,
                   .steps = 30,
@@ -97,10 +74,8 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
                   .profile = false,
                   .seed = 123,
                   .json = false};
-  app.add_option("work", work, "mlp, cnn, cnn-cifar or conv18")
-      ->required()
-      ->check(one_of(names, "the work"));
-  app.add_option("--batch", options.batch, "samples of one rank's step (mlp 8, cnn 64, conv18 256)")
+  app.add_option("work", work, list)->required()->check(one_of(names, "the work"));
+  app.add_option("--batch", options.batch, "samples of one rank's step (" + batches + ")")
       ->transform(from_to(1, kMost));
   app.add_option("--threads", options.threads, "OpenMP threads (OMP_NUM_THREADS, or all cores)")
       ->transform(from_to(1, dl::kMostThreads));
@@ -127,8 +102,11 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
   app.add_option("--conv", conv, "f32 convolutions on cuda: ieee or tf32 (tf32)")
       ->check(one_of({"ieee", "tf32"}, "the arithmetic"));
   app.add_flag("--benchmark", options.benchmark, "cuDNN times its algorithms and takes the best");
-  app.add_option("--optim", options.optim, "sgd (lr 0.01, momentum 0.9) or adam (lr 0.001)")
-      ->check(one_of({"sgd", "adam"}, "the optimizer"));
+  app.add_flag("--channels-last", options.channels_last,
+               "images come channels-last; layers choose the order of the rest");
+  app.add_option("--optim", options.optim,
+                 "sgd (lr 0.01, momentum 0.9), adam or adamw (lr 0.001) (sgd)")
+      ->check(one_of({"sgd", "adam", "adamw"}, "the optimizer"));
   app.add_option("--warmup", options.warmup, "steps that are not timed (5)")
       ->transform(from_to(0, kMost));
   app.add_option("--steps", options.steps, "steps that are timed (30)")
@@ -157,8 +135,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
     exit_code = 2;
     return std::nullopt;
   }
-  const std::vector<Work> all = works();
-  options.work = *std::ranges::find(all, work, &Work::name);
+  options.work = *std::ranges::find(works(), work, &Work::name);
   if (options.batch == 0) options.batch = options.work.batch;
   return options;
 }

@@ -3,22 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
-#include "core/tensor/dims.h"
-#include "nn/module/sequential.h"
+#include "examples/bench_train/works.h"
 
 namespace bench_train {
-
-struct Work {
-  std::string name;
-  std::function<dl::nn::Sequential()> make;
-  dl::Shape sample;  // shape of one input
-  std::int64_t classes;
-  std::int64_t batch;  // the default
-};
 
 struct Options {
   Work work;
@@ -30,6 +20,7 @@ struct Options {
   bool matmul_tf32;
   bool conv_tf32;
   bool benchmark;  // cuDNN times its algorithms
+  bool channels_last;
   std::string optim;
   int warmup;
   int steps;

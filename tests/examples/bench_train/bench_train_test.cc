@@ -38,6 +38,23 @@ TEST(BenchTrain, PrintsTheKeysOfPyTorchsProgram) {
   }
 }
 
+// With PyTorch's counterpart's numbers of parameters.
+TEST(BenchTrain, TrainsEveryNetwork) {
+  const std::vector<std::pair<std::string, int>> networks{
+      {"cnn-cifar", 2'122'186},   {"resnet18", 11'173'962},       {"resnet18-224", 11'689'512},
+      {"densenet121", 6'964'106}, {"efficientnet-b0", 4'020'358}, {"gpt", 12'318'720}};
+  for (const auto& [name, parameters] : networks) {
+    tests::Process run({tests::program("bench_train"), name, "--json", "--batch", "2", "--steps",
+                        "1", "--warmup", "0", "--optim", "adamw", "--channels-last"},
+                       alone());
+    ASSERT_EQ(run.wait(kLimit), 0) << run.err();
+    const auto object = nlohmann::json::parse(run.out());
+    EXPECT_EQ(object["parameters"], parameters) << name;
+    EXPECT_EQ(object["channels_last"], true);
+    EXPECT_GT(object["peak_mib"], 1.0);
+  }
+}
+
 TEST(BenchTrain, TrainsWithAGradientForAllUnderDlrun) {
   for (const std::string mode : {"--json", "--no-sync"}) {
     tests::Process run({tests::program("dlrun"), "--nproc-per-node", "2",
@@ -57,13 +74,16 @@ TEST(BenchTrain, RefusesWhatIsNotThereByName) {
     EXPECT_EQ(run.wait(kLimit), 2);
     EXPECT_THAT(run.err(), HasSubstr(text));
   };
-  refuse({"resnet18"}, "the work \"resnet18\" is not there; there is: mlp, cnn, cnn-cifar, conv18");
+  refuse({"resnet"},
+         "the work \"resnet\" is not there; there is: mlp, cnn, cnn-cifar, conv18, resnet18, "
+         "resnet18-224, densenet121, efficientnet-b0, gpt");
   refuse({"mlp", "--dtype", "f64"}, "the dtype \"f64\" is not there; there is: f32, bf16, f16");
   refuse({"mlp", "--mode", "compile"},
          "the mode \"compile\" is not there; there is: eager, captured");
   refuse({"mlp", "--mode", "captured"}, "--mode captured needs a GPU: --device cuda");
   refuse({"mlp", "--device", "tpu"}, "tpu");
-  refuse({"mlp", "--optim", "adamw"}, "the optimizer \"adamw\" is not there; there is: sgd, adam");
+  refuse({"mlp", "--optim", "lion"},
+         "the optimizer \"lion\" is not there; there is: sgd, adam, adamw");
   refuse({"mlp", "--batch", "0"}, "--batch: '0' is no whole number from 1 to 1000000000");
   refuse({"mlp", "--foreach"}, "--foreach");
   refuse({}, "work is required");
