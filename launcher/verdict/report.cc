@@ -41,17 +41,6 @@ std::string seconds(std::chrono::milliseconds time) {
   return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
 }
 
-// True if the rank may have ended because its group failed: the program exits with a code of its
-// own, or aborts because no code catches the error. A shell's handler ends with 128+15 after
-// SIGTERM.
-bool may_end_for_its_group(const RankFacts& rank) {
-  const int status = rank.end.status;
-  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGABRT;
-  const bool is_handlers_code =
-      WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT;
-  return WEXITSTATUS(status) != 0 && !(rank.end.stopped && is_handlers_code);
-}
-
 bool was_killed(const RankFacts& rank) {
   return WIFSIGNALED(rank.end.status) && WTERMSIG(rank.end.status) == SIGKILL;
 }
@@ -78,28 +67,6 @@ std::string about_memory(const RankFacts& rank) {
                "does";
 }
 
-std::string place_of(const rendezvous::Cause& cause) {
-  return cause.operation.empty() ? "a group" : cause.operation;
-}
-
-// "failed because of rank 1 in all_reduce #1042"; empty if the rank did not fail because of another
-// one.
-std::string failure_for_another(const RankFacts& rank) {
-  using rendezvous::Blame;
-  if (!rank.end.follows || !may_end_for_its_group(rank)) return {};
-  const rendezvous::Cause& why = rank.end.follows->cause;
-  // The two ranks that found the mismatch need not include the odd rank, which the page names.
-  if (why.blame == Blame::kMismatch) {
-    const std::string& call = rank.end.follows->call;
-    return fmt::format("failed because of a mismatch{}",
-                       call.empty() ? "" : ", having called " + call);
-  }
-  if (why.rank == rank.rank) return {};
-  return fmt::format("failed because of {} in {}",
-                     why.rank >= 0 ? fmt::format("rank {}", why.rank) : std::string("a peer"),
-                     place_of(why));
-}
-
 std::string fate_of(const RankFacts& rank) {
   using rendezvous::Blame;
   if (!rank.started) return "not started";
@@ -108,8 +75,8 @@ std::string fate_of(const RankFacts& rank) {
   if (rank.ended_by != 0) {
     fate = fmt::format("ended by dlrun with {}", signal_name(rank.ended_by));
   } else {
-    fate = failure_for_another(rank);
-    if (fate.empty()) fate = how_it_ended(rank.end.status);
+    const std::string why = rendezvous::why_it_failed(rank.end);
+    fate = why.empty() ? how_it_ended(rank.end.status) : "failed " + why;
   }
   if (rank.end.lost_peer) return "lost a peer, " + fate;
   if (rank.end.follows) {

@@ -1,6 +1,8 @@
 #include "rendezvous/first_cause/first_cause.h"
 
 #include <fmt/core.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
@@ -42,6 +44,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// True if the rank may have ended because its group failed: the program exits with a code of its
+// own, or aborts because no code catches the error. A shell's handler ends with 128+15 after
+// SIGTERM.
+bool may_end_for_its_group(const RankEnd& end) {
+  if (WIFSIGNALED(end.status)) return WTERMSIG(end.status) == SIGABRT;
+  const bool is_handlers_code =
+      WEXITSTATUS(end.status) == 128 + SIGTERM || WEXITSTATUS(end.status) == 128 + SIGINT;
+  return end.failed() && !(end.stopped && is_handlers_code);
+}
+
 }  // namespace
 
 bool RankEnd::is_follower() const {
@@ -67,16 +79,29 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
+std::string place_of(const Cause& cause) {
+  return cause.operation.empty() ? "a group" : cause.operation;
+}
+
+std::string why_it_failed(const RankEnd& end) {
+  if (!end.follows || !may_end_for_its_group(end)) return "";
+  const Cause& cause = end.follows->cause;
+  if (cause.blame == Blame::kMismatch) {
+    const std::string& call = end.follows->call;
+    return "because of a mismatch" + (call.empty() ? "" : ", having called " + call);
+  }
+  if (cause.rank == end.rank) return "";
+  const std::string peer = cause.rank >= 0 ? fmt::format("rank {}", cause.rank) : "a peer";
+  const bool is_link = cause.blame == Blame::kLink || cause.blame == Blame::kUnreachable;
+  return fmt::format("because of {}{} in {}", is_link ? "a lost connection to " : "", peer,
+                     place_of(cause));
+}
+
 std::string goes_on_without(const std::vector<RankEnd>& ends, std::size_t ranks) {
   if (ends.size() >= ranks) return "";
   const RankEnd& end = ends.back();
   std::string text = end.text;
-  if (end.follows && end.is_follower() && end.follows->cause.rank >= 0 &&
-      end.follows->cause.rank != end.rank) {
-    const Cause& cause = end.follows->cause;
-    text += fmt::format(", because of rank {}{}", cause.rank,
-                        cause.operation.empty() ? "" : " in " + cause.operation);
-  }
+  if (const std::string why = why_it_failed(end); !why.empty()) text += ", " + why;
   const std::size_t left = ranks - ends.size();
   return text +
          fmt::format("; {} rank{} on (--on-failure keep)", left, left == 1 ? " goes" : "s go");
@@ -302,7 +327,7 @@ void FirstCause::find_follower(const Trail& trail) {
                     there, named->follows->cause.text);
   } else {
     const bool has_ended = end_of(cause.rank) != nullptr;
-    const std::string place = cause.operation.empty() ? "a group" : cause.operation;
+    const std::string place = place_of(cause);
     if (cause.blame == Blame::kMissing && cause.rank >= 0 && cause.rank != named->rank) {
       found.headline = fmt::format(
           "rank {} had not done its part in {} in time{}; rank {}, which waited for it, {}",

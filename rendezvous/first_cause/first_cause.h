@@ -129,6 +129,16 @@ class FirstCause {
 std::string goes_on_without(const std::vector<RankEnd>& ends, std::size_t ranks);
 std::string went_on_without(const std::vector<RankEnd>& ends);
 
+// Why a rank failed that ended by itself after its group had broken; empty for any other end. It
+// says only what this rank can know. In a mismatch the ranks that found it need not include the odd
+// rank, which only the calls of all ranks show; and a lost connection has two ends.
+//   because of rank 1 in all_reduce #1042
+//   because of a lost connection to rank 1 in all_reduce #1042
+//   because of a mismatch, having called all_reduce #1042 (f32[8] sum)
+std::string why_it_failed(const RankEnd& end);
+// "all_reduce #1042"; "a group" if the operation is not known.
+std::string place_of(const Cause& cause);
+
 // "rank 3", "ranks 0, 2-7"
 std::string rank_list(std::vector<int> ranks);
 

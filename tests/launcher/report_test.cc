@@ -51,6 +51,7 @@ const Fate kFates[] = {
     {"late, and was ended", SIGTERM, SIGTERM, true, Broke{Blame::kMissing, 1}, "had not done its part in barrier #2, ended by dlrun with SIGTERM"},
     {"late, and failed by itself", exit_code(1), 0, true, Broke{Blame::kMissing, 1}, "had not done its part in barrier #2, ended with exit code 1"},
     {"mismatch with another pair", exit_code(1), 0, true, Broke{Blame::kMismatch, 2, "all_reduce #2"}, "failed because of a mismatch, having called all_reduce #2"},
+    {"lost a connection", exit_code(1), 0, true, Broke{Blame::kLink, 0}, "failed because of a lost connection to rank 0 in barrier #2"},
     {"heard of a mismatch", SIGTERM, SIGTERM, true, Broke{Blame::kMismatch, 2}, "ended by dlrun with SIGTERM"},
 };
 // clang-format on

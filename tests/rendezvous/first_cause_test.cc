@@ -87,6 +87,42 @@ TEST(FirstCause, TheOnesThatGoOnAreTold) {
   EXPECT_EQ(went_on_without({exited(0, 0), exited(1, 0)}), "");
 }
 
+// The text of the line that says which rank has ended while others go on.
+std::string last_end(RankEnd end) {
+  end.text = "it ended";
+  const std::string line = goes_on_without({std::move(end)}, 2);
+  return line.substr(0, line.find("; "));
+}
+
+TEST(FirstCause, OfAMismatchIsNotKnownToTheRanksThatFindIt) {
+  // Rank 1 is the odd one: rank 0 and rank 1 found it, and rank 3 heard of it from either.
+  const std::string here = "all_reduce #5 (f32[8] sum)";
+  const std::string there = "broadcast #5 (f32[8] from root 0)";
+  EXPECT_EQ(last_end(differing(3, here, 0, 1)),
+            "it ended, because of a mismatch, having called " + here);
+  EXPECT_EQ(last_end(differing(1, there, 0, 1)),
+            "it ended, because of a mismatch, having called " + there);
+  EXPECT_EQ(last_end(differing(0, here, 0, 1)),
+            "it ended, because of a mismatch, having called " + here)
+      << "another rank blames it";
+  EXPECT_EQ(last_end(differing(2, "", 0, 1)), "it ended, because of a mismatch");
+}
+
+TEST(FirstCause, OfALostConnectionIsNotTheRankAtTheOtherEnd) {
+  for (const Blame blame : {Blame::kLink, Blame::kUnreachable}) {
+    EXPECT_EQ(last_end(follower(2, 1, blame)),
+              "it ended, because of a lost connection to rank 1 in barrier #12");
+  }
+}
+
+TEST(FirstCause, OfACrashIsNotTheGroupThatBrokeBefore) {
+  RankEnd end = follower(2, 1);
+  end.status = SIGSEGV;
+  EXPECT_EQ(last_end(end), "it ended");
+  end.status = SIGABRT;
+  EXPECT_EQ(last_end(end), "it ended, because of rank 1 in barrier #12") << "an uncaught error";
+}
+
 TEST(FirstCause, OfASignalCountsAs128AndItsNumber) {
   FirstCause cause;
   cause.ended({.rank = 0, .pid = 1, .status = SIGKILL});
