@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "core/base/text/name_list.h"
+
 namespace dl::collectives {
 namespace {
 
@@ -92,13 +94,13 @@ std::string missing_message_text(const Descriptor& message, std::string_view who
 }
 
 std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed) {
-  std::string names;
-  for (const Identity& who : departed) names += (names.empty() ? "" : ", ") + who.text();
+  std::vector<std::string> names;
+  for (const Identity& who : departed) names.push_back(who.text());
   std::string all = fmt::format("waiting for any rank to send it (tag {})",
                                 static_cast<std::uint32_t>(message.root));
   if (names.empty()) return all;
-  return fmt::format("{}; {} {} left, which may be why it never came", all, names,
-                     departed.size() == 1 ? "has" : "have");
+  return fmt::format("{}; {} {} left, which may be why it never came", all,
+                     detail::name_list(names), detail::has_or_have(names.size()));
 }
 
 std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,

@@ -5,6 +5,7 @@
 #include "collectives/join/roster.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/log/log.h"
+#include "core/base/text/name_list.h"
 
 namespace dl::collectives {
 
@@ -17,8 +18,9 @@ void MakingWait::check(std::span<const Identity* const> missing) {
   const Identity& first = *missing.front();
   const bool is_late = deadline_.has_passed();
   if (!is_late && !patience_.should_warn()) return;
-  std::string who = first.text();
-  if (missing.size() > 1) who += fmt::format(" and {} more", missing.size() - 1);
+  std::vector<std::string> names;
+  for (const Identity* const who : missing) names.push_back(who->text());
+  const std::string who = detail::name_list(names);
   if (is_late) {
     throw_blaming(
         first.in_job(), Blame::kMissing, ErrorKind::kTimeout,

@@ -168,7 +168,8 @@ class Investigation {
     return ranks;
   }
 
-  // "ranks 0, 2-3 waited for it in all_reduce #43 (...) of group 'world'", one line an operation.
+  // "ranks 0 and 2-3 waited for it in all_reduce #43 (...) of group 'world'", one line an
+  // operation.
   void tell_who_waits(int culprit, Finding& finding) const {
     std::map<std::string, std::vector<int>> waiting;
     for (const Membership& m : members_) {

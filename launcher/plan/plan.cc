@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/ranges.h>
-
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/text/number.h"
@@ -16,6 +14,7 @@
 #include "launcher/output/logs/log_folder.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/torch_program.h"
+#include "rendezvous/net/rank_list.h"
 #include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher {
@@ -306,8 +305,8 @@ std::vector<std::string> shared_gpus(const NodePlan& plan) {
         ranks.push_back(rank.local_rank);
     }
     if (ranks.size() < 2) continue;
-    lines.push_back(fmt::format("GPU {} ({}) is shared by local ranks {}", plan.gpus[gpu].token,
-                                plan.gpus[gpu].name, fmt::join(ranks, ", ")));
+    lines.push_back(fmt::format("GPU {} ({}) is shared by local {}", plan.gpus[gpu].token,
+                                plan.gpus[gpu].name, rendezvous::rank_list(std::move(ranks))));
   }
   return lines;
 }

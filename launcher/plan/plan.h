@@ -149,7 +149,8 @@ bool has_mpirun_names(const Options& options);
 // Remarks for the user about `options` on this node, a sentence each.
 std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan);
 
-// "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
+// "GPU 0 (NVIDIA H200) is shared by local ranks 0 and 1": a line for each GPU that several ranks
+// have.
 std::vector<std::string> shared_gpus(const NodePlan& plan);
 
 // The meeting of a job on one node. For several nodes, the meeting that `--dry-run` assumes: each

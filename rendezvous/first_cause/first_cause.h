@@ -34,6 +34,7 @@
 
 #include "rendezvous/first_cause/restart_policy.h"
 #include "rendezvous/net/lifeline.h"
+#include "rendezvous/net/rank_list.h"
 
 namespace dl::rendezvous {
 
@@ -125,7 +126,7 @@ class FirstCause {
 // failure; empty if none of the job's `ranks` is left. The second is for the end of a job that has
 // outlived its failures; empty if there were none.
 //   rank 1 (node 0, ...) ended with exit code 3 after 2.1 s; 2 ranks go on (--on-failure keep)
-//   the job went on without rank 1, which failed; ranks 0, 2 ended with exit code 0
+//   the job went on without rank 1, which failed; ranks 0 and 2 ended with exit code 0
 std::string goes_on_without(const std::vector<RankEnd>& ends, std::size_t ranks);
 std::string went_on_without(const std::vector<RankEnd>& ends);
 
@@ -138,8 +139,5 @@ std::string went_on_without(const std::vector<RankEnd>& ends);
 std::string why_it_failed(const RankEnd& end);
 // "all_reduce #1042"; "a group" if the operation is not known.
 std::string place_of(const Cause& cause);
-
-// "rank 3", "ranks 0, 2-7"
-std::string rank_list(std::vector<int> ranks);
 
 }  // namespace dl::rendezvous

@@ -2,31 +2,27 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/net/rank_list.h"
 
 namespace dl::rendezvous {
 namespace {
-
-constexpr int kMostRanksListed = 8;
 
 // Time to ask who has arrived, after the deadline has passed.
 constexpr std::chrono::seconds kTimeToAsk{5};
 
 // Empty if all ranks have come by now.
 std::string missing_ranks(Store& store, const std::string& prefix, int size, Deadline deadline) {
-  std::string list;
-  int missing = 0;
+  std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
-    const std::string key = prefix + std::to_string(rank);
-    if (store.try_get(key, deadline)) continue;
-    if (++missing <= kMostRanksListed)
-      list += fmt::format("{}rank {}", missing == 1 ? "" : ", ", rank);
+    if (!store.try_get(prefix + std::to_string(rank), deadline)) missing.push_back(rank);
   }
-  if (missing > kMostRanksListed) list += fmt::format(" and {} more", missing - kMostRanksListed);
-  return missing == 0 ? "" : fmt::format("{} (of {})", list, size);
+  return missing.empty() ? "" : ranks_of(std::move(missing), size);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct BarrierOfRanks {
 };
 
 // Returns once all ranks 0 .. size-1 have called it. After `warn_after` it logs the missing ranks.
-// Throws kTimeout "barrier 'init': rank 0 has waited 10.0 s for rank 2, rank 5 (of 8)", and what
+// Throws kTimeout "barrier 'init': rank 0 has waited 10.0 s for ranks 2 and 5 of 8", and what
 // the store throws.
 void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline);
 

@@ -50,7 +50,7 @@ TEST(FirstCause, IsARankThatLeavesWhileTheOthersWaitForIt) {
     Job job(nodes, 4 / nodes, {"leave", "2"});
     job.expect(1, nodes == 1 ? "rank 2 (node 0" : "rank 2 (node 1");
     EXPECT_THAT(job.err(), HasSubstr("ended with exit code 0"));
-    EXPECT_THAT(job.err(), HasSubstr(" while ranks 0-1, 3 were waiting for it in barrier #"));
+    EXPECT_THAT(job.err(), HasSubstr(" while ranks 0-1 and 3 were waiting for it in barrier #"));
   }
 }
 

@@ -55,7 +55,7 @@ TEST(End, TheCausingRanksExitCodeIsDlruns) {
   EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0, host "));
   EXPECT_THAT(job.err(), HasSubstr(") ended with exit code 7 after "));
   EXPECT_THAT(job.err(), HasSubstr("dlrun:     | why\n"));
-  EXPECT_THAT(job.err(), HasSubstr("the others: ranks 0, 2: ended by dlrun with SIGTERM"));
+  EXPECT_THAT(job.err(), HasSubstr("the others: ranks 0 and 2: ended by dlrun with SIGTERM"));
 }
 
 TEST(End, AFollowerIsNeverNamedFirst) {

@@ -108,7 +108,7 @@ TEST_F(Ssh, WithOnFailureKeepTheRanksOfAllHostsLiveOn) {
       gate.open();
       EXPECT_EQ(job->wait(), end_well ? 0 : 3);
       EXPECT_THAT(job->err(), HasSubstr(end_well ? "the job went on without rank 1, which failed; "
-                                                   "ranks 0, 2 ended with exit code 0\n"
+                                                   "ranks 0 and 2 ended with exit code 0\n"
                                                  : " ended with exit code 3 after "));
       EXPECT_TRUE(gone(*job));
     }

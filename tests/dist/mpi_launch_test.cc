@@ -58,7 +58,7 @@ TEST(MpiLaunch, ARankThatEndsWithoutMpiInitEndsTheJob) {
   EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(),
               AllOf(HasSubstr("dlrun: rank 1 (node 0"), HasSubstr(" ended with exit code 0 after "),
-                    HasSubstr(" while ranks 0, 2 were waiting for it in MPI_Init\n")));
+                    HasSubstr(" while ranks 0 and 2 were waiting for it in MPI_Init\n")));
 }
 
 TEST(MpiLaunch, AnOpenMpiProgramIsRefusedWithTheLineToType) {

@@ -23,7 +23,7 @@ using testing::Not;
 using Line = std::vector<std::string>;
 
 constexpr const char* kWentOn =
-    "dlrun: the job went on without rank 1, which failed; ranks 0, 2 ended with exit code 0\n";
+    "dlrun: the job went on without rank 1, which failed; ranks 0 and 2 ended with exit code 0\n";
 
 // Three ranks of a script on one node.
 class Keep : public testing::Test {
@@ -72,7 +72,7 @@ TEST_F(Keep, TheFirstCauseCountsIfAllHaveFailed) {
   EXPECT_THAT(run.err(),
               AllOf(HasSubstr("; 1 rank goes on (--on-failure keep)\n"),
                     ContainsRegex("dlrun: rank 1 [^\n]* ended with exit code 3 after [0-9.]+ s\n"),
-                    HasSubstr("  the others: ranks 0, 2: ended with exit code 5\n"),
+                    HasSubstr("  the others: ranks 0 and 2: ended with exit code 5\n"),
                     Not(HasSubstr("went on without"))));
 }
 

@@ -125,7 +125,7 @@ TEST(Autopsy, NamesTheRankThatDiedAndWhoWaitedForIt) {
   EXPECT_EQ(diagnosis.finding.culprits, std::vector<int>{1});
   expect_says(diagnosis.finding.lines, "was killed by signal 9 (SIGKILL), after all_reduce #1");
   expect_says(diagnosis.finding.lines,
-              "ranks 0, 2 waited for it in all_reduce #2 (f32[8] sum) of group 'world'");
+              "ranks 0 and 2 waited for it in all_reduce #2 (f32[8] sum) of group 'world'");
 }
 
 TEST(Autopsy, AWaitThatHasJustBegunAccusesNoRank) {
@@ -176,7 +176,7 @@ TEST(Autopsy, ShowsBothSidesOfAMismatch) {
   EXPECT_EQ(diagnosis.finding.kind, Kind::kMismatch);
   EXPECT_EQ(diagnosis.finding.culprits, std::vector<int>{1});
   expect_says(diagnosis.finding.lines, "rank 1 called all_reduce #7 (f32[1024] sum)");
-  expect_says(diagnosis.finding.lines, "ranks 0, 2 called all_reduce #7 (f32[1000] sum)");
+  expect_says(diagnosis.finding.lines, "ranks 0 and 2 called all_reduce #7 (f32[1000] sum)");
 }
 
 TEST(Autopsy, ANumberThatNoHashVouchesForIsComparedByItsCount) {
@@ -211,7 +211,7 @@ TEST(Autopsy, NamesTheRankThatHasNotCalledIt) {
   const Diagnosis diagnosis = diagnose(of(job, 4));
   EXPECT_EQ(diagnosis.finding.kind, Kind::kBehind);
   EXPECT_EQ(diagnosis.finding.culprits, std::vector<int>{2});
-  expect_says(diagnosis.finding.lines, "ranks 0-1, 3 waited for it in all_reduce #1");
+  expect_says(diagnosis.finding.lines, "ranks 0-1 and 3 waited for it in all_reduce #1");
 }
 
 TEST(Autopsy, ARankOfAnotherNodeMayBeTheCulprit) {

@@ -168,7 +168,8 @@ TEST(GpuPlan, KeepTellsARankItsOwnAndScopeHidesTheOthers) {
 TEST(GpuPlan, SharedGpusAreNamed) {
   const NodePlan plan = plan_of({"--nproc-per-node=3", "--gpu-policy=scope", "x"}, kTwo);
   EXPECT_THAT(environment(plan, 2), Contains("CUDA_VISIBLE_DEVICES=0"));
-  EXPECT_THAT(shared_gpus(plan), ElementsAre("GPU 0 (NVIDIA H200) is shared by local ranks 0, 2"));
+  EXPECT_THAT(shared_gpus(plan),
+              ElementsAre("GPU 0 (NVIDIA H200) is shared by local ranks 0 and 2"));
   EXPECT_THAT(shared_gpus(plan_of({"--nproc-per-node=3", "x"}, kTwo)), IsEmpty());
   EXPECT_THAT(refusal([] { plan_of({"--nproc-per-node=2", "--gpus-per-rank=2", "x"}, kTwo); }),
               HasSubstr("2 ranks would need 4 GPUs, and 2 can be seen"));
@@ -237,7 +238,7 @@ TEST_F(Driver, DryRunShowsWhoHasWhich) {
   EXPECT_EQ(table->wait(), 0) << table->err();
   EXPECT_THAT(table->out(),
               AllOf(HasSubstr("GPU 1: NVIDIA Fake B, GPU-B000\n"),
-                    HasSubstr("GPU 0 (NVIDIA Fake A) is shared by local ranks 0, 3\n")));
+                    HasSubstr("GPU 0 (NVIDIA Fake A) is shared by local ranks 0 and 3\n")));
 
   const auto refused = dlrun({"--nproc-per-node=gpu", "x"}, "CUDA_VISIBLE_DEVICES=0,5");
   EXPECT_EQ(refused->wait(), 2);

@@ -83,10 +83,11 @@ TEST(FateOfOthers, NamesRanksOfOneFateTogetherAndLeavesOutTheCause) {
   const Fate failed{"", SIGSEGV, 0, true, std::nullopt, ""};
   RankFacts never;
   never.rank = 5;
-  EXPECT_EQ(fate_of_others(2, {facts_of(0, ended), facts_of(1, ended), facts_of(2, failed),
-                               facts_of(3, failed), facts_of(4, ended), never}),
-            "ranks 0-1, 4: ended by dlrun with SIGTERM; rank 5: not started; rank 3: was killed by "
-            "signal 11 (SIGSEGV)");
+  EXPECT_EQ(
+      fate_of_others(2, {facts_of(0, ended), facts_of(1, ended), facts_of(2, failed),
+                         facts_of(3, failed), facts_of(4, ended), never}),
+      "ranks 0-1 and 4: ended by dlrun with SIGTERM; rank 5: not started; rank 3: was killed by "
+      "signal 11 (SIGSEGV)");
   EXPECT_EQ(fate_of_others(0, {facts_of(0, failed)}), "");
 }
 

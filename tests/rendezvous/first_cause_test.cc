@@ -82,8 +82,9 @@ TEST(FirstCause, TheOnesThatGoOnAreTold) {
   EXPECT_EQ(goes_on_without({exited(0, 0), first, second}, 4),
             "rank 2 ended, because of rank 1 in barrier #12; 1 rank goes on (--on-failure keep)");
   EXPECT_EQ(goes_on_without({exited(0, 0), exited(3, 0), second, first}, 4), "");
-  EXPECT_EQ(went_on_without({exited(0, 0), first, second, exited(3, 0)}),
-            "the job went on without ranks 1-2, which failed; ranks 0, 3 ended with exit code 0");
+  EXPECT_EQ(
+      went_on_without({exited(0, 0), first, second, exited(3, 0)}),
+      "the job went on without ranks 1-2, which failed; ranks 0 and 3 ended with exit code 0");
   EXPECT_EQ(went_on_without({exited(0, 0), exited(1, 0)}), "");
 }
 
@@ -233,7 +234,7 @@ TEST(FirstCause, IsARankThatEndsWith0WhileOthersNeedIt) {
   answer(cause);
   EXPECT_EQ(named(cause), 1);
   EXPECT_EQ(cause.finding()->exit_code, 1);
-  EXPECT_EQ(cause.finding()->clause, " while ranks 0, 2 were waiting for it in barrier #12");
+  EXPECT_EQ(cause.finding()->clause, " while ranks 0 and 2 were waiting for it in barrier #12");
 }
 
 TEST(FirstCause, IsARankThatEndsWith0BeforeTheGroupIsMade) {

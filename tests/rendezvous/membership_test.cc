@@ -336,7 +336,7 @@ TEST_F(MembershipTest, AnEarlyEndIsACauseIfAnotherRankNeedsIt) {
   const Outbox out = say(2, goes_on(-1));
   ASSERT_EQ(out.size(), 2U);
   EXPECT_EQ(out[0].message.failed().text(),
-            "rank 1 ended with exit code 0 while ranks 0, 2 were waiting for it in barrier #12");
+            "rank 1 ended with exit code 0 while ranks 0 and 2 were waiting for it in barrier #12");
   EXPECT_EQ(out[0].message.failed().exit_code(), 1);
 }
 

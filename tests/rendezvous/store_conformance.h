@@ -163,7 +163,7 @@ TEST_P(StoreConformance, ABarrierThatLastsSaysWhoIsMissing) {
   };
   std::thread waiter(call, 0);
   EXPECT_THAT(err.line_with("barrier"), HasSubstr("barrier 'x': rank 0 has waited"));
-  EXPECT_THAT(err.line_with("barrier"), HasSubstr("for rank 1 (of 2)"));
+  EXPECT_THAT(err.line_with("barrier"), HasSubstr("for rank 1 of 2"));
   call(1);
   waiter.join();
 }
@@ -310,7 +310,7 @@ TEST_P(StoreConformance, BarrierNamesWhoIsMissing) {
   b().close("rank 0 has given up");
   second.join();
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("barrier 'x': rank 0 has waited"),
-                                     HasSubstr("rank 1, rank 3 (of 4)")));
+                                     HasSubstr("for ranks 1 and 3 of 4")));
 }
 
 inline std::string store_param_name(const ::testing::TestParamInfo<StoreParam>& info) {

@@ -8,7 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/text/name_list.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/net/rank_list.h"
 #include "rendezvous/net/socket/local_socket.h"
 #include "rendezvous/net/socket/socket.h"
 #include "rendezvous/net/wire.h"
@@ -29,34 +31,42 @@ long seconds_of(std::chrono::nanoseconds time) {
   return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
-// "rank 2, rank 5 of 8"
-std::string list_of(const ExchangeOptions& o, const std::vector<int>& ranks) {
-  constexpr std::size_t kMost = 8;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
-    const auto rank = static_cast<std::size_t>(ranks[i]);
-    list += i == 0 ? "" : ", ";
-    list += rank < o.names.size() ? o.names[rank] : fmt::format("rank {}", rank);
+// The ranks that have not come.
+struct Absent {
+  std::string list;  // "ranks 2 and 5 of 8"
+  std::size_t count = 0;
+  int first = -1;  // in the job; -1: not known
+};
+
+int job_rank_of(const ExchangeOptions& o, int rank) {
+  const auto i = static_cast<std::size_t>(rank);
+  return i < o.job_ranks.size() ? o.job_ranks[i] : -1;
+}
+
+Absent absent_of(const ExchangeOptions& o, const std::vector<int>& ranks) {
+  if (ranks.empty()) return {};
+  Absent absent{.list = {}, .count = ranks.size(), .first = job_rank_of(o, ranks.front())};
+  if (o.names.empty()) {
+    absent.list = rendezvous::ranks_of(ranks, o.size);
+  } else {
+    std::vector<std::string> names;
+    for (const int rank : ranks) names.push_back(o.names[static_cast<std::size_t>(rank)]);
+    absent.list = fmt::format("{} of {}", detail::name_list(names), o.size);
   }
-  if (ranks.size() > kMost) list += fmt::format(" and {} more", ranks.size() - kMost);
-  return fmt::format("{} of {}", list, o.size);
+  return absent;
 }
 
 std::string text_of(std::span<const std::uint8_t> body) {
   return {body.begin(), body.end()};
 }
 
-GroupError late_error_of(const ExchangeOptions& o, std::string_view missing, int in_job) {
-  return GroupError({.kind = ErrorKind::kTimeout,
-                     .blame = Blame::kMissing,
-                     .rank = in_job,
-                     .text = fmt::format("group '{}': {} has not come within {} s; {}", o.group,
-                                         missing, seconds_of(o.timeout), o.hint)});
-}
-
-int job_rank_of(const ExchangeOptions& o, int rank) {
-  const auto i = static_cast<std::size_t>(rank);
-  return i < o.job_ranks.size() ? o.job_ranks[i] : -1;
+GroupError late_error_of(const ExchangeOptions& o, const Absent& absent) {
+  return GroupError(
+      {.kind = ErrorKind::kTimeout,
+       .blame = Blame::kMissing,
+       .rank = absent.first,
+       .text = fmt::format("group '{}': {} {} not come within {} s; {}", o.group, absent.list,
+                           detail::has_or_have(absent.count), seconds_of(o.timeout), o.hint)});
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -118,7 +128,7 @@ std::vector<std::string> lines_of(std::span<const std::uint8_t> body, std::uint3
 }  // namespace
 
 GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks) {
-  return late_error_of(options, list_of(options, ranks), job_rank_of(options, ranks.front()));
+  return late_error_of(options, absent_of(options, ranks));
 }
 
 Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
@@ -161,11 +171,11 @@ std::string Host::read(Seat& guest) {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
-      const std::vector<int> absent = missing();
+      const Absent absent = absent_of(options_, missing());
       WireWriter body;
-      body.put(
-          static_cast<std::int32_t>(absent.empty() ? -1 : job_rank_of(options_, absent.front())));
-      body.put_bytes(bytes_of(list_of(options_, absent)));
+      body.put(static_cast<std::int32_t>(absent.first));
+      body.put(static_cast<std::uint32_t>(absent.count));
+      body.put_bytes(bytes_of(absent.list));
       guest.socket->send(Frame::Type::kMissing, body.bytes(), Deadline::after(kAnswerTime));
       continue;
     }
@@ -233,6 +243,10 @@ std::vector<int> Host::missing() const {
     (at(rank).has_left ? left : absent).push_back(rank);
   }
   return absent.empty() ? left : absent;
+}
+
+std::string Host::missing_text() const {
+  return absent_of(options_, missing()).list;
 }
 
 void Host::publish(const std::vector<std::string>& lines, Deadline deadline) {
@@ -320,7 +334,7 @@ std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadli
       if (deadline.has_passed()) throw late_error(options_, absent);
       if (patience.should_warn()) {
         log::warning("group '{}': {} s waiting for {} to come", options_.group,
-                     patience.waited().count(), list_of(options_, absent));
+                     patience.waited().count(), missing_text());
       }
       throw_if_lost(step({}, patience.until(deadline)));
     }
@@ -386,11 +400,14 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       }
       if (frame->type != Frame::Type::kMissing) continue;
       WireReader reader(frame->body);
-      const auto in_job = reader.take<std::int32_t>();
-      const std::string missing = text_of(reader.take_rest());
-      if (last) throw late_error_of(options_, missing, in_job);
+      Absent absent;
+      absent.first = reader.take<std::int32_t>();
+      absent.count = reader.take<std::uint32_t>();
+      absent.list = text_of(reader.take_rest());
+      if (absent.count == 0) continue;
+      if (last) throw late_error_of(options_, absent);
       log::warning("group '{}': {} s waiting for {} to come", options_.group,
-                   patience.waited().count(), missing);
+                   patience.waited().count(), absent.list);
     }
     if (socket_.has_ended()) lose_host();
     if (last) {

@@ -78,6 +78,8 @@ class Host final : public Exchange {
   // The guests that have sent no line and are not excused. A guest that came and left again is
   // named only if no other is missing.
   std::vector<int> missing() const;
+  // The same as text: "ranks 2 and 5 of 8".
+  std::string missing_text() const;
   // The rank is not waited for.
   void excuse(int rank) { guests_[static_cast<std::size_t>(rank)].is_excused = true; }
 
@@ -131,7 +133,7 @@ class Guest final : public Exchange {
   bool is_host_gone_ = false;
 };
 
-// "group 'world': rank 2, rank 5 of 8 has not come within 10 s; is it started, ...". Blames the
+// "group 'world': ranks 2 and 5 of 8 have not come within 10 s; is it started, ...". Blames the
 // first of these ranks.
 GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks);
 

@@ -239,7 +239,7 @@ Place::Agreed Place::host(std::chrono::nanoseconds timeout, Deadline deadline) {
     }
     if (patience.should_warn()) {
       log::warning("reform of group '{}': {} s waiting for {}", group_, patience.waited().count(),
-                   host->options().names[static_cast<std::size_t>(host->missing().front())]);
+                   host->missing_text());
     }
     host->step(entries, patience.until(deadline));  // a guest that has left may come again
     for (const auto& [watch, first] : watched) watch->react(std::span(entries).subspan(first));

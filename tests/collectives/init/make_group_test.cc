@@ -91,7 +91,7 @@ TEST(UniqueIds, TimeoutsNameTheMissingRanks) {
     const Thrown thrown =
         thrown_by([&] { make_group({.rank = rank, .size = 4, .id = id, .timeout = 500ms}); });
     EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
-    EXPECT_TRUE(holds(thrown.text, "rank 2, rank 3 of 4 has not come within")) << thrown.text;
+    EXPECT_TRUE(holds(thrown.text, "ranks 2-3 of 4 have not come within")) << thrown.text;
     EXPECT_EQ(thrown.rank, 2);
   });
 }
