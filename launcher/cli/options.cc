@@ -235,13 +235,13 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   Given given;
   for (Typed& typed : words.options) given.add(std::move(typed));
   if (std::optional<Information> information = information_of(given)) return *information;
+  Options options;
+  add_variables(given, options.remarks);
+  given.read_into(options);  // first: if an option has no value, it has taken the program for one
   DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
            "no program given; `dlrun --help` shows how");
   DL_CHECK(words.program.front() != "-", kInvalidArgument,
            "there is no option -; `dlrun --help` lists them all");
-  Options options;
-  add_variables(given, options.remarks);
-  given.read_into(options);
   const bool says_nnodes = given.has("--nnodes");
   options.where.says_nodes = given.has("--standalone") || says_nnodes || options.where.node_rank ||
                              !options.meet.rdzv_endpoint.empty() || !options.where.hosts.empty();

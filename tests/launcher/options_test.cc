@@ -8,6 +8,8 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "launcher/cli/table/option_table.h"
+#include "launcher/cli/table/readers.h"
 
 namespace dl::launcher {
 namespace {
@@ -16,6 +18,7 @@ using namespace std::chrono_literals;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 Options parse(std::vector<std::string> arguments) {
   return std::get<Options>(parse_options(arguments));
@@ -275,6 +278,22 @@ TEST(Options, NoProgramIsSaidSo) {
   EXPECT_THAT(refusal({}), HasSubstr("no program given"));
   EXPECT_THAT(refusal({"--"}), HasSubstr("no program given"));
   EXPECT_THAT(refusal({"--json", "x"}), HasSubstr("--json needs --dry-run"));
+}
+
+TEST(Options, AForgottenValueIsSaidBeforeAnythingOfTheProgram) {
+  for (const OptionRow& row : option_table()) {
+    if (row.read == nullptr || !read::takes_words_only(row)) continue;
+    const std::string name(row.name);
+    SCOPED_TRACE(name);
+    const std::string begin = name + " is `train.py`";
+    EXPECT_THAT(refusal({name, "train.py"}), StartsWith(begin));
+    EXPECT_THAT(refusal({"--no-python", name, "train.py", "--lr", "0.1"}), StartsWith(begin));
+  }
+  EXPECT_EQ(refusal({"--on-failure", "train.py", "--lr", "0.1"}),
+            "--on-failure is `train.py`, wanted stop or keep");
+  EXPECT_THAT(refusal({"--max-restarts", "train.py"}), StartsWith("--max-restarts is `train.py`"));
+  EXPECT_THAT(refusal({"--nproc-per-node", "train.py"}), HasSubstr("or gpu, cpu or auto"));
+  EXPECT_THAT(refusal({"--grace", "train.py"}), StartsWith("--grace is `train.py`"));
 }
 
 TEST(Options, VersionAndHelpGoBeforeWhatFollows) {

@@ -1,6 +1,8 @@
 // Functions that several readers share.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "core/base/error.h"
@@ -33,6 +35,20 @@ std::vector<std::string> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
+}
+
+std::vector<std::string> words_among(std::string_view values) {
+  std::vector<std::string> words = split(values, '|');
+  std::erase_if(words, [](const std::string& word) {
+    return word.empty() || !std::ranges::all_of(word, [](unsigned char c) {
+             return std::islower(c) != 0 || std::isdigit(c) != 0;
+           });
+  });
+  return words;
+}
+
+bool takes_words_only(const OptionRow& row) {
+  return !row.is_flag() && words_among(row.value).size() == split(row.value, '|').size();
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -181,7 +181,14 @@ class Speller {
     }
     DL_CHECK(!value->empty(), kInvalidArgument, "{} has an empty value, wanted {}; or leave it out",
              row.name, row.value);
-    out_.options.push_back({&row, *value, ""});
+    Typed typed{&row, *value, ""};
+    // If the value was forgotten, the program stands in its place, and what follows is not meant
+    // for dlrun.
+    if (read::takes_words_only(row) && row.group != Group::kInformation) {
+      Options only;
+      row.read(only, typed);
+    }
+    out_.options.push_back(std::move(typed));
   }
 
   const std::vector<std::string>& words_;

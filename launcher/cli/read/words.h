@@ -19,7 +19,7 @@ struct SpelledOut {
 
 // Stops at the program, after `--`, and at an option that only prints something (--help). Throws
 // kInvalidArgument for an option that does not exist, that dlrun refuses by name, that is
-// ambiguous, or whose value is missing or empty.
+// ambiguous, or whose value is missing, empty, or none of the words that the option takes.
 SpelledOut spell_out(const std::vector<std::string>& words);
 
 }  // namespace dl::launcher

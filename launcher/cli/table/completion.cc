@@ -1,9 +1,9 @@
 #include "launcher/cli/table/option_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <vector>
 
 #include "core/base/error.h"
@@ -15,19 +15,8 @@ namespace {
 
 enum class Completes : std::uint8_t { kNothing, kWords, kFiles, kFolders };
 
-bool is_word(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::islower(c) != 0 || std::isdigit(c) != 0;
-  });
-}
-
-// The words among N|gpu|cpu|auto.
 std::string words_of(const OptionRow& row) {
-  std::string words;
-  for (const std::string& word : read::split(row.value, '|')) {
-    if (is_word(word)) words += (words.empty() ? "" : " ") + word;
-  }
-  return words;
+  return fmt::format("{}", fmt::join(read::words_among(row.value), " "));
 }
 
 Completes completes(const OptionRow& row) {

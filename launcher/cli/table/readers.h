@@ -33,6 +33,11 @@ std::string_view trimmed(std::string_view text);
 // Whether `word` is one of `words`, which blanks separate.
 bool has_word(std::string_view words, std::string_view word);
 
+// The words among N|gpu|cpu|auto: gpu, cpu and auto.
+std::vector<std::string> words_among(std::string_view values);
+// Whether the option takes one of some words, and nothing else: stop|keep.
+bool takes_words_only(const OptionRow& row);
+
 // A word that an option takes, and its meaning.
 template <typename Value>
 struct Word {
