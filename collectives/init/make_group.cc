@@ -184,7 +184,8 @@ Ref<ProcessGroup> connect_group(const GroupOptions& how, const std::string& aske
 namespace {
 
 // The id of rank 0, over the caller's store.
-UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, Deadline deadline) {
+UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, bool has_job_ranks,
+                 Deadline deadline) {
   rendezvous::PrefixStore store(*options.store, "dlrun/" + options.name + "/");
   if (options.rank == 0) {
     const UniqueId id = make_unique_id(iface);
@@ -195,7 +196,8 @@ UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, Dead
                              .group = options.name,
                              .rank = options.rank,
                              .size = options.size,
-                             .timeout = options.timeout};
+                             .timeout = options.timeout,
+                             .has_job_ranks = has_job_ranks};
   const std::string text = await_value(roster, this_process(options.rank, {}), "id", 0, deadline);
   return meet::id_of_hex(text);
 }
@@ -253,7 +255,8 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
     job_ranks.resize(static_cast<std::size_t>(how.size));
     std::iota(job_ranks.begin(), job_ranks.end(), 0);
   }
-  const UniqueId id = options.id ? *options.id : pass_id(options, iface, deadline);
+  const UniqueId id =
+      options.id ? *options.id : pass_id(options, iface, !job_ranks.empty(), deadline);
   how.key = options.key ? *options.key : meet::key_of(id);
   const auto exchange = meet::meet_by_id(id,
                                          {.group = options.name,

@@ -6,8 +6,14 @@
 #include "collectives/waiting/group_error.h"
 #include "core/base/log/log.h"
 #include "core/base/text/name_list.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives {
+namespace {
+
+constexpr std::chrono::milliseconds kLong{500};
+
+}  // namespace
 
 Deadline MakingWait::until() const noexcept {
   return Deadline::earlier(patience_.until(deadline_), Deadline::after(kAliveLook));
@@ -29,6 +35,23 @@ void MakingWait::check(std::span<const Identity* const> missing) {
   }
   log::warning("group '{}': {} s waiting for {} to {}", options_.name, patience_.waited().count(),
                who, what_);
+}
+
+ToldWait::ToldWait(const std::string& group)
+    : operation_(fmt::format("the making of group '{}'", group)), at_(Deadline::after(kLong)) {}
+
+ToldWait::~ToldWait() {
+  if (told_ >= 0) rendezvous::report_waiting({.rank = -1, .operation = {}});
+}
+
+Deadline ToldWait::at() const noexcept {
+  return told_ >= 0 ? Deadline::never() : at_;
+}
+
+void ToldWait::tell(int in_job) {
+  if (in_job < 0 || in_job == told_ || !is_due()) return;
+  told_ = in_job;
+  rendezvous::report_waiting({.rank = in_job, .operation = operation_});
 }
 
 }  // namespace dl::collectives

@@ -39,4 +39,28 @@ class MakingWait {
   rendezvous::Patience patience_;
 };
 
+// Reports to dlrun for which rank this rank waits: dlrun knows whether that rank has ended, and so
+// can never come. Nothing happens without a lifeline (rendezvous/net/lifeline.h).
+class ToldWait {
+ public:
+  explicit ToldWait(const std::string& group);
+  // Takes the report back.
+  ~ToldWait();
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+
+  // When to call tell(); never if a report has been made.
+  Deadline at() const noexcept;
+  // True once the wait is long enough to report.
+  bool is_due() const noexcept { return at_.has_passed(); }
+  // Reports the rank, if the wait is long enough and the last report was another. `in_job`: its
+  // rank in the job. -1: not known, which is not reported; the last report stands.
+  void tell(int in_job);
+
+ private:
+  const std::string operation_;
+  const Deadline at_;
+  int told_ = -1;
+};
+
 }  // namespace dl::collectives

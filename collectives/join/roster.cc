@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/join/making_wait.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/patience.h"
 
 namespace dl::collectives {
@@ -49,42 +49,10 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
            theirs.lanes, self, own.lanes);
 }
 
-// A rank of the group as a rank in the job; -1: not known, because the group numbers this rank
-// differently.
-int job_rank_of(const Identity& self, int rank) {
-  return self.in_job() == self.rank ? rank : -1;
+// A rank of the group as a rank in the job; -1: not known.
+int job_rank_of(const RosterOptions& options, const Identity& self, int rank) {
+  return options.has_job_ranks && self.in_job() == self.rank ? rank : -1;
 }
-
-// Reports a long wait for a rank to the agent, which knows whether that rank has ended.
-class ToldWait {
- public:
-  // If the rank in the job is not known, as in an inner group, nothing is reported. Nothing is
-  // lost: the outer group exists, so all ranks have come already.
-  ToldWait(const RosterOptions& options, const Identity& self, int rank)
-      : options_(options),
-        rank_(job_rank_of(self, rank)),
-        at_(rank_ < 0 ? Deadline::never() : Deadline::after(std::chrono::milliseconds(500))) {}
-  ~ToldWait() {
-    if (is_told_) rendezvous::report_waiting({.rank = -1, .operation = {}});
-  }
-  ToldWait(const ToldWait&) = delete;
-  ToldWait& operator=(const ToldWait&) = delete;
-
-  // When to report the wait; never if that is done already.
-  Deadline at() const { return is_told_ ? Deadline::never() : at_; }
-  void tell() {
-    if (is_told_ || !at_.has_passed()) return;
-    is_told_ = true;
-    rendezvous::report_waiting(
-        {.rank = rank_, .operation = fmt::format("the making of group '{}'", options_.group)});
-  }
-
- private:
-  const RosterOptions& options_;
-  const int rank_;
-  const Deadline at_;
-  bool is_told_ = false;
-};
 
 }  // namespace
 
@@ -203,9 +171,13 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
                         int rank, Deadline deadline) {
   rendezvous::Patience patience;
   Present present(options);
-  ToldWait told(options, self, rank);
+  // If the rank in the job is not known, as in an inner group, nothing is reported. Nothing is
+  // lost: the outer group exists, so all ranks have come already.
+  const int in_job = job_rank_of(options, self, rank);
+  ToldWait told(options.group);
   for (;;) {
-    Deadline until = Deadline::earlier(patience.until(deadline), told.at());
+    Deadline until = patience.until(deadline);
+    if (in_job >= 0) until = Deadline::earlier(until, told.at());
     if (options.all_announced) until = Deadline::earlier(until, Deadline::after(kAliveLook));
     try {
       return options.store->get(key, until);
@@ -217,19 +189,18 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       const auto seconds =
           std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
       const std::optional<Identity>& who = present.of(rank);
-      const int late = job_rank_of(self, rank);
       if (who) {
-        throw_blaming(late, Blame::kMissing, ErrorKind::kTimeout,
+        throw_blaming(in_job, Blame::kMissing, ErrorKind::kTimeout,
                       "group '{}': {} has come, but did not continue within {} s; is it stopped?",
                       options.group, who->text(), seconds);
       }
       throw_blaming(
-          late, Blame::kMissing, ErrorKind::kTimeout,
+          in_job, Blame::kMissing, ErrorKind::kTimeout,
           "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
           "world size and the same store?",
           options.group, rank, options.size, seconds);
     }
-    told.tell();
+    told.tell(in_job);
     if (patience.should_warn()) {
       log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
                    patience.waited().count(), rank, options.size);

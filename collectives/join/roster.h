@@ -45,6 +45,8 @@ struct RosterOptions {
   // within a second, if it runs on this host and in this PID namespace. For stores that neither a
   // launcher nor a server watches.
   bool all_announced = false;
+  // False if the ranks' numbers in the job are others, and not known.
+  bool has_job_ranks = true;
 };
 // Of the group's ranks, at this place in its store.
 RosterOptions roster_of(const GroupOptions& options, std::string place);

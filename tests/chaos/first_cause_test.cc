@@ -45,6 +45,19 @@ TEST(FirstCause, IsARankThatEndsBeforeTheGroupIsMade) {
   }
 }
 
+// Without rank 0 there is no id to meet by, and without rank 1 the others meet and wait.
+TEST(FirstCause, IsARankThatDoesNotComeToAGroupOverAStore) {
+  for (const int odd : {0, 1}) {
+    for (const int nodes : {1, 2}) {
+      const tests::TempDir folder;
+      Job job(nodes, 4 / nodes, {"early", std::to_string(odd), folder.path()});
+      job.expect(1, "rank " + std::to_string(odd) + " (node 0");
+      EXPECT_THAT(job.err(), HasSubstr("ended with exit code 0"));
+      EXPECT_THAT(job.err(), HasSubstr("waiting for it in the making of group 'group'"));
+    }
+  }
+}
+
 TEST(FirstCause, IsARankThatLeavesWhileTheOthersWaitForIt) {
   for (const int nodes : {1, 2}) {
     Job job(nodes, 4 / nodes, {"leave", "2"});

@@ -2,6 +2,7 @@
 //   throw RANK        it throws while the others wait for it in an all_reduce
 //   differ RANK DIR   it calls something else, once the others have called their all_reduce
 //   early RANK        it ends with 0 before the group is made
+//   early RANK DIR    so, of a group that is made over a store in the folder
 //   leave RANK        it leaves with 0 while the others wait for it in a barrier
 //   reset RANK WHICH  a connection of its group is reset, the first or the last that it has made,
 //                     or all of them; or "closed": all are closed, and it waits for SIGTERM
@@ -19,7 +20,9 @@
 #include <vector>
 
 #include "collectives/init/init.h"
+#include "collectives/init/make_group.h"
 #include "core/base/error.h"
+#include "rendezvous/stores/file_store.h"
 #include "tests/support/eventually.h"
 
 namespace {
@@ -121,7 +124,13 @@ int main(int argc, char** argv) {
   if (argc < 3) return 64;
   const std::string what = argv[1];
   const int odd = std::atoi(argv[2]);
-  if (what == "early" && std::atoi(std::getenv("RANK")) == odd) return 0;
+  const int rank = std::atoi(std::getenv("RANK"));
+  if (what == "early" && rank == odd) return 0;
+  if (what == "early" && argc > 3) {
+    dl::rendezvous::FileStore store(argv[3]);
+    dl::make_group({.rank = rank, .size = std::atoi(std::getenv("WORLD_SIZE")), .store = &store});
+    return 0;
+  }
   dl::init_process_group();
   all_reduce()->synchronize();
   if (what == "differ") return differ(dl::rank() == odd, argv[3]);

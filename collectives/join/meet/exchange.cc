@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "collectives/join/making_wait.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/text/name_list.h"
@@ -327,6 +328,7 @@ void Host::check() {
 
 std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadline) {
   rendezvous::Patience patience;
+  ToldWait told(options_.group);
   try {
     for (;;) {
       const std::vector<int> absent = missing();
@@ -336,7 +338,11 @@ std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadli
         log::warning("group '{}': {} s waiting for {} to come", options_.group,
                      patience.waited().count(), missing_text());
       }
-      throw_if_lost(step({}, patience.until(deadline)));
+      Deadline until = patience.until(deadline);
+      const int in_job = options_.tells_dlrun ? job_rank_of(options_, absent.front()) : -1;
+      told.tell(in_job);
+      if (in_job >= 0) until = Deadline::earlier(until, told.at());
+      throw_if_lost(step({}, until));
     }
   } catch (const Error&) {
     fail(cause_of(std::current_exception()));
@@ -389,6 +395,9 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
   body.put_bytes(bytes_of(line));
   if (!socket_.send(Frame::Type::kLine, body.bytes(), deadline)) lose_host();
   rendezvous::Patience patience;
+  bool is_to_warn = false;
+  ToldWait told(options_.group);
+  bool has_asked_to_tell = !options_.tells_dlrun;
   std::optional<Deadline> last;  // for the answer to the question who is missing
   for (;;) {
     while (const std::optional<Frame> frame = socket_.next()) {
@@ -406,6 +415,8 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       absent.list = text_of(reader.take_rest());
       if (absent.count == 0) continue;
       if (last) throw late_error_of(options_, absent);
+      if (options_.tells_dlrun) told.tell(absent.first);
+      if (!std::exchange(is_to_warn, false)) continue;
       log::warning("group '{}': {} s waiting for {} to come", options_.group,
                    patience.waited().count(), absent.list);
     }
@@ -420,10 +431,15 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       last = Deadline::after(kAnswerTime);
       ask(*last);
     } else if (patience.should_warn()) {
+      is_to_warn = true;
+      ask(deadline);
+    } else if (!has_asked_to_tell && told.is_due()) {
+      has_asked_to_tell = true;
       ask(deadline);
     }
     pollfd entries[] = {{socket_.fd(), POLLIN, 0}, {gone_fd_.get(), POLLIN, 0}};
-    const Deadline until = last ? *last : patience.until(deadline);
+    Deadline until = last ? *last : patience.until(deadline);
+    if (!has_asked_to_tell && !last) until = Deadline::earlier(until, told.at());
     if (::poll(entries, 2, until.poll_timeout()) > 0 && entries[0].revents == 0) lose_host();
   }
 }

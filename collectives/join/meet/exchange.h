@@ -30,6 +30,9 @@ struct ExchangeOptions {
   std::chrono::nanoseconds timeout{};  // for texts
   std::vector<std::string> names{};    // of the ranks, for texts; empty: "rank 3"
   std::vector<int> job_ranks{};        // of the ranks, for errors; empty: not known
+  // Whether dlrun hears of a long wait, and ends the job if the awaited rank has ended. Needs
+  // `job_ranks`.
+  bool tells_dlrun = false;
   // Ends the text about ranks that have not come.
   std::string_view hint = "is it started, with the same world size and the same store or id?";
   rendezvous::JobKey key;

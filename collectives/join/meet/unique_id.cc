@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collectives/call/descriptor.h"
+#include "collectives/join/making_wait.h"
 #include "collectives/join/meet/exchange.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
@@ -146,21 +147,24 @@ UniqueId id_of_hex(const std::string& text) {
   return id;
 }
 
-std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, const ExchangeOptions& options,
+std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, ExchangeOptions options,
                                      Deadline deadline) {
   const Contents contents = contents_of(id);
+  options.tells_dlrun = true;
   if (options.rank == 0) {
     std::vector<Listener> listeners;
     listeners.push_back(take_listener(id));
     return std::make_unique<Host>(options, std::move(listeners));
   }
+  const int rank_0 = options.job_ranks.empty() ? -1 : options.job_ranks.front();
+  ToldWait told(options.group);
   try {
     rendezvous::Way way = rendezvous::connect_by_a_way(
-        contents.ways, 0, "rank 0", options.hello, options.key, deadline, {.has_listened = true});
+        contents.ways, 0, "rank 0", options.hello, options.key, deadline,
+        {.has_listened = true, .check = [&] { told.tell(rank_0); }});
     return std::make_unique<Guest>(options, std::move(way.connection));
   } catch (const Error& error) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
-    const int rank_0 = options.job_ranks.empty() ? -1 : options.job_ranks.front();
     if (error.kind() == ErrorKind::kTimeout) {
       throw_blaming(rank_0, Blame::kMissing, ErrorKind::kTimeout,
                     "group '{}': rank 0 of {} has not come within {} s ({})", options.group,

@@ -51,7 +51,7 @@ UniqueId id_of_hex(const std::string& text);
 // Rank 0 becomes the host of the exchange, and must be the process that made the id; other ranks
 // become guests. Throws kInvalidArgument, kTimeout, kConnection if rank 0 listens no more, and what
 // the handshake throws.
-std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, const ExchangeOptions& options,
+std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, ExchangeOptions options,
                                      Deadline deadline);
 
 }  // namespace collectives::meet

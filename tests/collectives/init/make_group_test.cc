@@ -3,14 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/join/meet/exchange.h"
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/connect/race.h"
+#include "rendezvous/net/lifeline.h"
 #include "rendezvous/stores/memory_store.h"
 #include "tests/collectives/ranks.h"
 
@@ -94,6 +101,74 @@ TEST(UniqueIds, TimeoutsNameTheMissingRanks) {
     EXPECT_TRUE(holds(thrown.text, "ranks 2-3 of 4 have not come within")) << thrown.text;
     EXPECT_EQ(thrown.rank, 2);
   });
+}
+
+// The agent's end of a lifeline that this process's ranks share.
+class Lifeline {
+ public:
+  Lifeline() {
+    int line[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0) std::abort();
+    ours_ = UniqueFd(line[0]);
+    theirs_ = UniqueFd(line[1]);
+    ::setenv("DLRUN_LIFELINE_FD", std::to_string(theirs_.get()).c_str(), 1);
+  }
+  ~Lifeline() { ::unsetenv("DLRUN_LIFELINE_FD"); }
+  // The next report of a wait; nullopt if there is none.
+  std::optional<rendezvous::Waiting> next(int flags = 0) {
+    std::array<char, 8192> packet{};
+    const ssize_t size = ::recv(ours_.get(), packet.data(), packet.size(), flags);
+    if (size <= 0) return std::nullopt;
+    return rendezvous::decode_waiting({packet.data(), static_cast<std::size_t>(size)});
+  }
+
+ private:
+  UniqueFd ours_;
+  UniqueFd theirs_;
+};
+
+TEST(UniqueIds, TheAgentHearsForWhomTheRanksWait) {
+  for (const int late : {0, 2}) {
+    Lifeline lifeline;
+    const UniqueId id = make_unique_id();
+    run_threads(3, [&](int rank) {
+      if (rank == late) {
+        // Of the two other ranks. A rank may have waited for rank 0 before.
+        for (int reports = 0; reports < 2;) {
+          const auto waiting = lifeline.next();
+          if (!waiting) break;
+          if (waiting->rank != late) continue;
+          EXPECT_EQ(waiting->operation, "the making of group 'group'");
+          ++reports;
+        }
+      }
+      make_group({.rank = rank, .size = 3, .id = id});
+    });
+    int last = late;
+    while (const auto waiting = lifeline.next(MSG_DONTWAIT)) last = waiting->rank;
+    EXPECT_EQ(last, -1) << "the waits are over";
+  }
+}
+
+// Rank 0 of the group may be any rank of the job, and rank 0 of the job may have ended.
+TEST(UniqueIds, TheAgentHearsOnlyOfRanksThatAreKnownInTheJob) {
+  Lifeline lifeline;
+  const std::pair<const char*, const char*> kJob[] = {
+      {"DLRUN_JOB_ID", "job"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}};
+  for (const auto& [name, value] : kJob) ::setenv(name, value, 1);
+  const UniqueId id = make_unique_id();
+  rendezvous::MemoryStore store;
+  for (const bool has_id : {true, false}) {
+    MakeGroupOptions options{.rank = 1, .size = 2, .timeout = 1s};
+    if (has_id) {
+      options.id = id;
+    } else {
+      options.store = &store;
+    }
+    EXPECT_EQ(thrown_by([&] { make_group(options); }).kind, ErrorKind::kTimeout);
+    EXPECT_FALSE(lifeline.next(MSG_DONTWAIT));
+  }
+  for (const auto& [name, value] : kJob) ::unsetenv(name);
 }
 
 TEST(UniqueIds, ARankThatWaitsForRank0NamesIt) {
