@@ -7,6 +7,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "launcher/process/start/program.h"
 
 namespace dl::launcher {
 namespace {
@@ -269,6 +270,7 @@ void Agent::on_job_failed(JobFailure failure) {
 
 void Agent::stop(StopCause cause, int signal) {
   if (is_over_) return;
+  if (cause.exit_code == kExitTimeout) evidence_.report_waits();
   if (OtherNodes* const others = gathering_.others()) {
     const Generation* const generation = generations_.current();
     const int number = generation != nullptr ? generation->meeting().group_rank : plan_.node_rank;

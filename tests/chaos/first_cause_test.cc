@@ -2,12 +2,16 @@
 // the ranks are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/chaos/probe_job.h"
+#include "tests/support/eventually.h"
+#include "tests/support/gate.h"
 
 namespace dl {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 using tests::Job;
 
@@ -56,6 +60,45 @@ TEST(FirstCause, IsARankThatDoesNotComeToAGroupOverAStore) {
       EXPECT_THAT(job.err(), HasSubstr("waiting for it in the making of group 'group'"));
     }
   }
+}
+
+// "early" of a rank that does not exist: only the gate holds up rank 1.
+TEST(Waits, ForARankToComeToAGroupAreToldOnRequest) {
+  for (const bool over_a_store : {false, true}) {
+    const tests::TempDir folder;
+    const tests::Gate gate;
+    const std::string group = over_a_store ? "'group'" : "'world'";
+    tests::Process run({tests::program("dlrun"), "-n", "3", "sh", "-c",
+                        "echo up; if test $RANK = 1; then " + gate.wait() + "fi; exec " +
+                            tests::program("../tests/group_probe") + " early 9 " +
+                            (over_a_store ? folder.path() : "")});
+    ASSERT_TRUE(run.wait_for_out(" up\n")) << "before, the signal would end dlrun";
+    const std::string told =
+        "dlrun: ranks 0 and 2 wait for rank 1 in the making of group " + group + "\n";
+    EXPECT_TRUE(tests::eventually([&] {
+      run.signal(SIGUSR1);
+      return run.wait_for_err(told, 1s);
+    })) << run.err();
+    gate.open();
+    EXPECT_EQ(run.wait(), 0) << run.err();
+  }
+}
+
+TEST(Waits, ForARankToComeToAGroupAreToldAtTheDeadline) {
+  std::string err;
+  // A loaded machine may take long to start rank 0.
+  for (int seconds = 2; seconds < 100; seconds *= 2) {
+    tests::Process run({tests::program("dlrun"), "-n", "2", "--timeout", std::to_string(seconds),
+                        "sh", "-c",
+                        "if test $RANK = 1; then exec sleep 300; fi; exec " +
+                            tests::program("../tests/group_probe") + " early 9"});
+    EXPECT_EQ(run.wait(150s), 124);
+    err = run.err();
+    if (err.find("dlrun: rank 0 waits for rank 1 in the making of group") != std::string::npos) {
+      return;
+    }
+  }
+  ADD_FAILURE() << err;
 }
 
 TEST(FirstCause, IsARankThatLeavesWhileTheOthersWaitForIt) {

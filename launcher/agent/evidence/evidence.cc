@@ -68,6 +68,12 @@ void Evidence::keep_recorders(int cause) {
       });
 }
 
+void Evidence::report_waits() const {
+  const Generation* const generation = generations_.current();
+  if (generation == nullptr) return;
+  for (const std::string& line : generation->ranks().waits()) say_(line);
+}
+
 bool Evidence::report(int cause) const {
   const Generation* const generation = generations_.current();
   if (generation == nullptr) return false;
@@ -83,6 +89,7 @@ bool Evidence::report(int cause) const {
   if (!told.empty()) {
     for (const std::string& line : autopsy::page(found)) say_(line);
   }
+  report_waits();
   const std::vector<int> starting = ranks.being_started();
   if (!starting.empty()) {
     say_(fmt::format("{} {} being started", rank_list(starting),

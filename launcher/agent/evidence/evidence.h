@@ -31,8 +31,10 @@ class Evidence {
   void keep_error_files();
   void keep_recorders(int cause);
 
-  // Tells what each rank is doing: by its recorder if it has opened one, else by the kernel.
-  // Returns false if no rank runs.
+  // Tells which rank waits for which to come to a group, if it has waited for long.
+  void report_waits() const;
+  // Tells that, and what each rank is doing: by its recorder if it has opened one, else by the
+  // kernel. Returns false if no rank runs.
   bool report(int cause) const;
 
  private:

@@ -111,6 +111,8 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   auto [lifeline, rank_lifeline] = make_channel();
   rank.lifeline = std::make_unique<RankLifeline>(io_, std::move(lifeline),
                                                  [this, &rank](const rendezvous::Waiting& waiting) {
+                                                   rank.waits.reset();
+                                                   if (waiting.rank >= 0) rank.waits = waiting;
                                                    search_.waits(rank.number, waiting);
                                                    events_.on_rank_waits(rank.number, waiting);
                                                    search_.settle();

@@ -53,6 +53,20 @@ std::vector<int> RankTable::being_started() const {
   return ranks;
 }
 
+std::vector<std::string> RankTable::waits() const {
+  std::map<std::pair<int, std::string>, std::vector<int>> waiters;
+  for (const Rank& rank : ranks_) {
+    if (!rank.running || !rank.waits) continue;
+    waiters[{rank.waits->rank, rank.waits->operation}].push_back(rank.number);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [wait, ranks] : waiters) {
+    lines.push_back(fmt::format("{} {} for rank {} in {}", rank_list(ranks),
+                                ranks.size() == 1 ? "waits" : "wait", wait.first, wait.second));
+  }
+  return lines;
+}
+
 std::map<pid_t, int> RankTable::by_pid() const {
   std::map<pid_t, int> ranks;
   for (const Rank& rank : ranks_) {

@@ -19,6 +19,7 @@
 #include "launcher/agent/ranks/recorders.h"
 #include "launcher/output/lines/rank_stream.h"
 #include "launcher/verdict/report.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::launcher {
 
@@ -35,6 +36,7 @@ struct Rank {
   int ended_by = 0;  // dlrun's signal that ended it; 0: another reason
   RankEnd end;
   std::unique_ptr<RankLifeline> lifeline;     // null: not started
+  std::optional<rendezvous::Waiting> waits;   // for a rank to come to a group
   UniqueFd error_memory;                      // TORCHELASTIC_ERROR_FILE
   UniqueFd recorder;                          // empty: recorders are off
   std::optional<std::uint64_t> memory_kills;  // see RankFacts
@@ -65,6 +67,8 @@ class RankTable {
 
   std::vector<RankFacts> facts() const;
   std::vector<int> being_started() const;
+  // "ranks 0-1 and 3 wait for rank 2 in the making of group 'world'": a line for each such wait.
+  std::vector<std::string> waits() const;
   // The numbers of all ranks that were started, by process id.
   std::map<pid_t, int> by_pid() const;
   // A line for each rank that the kernel does not end, or does not start. `program`: its path.
