@@ -396,6 +396,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
   if (!socket_.send(Frame::Type::kLine, body.bytes(), deadline)) lose_host();
   rendezvous::Patience patience;
   bool is_to_warn = false;
+  int unanswered = 0;  // questions; only the answer to the last one ends the wait
   ToldWait told(options_.group);
   bool has_asked_to_tell = !options_.tells_dlrun;
   std::optional<Deadline> last;  // for the answer to the question who is missing
@@ -408,13 +409,14 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
         return lines;
       }
       if (frame->type != Frame::Type::kMissing) continue;
+      --unanswered;
       WireReader reader(frame->body);
       Absent absent;
       absent.first = reader.take<std::int32_t>();
       absent.count = reader.take<std::uint32_t>();
       absent.list = text_of(reader.take_rest());
       if (absent.count == 0) continue;
-      if (last) throw late_error_of(options_, absent);
+      if (last && unanswered == 0) throw late_error_of(options_, absent);
       if (options_.tells_dlrun) told.tell(absent.first);
       if (!std::exchange(is_to_warn, false)) continue;
       log::warning("group '{}': {} s waiting for {} to come", options_.group,
@@ -429,12 +431,15 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       }
     } else if (deadline.has_passed()) {
       last = Deadline::after(kAnswerTime);
+      ++unanswered;
       ask(*last);
     } else if (patience.should_warn()) {
       is_to_warn = true;
+      ++unanswered;
       ask(deadline);
     } else if (!has_asked_to_tell && told.is_due()) {
       has_asked_to_tell = true;
+      ++unanswered;
       ask(deadline);
     }
     pollfd entries[] = {{socket_.fd(), POLLIN, 0}, {gone_fd_.get(), POLLIN, 0}};
