@@ -81,10 +81,10 @@ bool is_local(int fd) {
          address.ss_family == AF_UNIX;
 }
 
-[[noreturn]] void throw_failure(const std::vector<std::uint8_t>& body) {
-  std::optional<Cause> cause = rendezvous::decode_cause(text_of(body));
-  DL_CHECK(cause, kParse, "the host of an exchange sent a failure that is none");
-  throw GroupError(std::move(*cause));
+Cause cause_in_frame(const Frame& failure) {
+  std::optional<Cause> cause = rendezvous::decode_cause(text_of(failure.body));
+  DL_CHECK(cause, kParse, "the other side of an exchange sent a failure that is none");
+  return std::move(*cause);
 }
 
 // True if the other side has closed the connection and sent nothing before.
@@ -168,7 +168,7 @@ void Host::add(rendezvous::Connection connection) {
   guest = {.socket = std::move(socket), .from = connection.peer.from, .line = std::nullopt};
 }
 
-std::string Host::read(Seat& guest) {
+std::string Host::read(Seat& guest) const {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
@@ -179,6 +179,10 @@ std::string Host::read(Seat& guest) {
       body.put_bytes(bytes_of(absent.list));
       guest.socket->send(Frame::Type::kMissing, body.bytes(), Deadline::after(kAnswerTime));
       continue;
+    }
+    if (frame->type == Frame::Type::kFailure) {
+      guest.said = cause_in_frame(*frame);
+      return guest.said->text;
     }
     const auto round = reader.take<std::uint32_t>();
     const auto size = reader.take<std::uint32_t>();
@@ -229,7 +233,7 @@ std::vector<Host::Lost> Host::step(std::span<pollfd> others, Deadline until) {
       why = error.what();
     }
     if (why.empty()) continue;
-    lost.push_back({rank, fmt::format("{}: {}", guest.from, why)});
+    lost.push_back({rank, fmt::format("{}: {}", guest.from, why), std::move(guest.said)});
     guest = Seat{};
     guest.has_left = true;
   }
@@ -312,6 +316,7 @@ void Host::narrow(const std::vector<int>& ranks) {
 
 void Host::throw_if_lost(const std::vector<Lost>& lost) const {
   if (lost.empty()) return;
+  if (lost.front().said) throw GroupError(*lost.front().said);
   throw_blaming(job_rank_of(options_, lost.front().rank), Blame::kGone, ErrorKind::kPeerFailed,
                 "group '{}': {} before the group was made; its own output may say why",
                 options_.group, lost.front().why);
@@ -373,10 +378,16 @@ void Guest::lose_host() {
 
 void Guest::check() {
   while (const std::optional<Frame> frame = socket_.next()) {
-    if (frame->type == Frame::Type::kFailure) throw_failure(frame->body);
+    if (frame->type == Frame::Type::kFailure) throw GroupError(cause_in_frame(*frame));
   }
   pollfd entry{gone_fd_.get(), POLLIN, 0};
   if (socket_.has_ended() || ::poll(&entry, 1, 0) > 0) lose_host();
+}
+
+void Guest::give_up(const GroupError& error) {
+  socket_.send(Frame::Type::kFailure, bytes_of(encode(error.cause(), kLongestLine)),
+               Deadline::after(kAnswerTime));
+  throw error;
 }
 
 void Guest::ask(Deadline deadline) {
@@ -402,7 +413,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
   std::optional<Deadline> last;  // for the answer to the question who is missing
   for (;;) {
     while (const std::optional<Frame> frame = socket_.next()) {
-      if (frame->type == Frame::Type::kFailure) throw_failure(frame->body);
+      if (frame->type == Frame::Type::kFailure) throw GroupError(cause_in_frame(*frame));
       if (frame->type == Frame::Type::kTable) {
         std::vector<std::string> lines = lines_of(frame->body, round_, options_.size);
         ++round_;
@@ -416,7 +427,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       absent.count = reader.take<std::uint32_t>();
       absent.list = text_of(reader.take_rest());
       if (absent.count == 0) continue;
-      if (last && unanswered == 0) throw late_error_of(options_, absent);
+      if (last && unanswered == 0) give_up(late_error_of(options_, absent));
       if (options_.tells_dlrun) told.tell(absent.first);
       if (!std::exchange(is_to_warn, false)) continue;
       log::warning("group '{}': {} s waiting for {} to come", options_.group,

@@ -64,6 +64,7 @@ class Host final : public Exchange {
   struct Lost {
     int rank;
     std::string why;
+    std::optional<Cause> said;  // the guest's reason, if it gave one
   };
   // Waits until something happens, also to the descriptors of `others`, whose results it sets.
   // Returns the guests that have left; they may come again.
@@ -91,13 +92,14 @@ class Host final : public Exchange {
     std::unique_ptr<FrameSocket> socket;
     std::string from;
     std::optional<std::string> line;
+    std::optional<Cause> said{};  // why it left
     bool is_excused = false;
     bool has_left = false;
   };
   const Seat& at(int rank) const { return guests_[static_cast<std::size_t>(rank)]; }
   void add(rendezvous::Connection connection);
   // Returns why the guest is lost; empty: it is not.
-  std::string read(Seat& guest);
+  std::string read(Seat& guest) const;
   void throw_if_lost(const std::vector<Lost>& lost) const;
 
   ExchangeOptions options_;
@@ -125,6 +127,8 @@ class Guest final : public Exchange {
 
  private:
   void ask(Deadline deadline);
+  // Throws the error, which the host is told, and so the other ranks.
+  [[noreturn]] void give_up(const GroupError& error);
   [[noreturn]] void lose_host();
 
   ExchangeOptions options_;

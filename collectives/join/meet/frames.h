@@ -21,7 +21,7 @@ struct Frame {
   enum class Type : std::uint8_t {
     kLine = 1,      // a guest's line of one round
     kTable = 2,     // the host's answer: the lines of all ranks
-    kFailure = 3,   // the host's reason why there will be no table
+    kFailure = 3,   // the host's reason why there will be no table, or why a guest gives up
     kQuestion = 4,  // a guest asks which ranks are missing
     kMissing = 5,   // the host's answer, as text
   } type = Type::kLine;

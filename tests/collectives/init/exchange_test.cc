@@ -147,6 +147,20 @@ TEST_F(Exchanges, KeepTheRanksNamesWhenTheyGoOnWithFewer) {
   EXPECT_EQ(late.cause().rank, 12);
 }
 
+// Whichever rank's deadline comes first, all say whom it waited for.
+TEST_F(Exchanges, EndWithTheReasonOfARankThatGivesUp) {
+  auto host = this->host(3);
+  std::thread other([&] {
+    Guest impatient = guest(1, 3);
+    const Thrown thrown = thrown_by([&] { impatient.all_gather("", Deadline::after(50ms)); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
+  });
+  const Thrown thrown = thrown_by([&] { host->all_gather("", Deadline::after(1h)); });
+  EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
+  EXPECT_NE(thrown.text.find("rank 2 of 3 has not come"), std::string::npos) << thrown.text;
+  other.join();
+}
+
 TEST_F(Exchanges, EndWithTheHost) {
   auto host = this->host(2);
   std::thread other([&] {

@@ -96,7 +96,7 @@ TEST(UniqueIds, TimeoutsNameTheMissingRanks) {
   const UniqueId id = make_unique_id();
   run_threads(2, [&](int rank) {
     const Thrown thrown =
-        thrown_by([&] { make_group({.rank = rank, .size = 4, .id = id, .timeout = 500ms}); });
+        thrown_by([&] { make_group({.rank = rank, .size = 4, .id = id, .timeout = 3s}); });
     EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
     EXPECT_TRUE(holds(thrown.text, "ranks 2-3 of 4 have not come within")) << thrown.text;
     EXPECT_EQ(thrown.rank, 2);
