@@ -76,11 +76,11 @@ Displaced pack(dl_call& call, std::size_t element, int size, const Ref<RefCounte
     call.input_displacements = nullptr;
   }
   if (call.output_displacements != nullptr) {
-    auto [parts, total] = layout_of(call.output_counts, call.output_displacements, element, size);
-    check_parts_apart(parts, element);
+    auto [layout, total] = layout_of(call.output_counts, call.output_displacements, element, size);
+    check_parts_apart(layout, element);
     DL_CHECK(call.output != nullptr || total == 0, kInvalidArgument, "dl_start: output is NULL");
     displaced.packed->output = std::make_unique_for_overwrite<std::byte[]>(total);
-    displaced.unpack = [packed = displaced.packed, owner, parts = std::move(parts),
+    displaced.unpack = [packed = displaced.packed, owner, parts = std::move(layout),
                         to = static_cast<std::byte*>(call.output)] {
       const std::byte* from = packed->output.get();
       for (const Part& part : parts) {
