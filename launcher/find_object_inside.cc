@@ -28,7 +28,9 @@ int look(dl_phdr_info* object, std::size_t, void* place) {
   }
   if (!is_inside || tables == nullptr) return 0;
   *search.found = {};
-  search.found->dlfo_eh_frame = reinterpret_cast<void*>(object->dlpi_addr + tables->p_vaddr);
+  const ElfW(Addr) eh_frame = object->dlpi_addr + tables->p_vaddr;
+  // The loader gives its addresses as integers. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  search.found->dlfo_eh_frame = reinterpret_cast<void*>(eh_frame);
   return 1;
 }
 
