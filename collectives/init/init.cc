@@ -88,9 +88,9 @@ collectives::HeldPlace hold_place(const collectives::MeetingOptions& where) {
   collectives::HeldPlace place(fmt::format("{} {} {} {} {}", *store, where.job, where.generation,
                                            where.launch.rank, where.name));
   DL_CHECK(!place.holder(), kInvalidArgument,
-           "init: process {} is rank {} of job '{}' already, and this process ({}) has the same "
-           "place by its environment; if the rank has started it, as a worker for example, it is "
-           "no rank and must not call init",
+           "init: process {} is rank {} of job '{}' already, and this process ({}) would be it a "
+           "second time; give each rank its own number, and do not call init in a process that a "
+           "rank has started, such as a worker",
            *place.holder(), where.launch.rank, where.job, ::getpid());
   return place;
 }

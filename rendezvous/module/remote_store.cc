@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/system/machine/module_folders.h"
 #include "core/base/version.h"
 #include "rendezvous/module/module.h"
@@ -28,8 +30,12 @@ const Module& open() {
   return *found;
 }
 
+// gRPC ends the process if it finds no descriptor for what it begins with. A group needs as many.
+constexpr std::uint64_t kFirstFiles = 8;
+
 // A failure is not kept: the next call tries again.
 const Module& module() {
+  require_open_files(kFirstFiles, "the store");
   static const Module& opened = open();
   return opened;
 }

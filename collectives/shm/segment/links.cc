@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/system/process/stopped.h"
 #include "core/base/version.h"
 #include "rendezvous/net/connect/acceptor.h"
@@ -134,6 +135,9 @@ std::string text_of_lost_descriptor(const std::string& group, const Identity& fr
 
 Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
   watch_for_stops();
+  // To listen and to accept, this rank's memory, one that arrives, and a connection to each peer.
+  require_open_files(static_cast<std::uint64_t>(options.size - 1) + 5,
+                     fmt::format("group '{}' of {} ranks", options.name, options.size));
   const Deadline deadline = connect_deadline(options);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options);

@@ -1,5 +1,6 @@
 #include "core/base/error.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -115,6 +116,30 @@ TEST(RequireOpenFiles, NamesWhatIsWantedWhatIsOpenAndTheLimit) {
   EXPECT_EXIT(ask_under_a_limit(), testing::ExitedWithCode(1),
               "group 'world' wants 99 more open files, [0-9]+ are open, and the limit "
               "\\(ulimit -n\\) is 100: it is the hard limit");
+}
+
+TEST(RequireOpenFiles, CountsWhatIsOpen) {
+  const auto fill = [] {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = 100;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const int some = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int left = 100;
+    for (int fd = 0; fd < 100; ++fd) left -= ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    for (; left > 3; --left) ::fcntl(some, F_DUPFD_CLOEXEC, 0);
+    require_open_files(3, "a store");
+    for (; left > 0; --left) ::fcntl(some, F_DUPFD_CLOEXEC, 0);  // none is left to list them
+    try {
+      require_open_files(1, "a store");
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(1);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(
+      fill(), testing::ExitedWithCode(1),
+      "a store wants 1 more open files, 100 are open, and the limit \\(ulimit -n\\) is 100");
 }
 
 TEST(SystemErrorText, NamesTheHardLimitAndTheLimitOfAFile) {

@@ -1,12 +1,15 @@
 #include "core/base/system/machine/limits.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <new>
 #include <system_error>
 
@@ -41,6 +44,26 @@ std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
 }
 
+// Those with numbers below the limit.
+std::uint64_t count_open_files(rlim_t limit) {
+  std::uint64_t open = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listed(::opendir("/proc/self/fd"), ::closedir);
+  if (!listed) {  // there is no descriptor for it, or no /proc
+    for (rlim_t fd = 0; fd < limit; ++fd) {
+      open += ::fcntl(static_cast<int>(fd), F_GETFD) >= 0 ? 1 : 0;
+    }
+    return open;
+  }
+  while (const dirent* const entry = ::readdir(listed.get())) {
+    const std::string_view name = entry->d_name;
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);  // not "." and ".."
+    const bool counts = fd >= 0 && static_cast<rlim_t>(fd) < limit && fd != ::dirfd(listed.get());
+    open += counts ? 1 : 0;
+  }
+  return open;
+}
+
 }  // namespace
 
 std::uint64_t file_size_limit() noexcept {
@@ -51,12 +74,8 @@ std::uint64_t file_size_limit() noexcept {
 
 void require_open_files(std::uint64_t more, std::string_view who) {
   rlimit limit{};
-  // Counting costs a system call for each descriptor, so do it only near the limit.
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || more < limit.rlim_cur / 4) return;
-  std::uint64_t open = 0;
-  for (rlim_t fd = 0; fd < limit.rlim_cur && open + more <= limit.rlim_cur; ++fd) {
-    open += ::fcntl(static_cast<int>(fd), F_GETFD) >= 0 ? 1 : 0;
-  }
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const std::uint64_t open = count_open_files(limit.rlim_cur);
   DL_CHECK(open + more <= limit.rlim_cur, kIo,
            "{} wants {} more open files, {} are open, and the limit (ulimit -n) is {}: {}", who,
            more, open, limit.rlim_cur, cure_of(limit));
