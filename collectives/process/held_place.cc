@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <string>
 
+#include "collectives/call/descriptor.h"
 #include "core/base/system/process/process_stat.h"
 
 namespace dl::collectives {
@@ -24,13 +24,9 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// A name of fixed length from a text of any length: FNV-1a of 64 bits.
+// A name of fixed length from a text of any length.
 Address address_of(std::string_view place) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : place) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  }
-  const std::string name = fmt::format("dlrun-place-{:016x}", hash);
+  const std::string name = fmt::format("dlrun-place-{:016x}", hash_of_group(place, 0));
   Address address;
   address.name.sun_family = AF_UNIX;
   std::memcpy(address.name.sun_path + 1, name.data(), name.size());
