@@ -99,19 +99,24 @@ TEST(SystemErrorText, NamesTheLimitThatIsWhy) {
   EXPECT_EQ(system_error_text(EACCES), "Permission denied");
 }
 
+// For death tests: ends the process with 1 and the error's text, or with 0.
+[[noreturn]] void exit_with_refusal(std::uint64_t more, std::string_view who) {
+  try {
+    require_open_files(more, who);
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(1);
+  }
+  std::_Exit(0);
+}
+
 TEST(RequireOpenFiles, NamesWhatIsWantedWhatIsOpenAndTheLimit) {
   const auto ask_under_a_limit = [] {
     rlimit limit{};
     limit.rlim_cur = limit.rlim_max = 100;
     ::setrlimit(RLIMIT_NOFILE, &limit);
     require_open_files(10, "a small group");
-    try {
-      require_open_files(99, "group 'world'");
-    } catch (const Error& error) {
-      std::fputs(error.what(), stderr);
-      std::_Exit(1);
-    }
-    std::_Exit(0);
+    exit_with_refusal(99, "group 'world'");
   };
   EXPECT_EXIT(ask_under_a_limit(), testing::ExitedWithCode(1),
               "group 'world' wants 99 more open files, [0-9]+ are open, and the limit "
@@ -129,13 +134,7 @@ TEST(RequireOpenFiles, CountsWhatIsOpen) {
     for (int fd = 0; fd < 100; ++fd) left -= ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
     for (; left > 8; --left) ::fcntl(some, F_DUPFD_CLOEXEC, 0);
     require_open_files(8, "a store");
-    try {
-      require_open_files(9, "a store");
-    } catch (const Error& error) {
-      std::fputs(error.what(), stderr);
-      std::_Exit(1);
-    }
-    std::_Exit(0);
+    exit_with_refusal(9, "a store");
   };
   EXPECT_EXIT(fill(), testing::ExitedWithCode(1),
               "a store wants 9 more open files, 92 are open, and the limit \\(ulimit -n\\) is 100");
