@@ -48,7 +48,7 @@ struct RosterOptions {
   // False if the ranks' numbers in the job are others, and not known.
   bool has_job_ranks = true;
 };
-// Of the group's ranks, at this place in its store.
+// The options for the group's ranks to exchange records at `place` in its store.
 RosterOptions roster_of(const GroupOptions& options, std::string place);
 
 // This process, as errors name it. An empty `node` means the host's name.

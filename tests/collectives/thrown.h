@@ -11,7 +11,7 @@
 
 namespace dl::collectives::testing {
 
-// Of the Error that a call throws; fails the test if it throws nothing.
+// What an Error says. thrown_by() fails the test if the call throws none.
 struct Thrown {
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;

@@ -82,7 +82,7 @@ class Host final : public Exchange {
   // The guests that have sent no line and are not excused. A guest that came and left again is
   // named only if no other is missing.
   std::vector<int> missing() const;
-  // The same as text: "ranks 2 and 5 of 8".
+  // missing() as text: "ranks 2 and 5 of 8".
   std::string missing_text() const;
   // The rank is not waited for.
   void excuse(int rank) { guests_[static_cast<std::size_t>(rank)].is_excused = true; }

@@ -133,7 +133,7 @@ TEST(UniqueIds, TheAgentHearsForWhomTheRanksWait) {
     const UniqueId id = make_unique_id();
     run_threads(3, [&](int rank) {
       if (rank == late) {
-        // Of the two other ranks. A rank may have waited for rank 0 before.
+        // Both other ranks report this rank; a report that names rank 0 may come before.
         for (int reports = 0; reports < 2;) {
           const auto waiting = lifeline.next();
           if (!waiting) break;

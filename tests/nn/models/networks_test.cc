@@ -37,8 +37,8 @@ void expect_near(const Tensor& got, const std::string& array, float tolerance) {
   }
 }
 
-// The model was made after manual_seed(123). `features`: the part that one pass in training mode
-// goes through first. `tolerance`: of the largest number of an array.
+// Compares a model that was made after manual_seed(123). First its submodule `features` runs once
+// in training mode. `tolerance`: of the largest number of an array.
 void expect_torchvisions(Module& model, const std::string& name, std::string_view features,
                          float tolerance = 1e-3F) {
   const auto digests = torchvision().get<std::uint8_t>(name + ".sha256");

@@ -44,7 +44,7 @@ std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
 }
 
-// Those with numbers below the limit.
+// Counts the open descriptors with numbers below the limit.
 std::uint64_t count_open_files(rlim_t limit) {
   std::uint64_t open = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> listed(::opendir("/proc/self/fd"), ::closedir);
