@@ -66,7 +66,8 @@ std::string with_operation(const Descriptor& descriptor, std::string_view rest) 
 }
 
 std::string seconds_text(std::chrono::nanoseconds span) {
-  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
+  const double seconds = std::chrono::duration<double>(span).count();
+  return seconds < 1000 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
 }
 
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
