@@ -232,6 +232,11 @@ Streams OutputOptions::shown_streams(int local_rank) const {
 
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
   SpelledOut words = spell_out(arguments);
+  std::string forgotten;
+  if (!words.options.empty() && words.options.back().value == arguments.back()) {
+    const Typed& last = words.options.back();
+    forgotten = fmt::format(": {} has taken `{}` as its value", last.name(), last.value);
+  }
   Given given;
   for (Typed& typed : words.options) given.add(std::move(typed));
   if (std::optional<Information> information = information_of(given)) return *information;
@@ -239,7 +244,7 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   add_variables(given, options.remarks);
   given.read_into(options);  // first: if an option has no value, it has taken the program for one
   DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
-           "no program given; `dlrun --help` shows how");
+           "no program given{}; `dlrun --help` shows how", forgotten);
   DL_CHECK(words.program.front() != "-", kInvalidArgument,
            "there is no option -; `dlrun --help` lists them all");
   const bool says_nnodes = given.has("--nnodes");

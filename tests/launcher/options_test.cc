@@ -277,6 +277,10 @@ TEST(Options, SeveralNodesNeedAnEndpointAndStaticOnesANumber) {
 TEST(Options, NoProgramIsSaidSo) {
   EXPECT_THAT(refusal({}), HasSubstr("no program given"));
   EXPECT_THAT(refusal({"--"}), HasSubstr("no program given"));
+  EXPECT_EQ(refusal({"-n", "2", "--log-dir", "train.py"}),
+            "no program given: --log-dir has taken `train.py` as its value; `dlrun --help` shows "
+            "how");
+  EXPECT_THAT(refusal({"--log-dir=train.py"}), HasSubstr("no program given; "));
   EXPECT_THAT(refusal({"--json", "x"}), HasSubstr("--json needs --dry-run"));
 }
 

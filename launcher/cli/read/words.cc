@@ -174,10 +174,12 @@ class Speller {
     if (value == nullptr) {
       DL_CHECK(at_ < words_.size(), kInvalidArgument, "{} needs a value: {}", row.name, row.value);
       value = &words_[at_++];
-      DL_CHECK(!looks_like_an_option(*value), kInvalidArgument,
-               "{0} needs a value, {1}, and `{2}` looks like an option; if it is the value, write "
-               "`{0}={2}`",
-               row.name, row.value, *value);
+      DL_CHECK(!looks_like_an_option(*value), kInvalidArgument, "{} needs a value, {}, and `{}` {}",
+               row.name, row.value, *value,
+               read::takes_words_only(row)
+                   ? std::string("is an option")
+                   : fmt::format("looks like an option; if it is the value, write `{}={}`",
+                                 row.name, *value));
     }
     DL_CHECK(!value->empty(), kInvalidArgument, "{} has an empty value, wanted {}; or leave it out",
              row.name, row.value);
