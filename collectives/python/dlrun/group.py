@@ -10,7 +10,8 @@ import os
 import pickle
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Optional, Sequence, Union
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Optional, Sequence, SupportsIndex, Union
 
 from dlrun import _library
 from dlrun._buffers import Buffer
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from dlrun._how import How, typed
+
+    Bytes = Union[bytes, bytearray, memoryview]
+    Reduction = Literal["sum", "avg", "min", "max", "prod", "band", "bor", "bxor"]
+    Order = Literal["plan", "tree"]
 
 ANY_SOURCE = -1
 NO_COLOR = -1
@@ -53,7 +58,7 @@ _ORDERS = {"plan": 0, "tree": 1}
 
 _MOST_RANKS = 1_000_000  # more is a mistake, for which there is no memory
 
-Counts = Sequence[int]
+Counts = Iterable[SupportsIndex]
 
 
 def _refuse(text: str) -> InvalidArgument:
@@ -90,7 +95,10 @@ def _index(value: Any, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise _refuse(f"{what} is {value!r}, wanted a whole number") from None
+        shown = repr(value)
+        if len(shown) > 40 or "\n" in shown:
+            shown = f"a {type(value).__name__}"
+        raise _refuse(f"{what} is {shown}, wanted a whole number") from None
 
 
 def _whole(value: Any, what: str, least: int, end: int) -> int:
@@ -114,9 +122,11 @@ def _how(how: How[IsAsync]) -> tuple[bool, float]:
 
 def _list(values: Any, what: str) -> list[Any]:
     try:
-        return list(values)
+        if not isinstance(values, (str, bytes, Mapping, Set)):  # the last two have no order
+            return list(values)
     except TypeError:
-        raise _refuse(f"{what} is a {type(values).__name__}, wanted a list") from None
+        pass
+    raise _refuse(f"{what} is a {type(values).__name__}, wanted a list")
 
 
 def _int32(value: Any, what: str) -> int:
@@ -351,6 +361,12 @@ class _Ranks(_Owner):
         self.name: str = lib.dl_comm_name(handle).decode()
         self.plan: str = lib.dl_comm_plan(handle).decode()
 
+    def _root(self, root: Any, name: str) -> int:
+        rank = _index(root, f"{name}: root")
+        if not 0 <= rank < self.size:
+            raise _refuse(f"{name}: root is {rank}, and the group has ranks 0 to {self.size - 1}")
+        return rank
+
     def _open(self) -> _Handle:
         if self._handle is None:
             raise _refuse("the group is closed")
@@ -367,9 +383,9 @@ class _Operations(_Ranks, Generic[IsAsync]):
         self,
         input: Any,
         output: Any = None,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
-        order: str = "plan",
+        order: Order = "plan",
         factor: Optional[float] = None,
         **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
@@ -381,10 +397,10 @@ class _Operations(_Ranks, Generic[IsAsync]):
         self,
         input: Any,
         output: Any = None,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
-        root: int = 0,
-        order: str = "plan",
+        root: SupportsIndex = 0,
+        order: Order = "plan",
         factor: Optional[float] = None,
         **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
@@ -396,9 +412,9 @@ class _Operations(_Ranks, Generic[IsAsync]):
         self,
         input: Any,
         output: Any,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
-        order: str = "plan",
+        order: Order = "plan",
         factor: Optional[float] = None,
         **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
@@ -406,8 +422,9 @@ class _Operations(_Ranks, Generic[IsAsync]):
         return self._reduction("reduce_scatter", input, output, op, order, factor, how)
 
     @operation
-    def broadcast(self, buffer: Any, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
+    def broadcast(self, buffer: Any, root: SupportsIndex = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """The root's buffer, on every rank."""
+        root = self._root(root, "broadcast")
         data = Buffer(buffer, "broadcast: buffer", self.rank != root)
         call = self._call("broadcast", None, data, data.count, peer=root)
         return self._start(call, [data], how)
@@ -421,15 +438,17 @@ class _Operations(_Ranks, Generic[IsAsync]):
         )
 
     @operation
-    def gather(self, input: Any, output: Any = None, *, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
+    def gather(self, input: Any, output: Any = None, *, root: SupportsIndex = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """Every rank's input, in rank order, on the root."""
+        root = self._root(root, "gather")
         given, taken = self._two("gather", input, output, writes=self.rank == root)
         call = self._call("gather", given, taken, given.count, peer=root)
         return self._start(call, [given, taken], how)
 
     @operation
-    def scatter(self, input: Any, output: Any, *, root: int = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
+    def scatter(self, input: Any, output: Any, *, root: SupportsIndex = 0, **how: Unpack[How[IsAsync]]) -> Optional[Work]:
         """The root's input, divided among the ranks; other ranks' `input` may be None."""
+        root = self._root(root, "scatter")
         given, taken = self._two("scatter", input, output, reads=self.rank == root)
         call = self._call("scatter", given, taken, taken.count, peer=root)
         return self._start(call, [given, taken], how)
@@ -452,7 +471,7 @@ class _Operations(_Ranks, Generic[IsAsync]):
 
     @operation
     def reduce_scatterv(
-        self, input: Any, output: Any, counts: Counts, op: str = "sum", **how: Unpack[How[IsAsync]]
+        self, input: Any, output: Any, counts: Counts, op: Reduction = "sum", **how: Unpack[How[IsAsync]]
     ) -> Optional[Work]:
         """reduce_scatter() in which rank r gets counts[r] elements."""
         given, taken = self._two("reduce_scatterv", input, output)
@@ -466,10 +485,11 @@ class _Operations(_Ranks, Generic[IsAsync]):
         output: Any = None,
         counts: Optional[Counts] = None,
         *,
-        root: int = 0,
+        root: SupportsIndex = 0,
         **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """gather() of counts[r] elements from rank r; output and counts on the root."""
+        root = self._root(root, "gatherv")
         is_root = self.rank == root
         given, taken = self._two("gatherv", input, output, writes=is_root)
         call = self._call(
@@ -484,10 +504,11 @@ class _Operations(_Ranks, Generic[IsAsync]):
         output: Any,
         counts: Optional[Counts] = None,
         *,
-        root: int = 0,
+        root: SupportsIndex = 0,
         **how: Unpack[How[IsAsync]],
     ) -> Optional[Work]:
         """scatter() in which rank r gets counts[r] elements; input and counts on the root."""
+        root = self._root(root, "scatterv")
         is_root = self.rank == root
         given, taken = self._two("scatterv", input, output, reads=is_root)
         call = self._call(
@@ -513,7 +534,7 @@ class _Operations(_Ranks, Generic[IsAsync]):
 
     @operation
     def all_reduce_list(
-        self, buffers: Iterable[Any], op: str = "sum", *, order: str = "plan", **how: Unpack[How[IsAsync]]
+        self, buffers: Iterable[Any], op: Reduction = "sum", *, order: Order = "plan", **how: Unpack[How[IsAsync]]
     ) -> Optional[Work]:
         """all_reduce() of many small buffers of one dtype as one operation, in place."""
         buffers = _list(buffers, "all_reduce_list: buffers")
@@ -581,8 +602,8 @@ class _Operations(_Ranks, Generic[IsAsync]):
         *,
         peer: int = 0,
         tag: int = 0,
-        op: str = "sum",
-        order: str = "plan",
+        op: Reduction = "sum",
+        order: Order = "plan",
         input_counts: Optional[Counts] = None,
         output_counts: Optional[Counts] = None,
     ) -> _library.Call:
@@ -622,14 +643,13 @@ class _Operations(_Ranks, Generic[IsAsync]):
         ):
             if counts is None:
                 continue
-            counts = _list(counts, f"{name}: counts")
-            counts = [_whole(c, f"{name}: a count", 0, 1 << 60) for c in counts]
-            if len(counts) != self.size or any(c < 0 for c in counts):
+            numbers = [_whole(c, f"{name}: a count", 0, 1 << 60) for c in _list(counts, f"{name}: counts")]
+            if len(numbers) != self.size:
                 raise _refuse(f"{name}: wanted a count, 0 or more, for each of {self.size} ranks")
-            if buffer is None or sum(counts) > buffer.count:
+            if buffer is None or sum(numbers) > buffer.count:
                 held = buffer.count if buffer else 0
-                raise _refuse(f"{name}: {side} has {held} elements, its counts add to {sum(counts)}")
-            setattr(call, f"{side}_counts", (ctypes.c_size_t * self.size)(*counts))
+                raise _refuse(f"{name}: {side} has {held} elements, its counts add to {sum(numbers)}")
+            setattr(call, f"{side}_counts", (ctypes.c_size_t * self.size)(*numbers))
         is_root = self.rank == call.peer
         each = call.count * self.size
         # Elements of input and output; None: any number.
@@ -654,12 +674,13 @@ class _Operations(_Ranks, Generic[IsAsync]):
         name: str,
         input: Any,
         output: Any,
-        op: str,
-        order: str,
+        op: Reduction,
+        order: Order,
         factor: Optional[float],
         how: How[IsAsync],
-        root: int = 0,
+        root: SupportsIndex = 0,
     ) -> Optional[Work]:
+        root = self._root(root, name)
         is_in_place = output is None and name != "reduce_scatter"
         writes = is_in_place and (name != "reduce" or self.rank == root)
         given = Buffer(input, f"{name}: input", writes)
@@ -786,7 +807,7 @@ class Group(_Typed):
 
     def abort(self, reason: str) -> None:
         """Breaks the group: operations under way throw Aborted with this reason on every rank."""
-        lib.dl_comm_abort(self._open(), str(reason).encode())
+        lib.dl_comm_abort(self._open(), _encoded(reason, "abort: reason"))
 
     def check(self) -> None:
         """Throws the first cause if the group is broken."""
@@ -810,7 +831,7 @@ class Group(_Typed):
 
     # Byte strings and objects. They block. ----------------------------------------------------------
 
-    def all_gather_bytes(self, data: bytes, timeout: Optional[float] = None) -> list[bytes]:
+    def all_gather_bytes(self, data: Bytes, timeout: Optional[float] = None) -> list[bytes]:
         """Every rank's bytes, by rank."""
         data = _bytes(data, "all_gather_bytes: data")
         found = ctypes.c_void_p()
@@ -822,10 +843,10 @@ class Group(_Typed):
         return _taken(found)
 
     def gather_bytes(
-        self, data: bytes, root: int = 0, timeout: Optional[float] = None
+        self, data: Bytes, root: SupportsIndex = 0, timeout: Optional[float] = None
     ) -> Optional[list[bytes]]:
         """Every rank's bytes, by rank, on the root; None elsewhere."""
-        data, root = _bytes(data, "gather_bytes: data"), _int32(root, "gather_bytes: root")
+        data, root = _bytes(data, "gather_bytes: data"), self._root(root, "gather_bytes")
         found = ctypes.c_void_p()
         check(
             lib.dl_gather_bytes(
@@ -836,13 +857,13 @@ class Group(_Typed):
         return strings if self.rank == root else None
 
     def broadcast_bytes(
-        self, data: Optional[bytes], root: int = 0, timeout: Optional[float] = None
+        self, data: Optional[Bytes], root: SupportsIndex = 0, timeout: Optional[float] = None
     ) -> bytes:
         """The root's bytes; other ranks' `data` may be None."""
+        root = self._root(root, "broadcast_bytes")
         if self.rank == root and data is None:
             raise _refuse("broadcast_bytes: the root's data is None")
         data = b"" if data is None else _bytes(data, "broadcast_bytes: data")
-        root = _int32(root, "broadcast_bytes: root")
         found = ctypes.c_void_p()
         check(
             lib.dl_broadcast_bytes(
@@ -853,19 +874,20 @@ class Group(_Typed):
 
     def scatter_bytes(
         self,
-        parts: Optional[Sequence[bytes]],
-        root: int = 0,
+        parts: Optional[Sequence[Bytes]],
+        root: SupportsIndex = 0,
         timeout: Optional[float] = None,
     ) -> bytes:
         """parts[rank] of the root; other ranks' `parts` may be None."""
+        root = self._root(root, "scatter_bytes")
         pointers = sizes = None
         if self.rank == root:
-            parts = [] if parts is None else _list(parts, "scatter_bytes: parts")
-            if len(parts) != self.size:
+            given = [] if parts is None else _list(parts, "scatter_bytes: parts")
+            if len(given) != self.size:
                 raise _refuse(f"scatter_bytes: the root gives one part for each of {self.size} ranks")
-            parts = [_bytes(p, "scatter_bytes: a part") for p in parts]
-            pointers = (ctypes.c_char_p * self.size)(*parts)
-            sizes = (ctypes.c_size_t * self.size)(*(len(p) for p in parts))
+            strings = [_bytes(p, "scatter_bytes: a part") for p in given]
+            pointers = (ctypes.c_char_p * self.size)(*strings)
+            sizes = (ctypes.c_size_t * self.size)(*(len(s) for s in strings))
         found = ctypes.c_void_p()
         check(
             lib.dl_scatter_bytes(
@@ -882,8 +904,9 @@ class Group(_Typed):
             raise error
         return [_unpickled(b, "all_gather_object", r) for r, b in enumerate(strings)]
 
-    def broadcast_object(self, value: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
+    def broadcast_object(self, value: Any, root: SupportsIndex = 0, timeout: Optional[float] = None) -> Any:
         """The root's object, by pickle: for ranks that trust each other."""
+        root = self._root(root, "broadcast_object")
         data, error = _pickled(value) if self.rank == root else (None, None)
         string = self.broadcast_bytes(data, root, timeout)
         if error is not None:
@@ -966,7 +989,7 @@ def unique_id(iface: Optional[str] = None) -> bytes:
     others. They hold a secret: what knows them can join the group.
     """
     made = ctypes.create_string_buffer(_library.ID_BYTES)
-    check(lib.dl_unique_id_make(_encoded(iface), made))
+    check(lib.dl_unique_id_make(None if iface is None else _encoded(iface, "iface"), made))
     return made.raw
 
 
@@ -1006,7 +1029,7 @@ def _options(rank: int, size: int, timeout: Optional[float], **texts: Optional[s
         rank=rank,
         size=size,
         timeout_s=_seconds(timeout),
-        **{name: _encoded(text) for name, text in texts.items()},
+        **{name: None if text is None else _encoded(text, name) for name, text in texts.items()},
     )
 
 
@@ -1024,11 +1047,9 @@ def _size(value: Any) -> int:
     return number
 
 
-def _encoded(text: Optional[str]) -> Optional[bytes]:
-    if text is None:
-        return None
+def _encoded(text: Any, what: str) -> bytes:
     if not isinstance(text, str) or "\0" in text:
-        raise _refuse(f"{text!r} is not a text without NUL")
+        raise _refuse(f"{what} is {text!r}, wanted a text without NUL")
     return text.encode()
 
 
@@ -1038,12 +1059,17 @@ def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
     Returns "and" over the flags of the ranks that came in time, and the other ranks. A name is used
     once. Needs the group of init().
     """
+    if flag not in (True, False):
+        raise _refuse(f"agree: flag is {flag!r}, wanted True or False")
+    patience = _real(patience, "agree: patience")
+    if not patience >= 0:
+        raise _refuse(f"agree: patience is {patience}, wanted 0 or more seconds")
     agreed, missing = ctypes.c_int(), ctypes.c_size_t()
     room = 1 << 16
     ranks = (ctypes.c_int * room)()
     check(
         lib.dl_agree(
-            _encoded(name), bool(flag), _real(patience, "agree: patience"), ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
+            _encoded(name, "agree: name"), bool(flag), patience, ctypes.byref(agreed), ranks, room, ctypes.byref(missing)
         )
     )
     return bool(agreed.value), list(ranks[: min(missing.value, room)])

@@ -1,6 +1,6 @@
 """A typed program, for mypy --strict: what operations return, and which calls are mistakes (see typed_test.sh)."""
 
-from typing import Optional, Union
+from typing import Iterator, Optional, Union
 
 from typing_extensions import assert_type
 
@@ -39,6 +39,21 @@ def results(group: dlrun.Group, x: bytearray, is_async: bool) -> None:
     assert_type(dlrun.wait_any([work, maybe]), int)
 
 
+class Whole:
+    """As NumPy's integers."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+def arguments(group: dlrun.Group, x: bytearray, counts: Iterator[Whole]) -> None:
+    group.all_gatherv(x, x, counts)
+    group.broadcast(x, Whole())
+    assert_type(group.all_gather_bytes(x), list[bytes])
+    group.broadcast_bytes(memoryview(x), root=Whole())
+    group.scatter_bytes([x, b"", memoryview(x)])
+
+
 def nothing(group: dlrun.Group, x: bytearray) -> None:
     """Without async_op, or with False, an operation returns nothing that could be used."""
     group.all_reduce(x, op="max").wait()  # wrong: attr-defined
@@ -49,6 +64,7 @@ def mistakes(group: dlrun.Group, x: bytearray) -> None:
     group.all_reduce(x, asinc_op=True)  # wrong: call-overload
     group.all_reduce(x, ordr="tree")  # wrong: call-overload
     group.broadcast(x, rot=1)  # wrong: call-overload
+    group.all_reduce(x, op="mean")  # wrong: call-overload
     group.broadcast(x, root="one")  # wrong: call-overload
     group.barrier(timeout="soon")  # wrong: call-overload
     group.barrier(async_op=1)  # wrong: call-overload
