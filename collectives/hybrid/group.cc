@@ -5,6 +5,7 @@
 #include "collectives/call/checks.h"
 #include "collectives/join/split.h"
 #include "collectives/shm/shm_group.h"
+#include "collectives/waiting/group_error.h"
 #include "collectives/waiting/joined_work.h"
 
 namespace dl::collectives::hybrid {
@@ -81,15 +82,21 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
     core_->throw_if_broken();
     why = error.what();
   }
-  std::vector<Made> made(static_cast<std::size_t>(size()));
-  all.all_gather({.input = &own, .output = made.data(), .count = sizeof own, .dtype = DType::kU8})
-      ->wait();
-  for (std::size_t r = 0; r < made.size(); ++r) {
-    DL_CHECK(made[r].bytes == bytes, kMismatch,
-             "symmetric memory: {} wants {} bytes, {} wants {}; all ranks must make the same calls "
-             "in the same order",
-             all.identity(static_cast<int>(r)).text(), made[r].bytes, all.identity().text(), bytes);
-  }
+  const std::vector<Made> made = tell_failure(making_of_memory(bytes), rank_in_job(), [&] {
+    std::vector<Made> of_all(static_cast<std::size_t>(size()));
+    all.all_gather(
+           {.input = &own, .output = of_all.data(), .count = sizeof own, .dtype = DType::kU8})
+        ->wait();
+    for (std::size_t r = 0; r < of_all.size(); ++r) {
+      if (of_all[r].bytes == bytes) continue;
+      const Identity& other = all.identity(static_cast<int>(r));
+      throw_mismatch(other.in_job(),
+                     "symmetric memory: {} wants {} bytes, {} wants {}; all ranks must make the "
+                     "same calls in the same order",
+                     other.text(), of_all[r].bytes, all.identity().text(), bytes);
+    }
+    return of_all;
+  });
   DL_CHECK(own.is_good != 0, kIo, "{}", why);
   const auto bad = std::ranges::find(made, std::uint64_t{0}, &Made::is_good);
   DL_CHECK(bad == made.end(), kIo,

@@ -10,6 +10,7 @@
 #include "collectives/hybrid/route/places.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/shm/shm_group.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/version.h"
@@ -97,9 +98,11 @@ Decision decide(std::span<const Offer> offers) {
   const Offer& first = offers.front();
   std::vector<std::string> nodes;
   for (const Offer& offer : offers) {
-    DL_CHECK(offer.asked == first.asked, kMismatch,
-             "{} was asked for the backend {}, {} for {}; give all ranks the same",
-             offer.who.text(), offer.asked, first.who.text(), first.asked);
+    if (offer.asked != first.asked) {
+      throw_mismatch(offer.who.in_job(),
+                     "{} was asked for the backend {}, {} for {}; give all ranks the same",
+                     offer.who.text(), offer.asked, first.who.text(), first.asked);
+    }
     nodes.push_back(offer.who.node);
   }
   const hybrid::Places places = hybrid::places_of(nodes);

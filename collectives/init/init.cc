@@ -17,6 +17,7 @@
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/process/at_exit.h"
 #include "collectives/process/held_place.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -95,32 +96,10 @@ collectives::HeldPlace hold_place(const collectives::MeetingOptions& where) {
   return place;
 }
 
-Session make_session(const ProcessGroupOptions& options) {
-  std::string asked =
-      options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
-  asked = collectives::backend_for(asked, options.algorithm);
-  if (asked == "mpi") return make_mpi_session(options);
-  const bool must_be_nccl = asked == "nccl";
-  if (must_be_nccl) {
-    collectives::require_nccl();
-    asked = "auto";  // for CPU memory
-  }
-  collectives::check_group_name(options.name);
-  const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
-  const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
-  const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
-  collectives::check_init_method(options.init_method);
-  if (launch.world_size == 1) {
-    Session alone;
-    const collectives::DeviceGroupOptions devices{
-        .timeout = timeout, .must_be_nccl = must_be_nccl, .ended = alone.ended};
-    alone.group = collectives::connect_group(
-        {.name = options.name, .timeout = timeout}, asked, [devices](Ref<ProcessGroup> host) {
-          return collectives::make_device_group(std::move(host), devices);
-        });
-    return alone;
-  }
-  watch_for_stops();
+// Meets the job's other ranks and makes the group. `asked`: the backend for CPU memory.
+Session join_job(const ProcessGroupOptions& options, const collectives::Launch& launch,
+                 const std::string& asked, const collectives::Plan& plan,
+                 std::chrono::nanoseconds timeout, bool must_be_nccl) {
   const collectives::JobPlace place = collectives::find_job_place();
   const collectives::MeetingOptions where{.init_method = options.init_method,
                                           .name = options.name,
@@ -169,6 +148,38 @@ Session make_session(const ProcessGroupOptions& options) {
               launch.world_size, session.group->backend(), session.group->plan());
   }
   return session;
+}
+
+Session make_session(const ProcessGroupOptions& options) {
+  std::string asked =
+      options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
+  asked = collectives::backend_for(asked, options.algorithm);
+  if (asked == "mpi") return make_mpi_session(options);
+  const bool must_be_nccl = asked == "nccl";
+  if (must_be_nccl) {
+    collectives::require_nccl();
+    asked = "auto";  // for CPU memory
+  }
+  collectives::check_group_name(options.name);
+  const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
+  const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
+  const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  collectives::check_init_method(options.init_method);
+  if (launch.world_size == 1) {
+    Session alone;
+    const collectives::DeviceGroupOptions devices{
+        .timeout = timeout, .must_be_nccl = must_be_nccl, .ended = alone.ended};
+    alone.group = collectives::connect_group(
+        {.name = options.name, .timeout = timeout}, asked, [devices](Ref<ProcessGroup> host) {
+          return collectives::make_device_group(std::move(host), devices);
+        });
+    return alone;
+  }
+  watch_for_stops();
+  return collectives::tell_failure(
+      {.operation = collectives::making_of(options.name),
+       .text = fmt::format("init of {} ranks over {}", launch.world_size, asked)},
+      launch.rank, [&] { return join_job(options, launch, asked, plan, timeout, must_be_nccl); });
 }
 
 Mutex session_mutex;  // constant-initialised
@@ -245,7 +256,10 @@ Ref<ProcessGroup> reform(const Ref<ProcessGroup>& group,
   Ref<ProcessGroup> made;
   {
     const collectives::ExitScope::Recording recording(scope);
-    made = reformer->reform(*group, timeout);
+    const std::string operation = fmt::format("the re-forming of group '{}'", group->name());
+    made =
+        collectives::tell_failure({.operation = operation, .text = "reform"}, group->rank_in_job(),
+                                  [&] { return reformer->reform(*group, timeout); });
   }
   const Lock lock(session_mutex);
   if (session != nullptr && session->group == group) {

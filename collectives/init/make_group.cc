@@ -1,5 +1,7 @@
 #include "collectives/init/make_group.h"
 
+#include <fmt/core.h>
+
 #include <atomic>
 #include <memory>
 #include <numeric>
@@ -202,6 +204,35 @@ UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, bool
   return meet::id_of_hex(text);
 }
 
+Ref<ProcessGroup> meet_and_connect(const MakeGroupOptions& options, GroupOptions how,
+                                   std::vector<int> job_ranks, const std::string& backend,
+                                   Deadline deadline) {
+  const UniqueId id =
+      options.id ? *options.id : pass_id(options, how.iface, !job_ranks.empty(), deadline);
+  how.key = options.key ? *options.key : meet::key_of(id);
+  const auto exchange = meet::meet_by_id(id,
+                                         {.group = options.name,
+                                          .rank = options.rank,
+                                          .size = options.size,
+                                          .timeout = options.timeout,
+                                          .job_ranks = std::move(job_ranks),
+                                          .key = *how.key,
+                                          .hello = {.job = how.job,
+                                                    .generation = how.generation,
+                                                    .purpose = "meet",
+                                                    .from = this_process(how).text(),
+                                                    .rank = options.rank}},
+                                         deadline);
+  meet::ExchangeStore store(*exchange, options.name);
+  how.store = &store;
+  how.check_making = [&] { exchange->check(); };
+  Ref<ProcessGroup> group = connect_group(how, backend, keep_host,
+                                          [&](int round) { store.begin_round(round, deadline); });
+  // What the ranks have met by may go when this returns: all must be connected.
+  group->barrier({.call = {.timeout = deadline.left()}})->wait();
+  return group;
+}
+
 void check_options(const MakeGroupOptions& options) {
   DL_CHECK(options.backend != "mpi" && options.backend != "nccl", kInvalidArgument,
            "make_group: backend '{}' cannot be made over a store, wanted auto, shm, tcp or hybrid",
@@ -255,30 +286,12 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
     job_ranks.resize(static_cast<std::size_t>(how.size));
     std::iota(job_ranks.begin(), job_ranks.end(), 0);
   }
-  const UniqueId id =
-      options.id ? *options.id : pass_id(options, iface, !job_ranks.empty(), deadline);
-  how.key = options.key ? *options.key : meet::key_of(id);
-  const auto exchange = meet::meet_by_id(id,
-                                         {.group = options.name,
-                                          .rank = options.rank,
-                                          .size = options.size,
-                                          .timeout = options.timeout,
-                                          .job_ranks = std::move(job_ranks),
-                                          .key = *how.key,
-                                          .hello = {.job = place.job,
-                                                    .generation = place.generation,
-                                                    .purpose = "meet",
-                                                    .from = this_process(how).text(),
-                                                    .rank = options.rank}},
-                                         deadline);
-  meet::ExchangeStore store(*exchange, options.name);
-  how.store = &store;
-  how.check_making = [&] { exchange->check(); };
-  Ref<ProcessGroup> group = connect_group(how, backend, keep_host,
-                                          [&](int round) { store.begin_round(round, deadline); });
-  // What the ranks have met by may go when this returns: all must be connected.
-  group->barrier({.call = {.timeout = deadline.left()}})->wait();
-  return group;
+  const Called called{.operation = making_of(options.name),
+                      .text = fmt::format("make_group of '{}' of {} ranks over {}", options.name,
+                                          options.size, backend)};
+  return tell_failure(called, how.in_job(), [&] {
+    return meet_and_connect(options, std::move(how), std::move(job_ranks), backend, deadline);
+  });
 }
 
 }  // namespace dl

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "collectives/call/descriptor.h"
 #include "collectives/join/roster.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/log/log.h"
@@ -28,17 +29,16 @@ void MakingWait::check(std::span<const Identity* const> missing) {
   for (const Identity* const who : missing) names.push_back(who->text());
   const std::string who = detail::name_list(names);
   if (is_late) {
-    throw_blaming(
-        first.in_job(), Blame::kMissing, ErrorKind::kTimeout,
-        "group '{}': {} did not {} within {} s", options_.name, who, what_,
-        std::chrono::duration_cast<std::chrono::seconds>(options_.connect_timeout).count());
+    throw_blaming(first.in_job(), Blame::kMissing, ErrorKind::kTimeout,
+                  "group '{}': {} did not {} within {} s", options_.name, who, what_,
+                  seconds_text(options_.connect_timeout));
   }
   log::warning("group '{}': {} s waiting for {} to {}", options_.name, patience_.waited().count(),
                who, what_);
 }
 
 ToldWait::ToldWait(const std::string& group)
-    : operation_(fmt::format("the making of group '{}'", group)), at_(Deadline::after(kLong)) {}
+    : operation_(making_of(group)), at_(Deadline::after(kLong)) {}
 
 ToldWait::~ToldWait() {
   if (told_ >= 0) rendezvous::report_waiting({.rank = -1, .operation = {}});

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/call/descriptor.h"
 #include "collectives/join/making_wait.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/waiting/group_error.h"
@@ -34,19 +35,27 @@ std::string here_key(int rank) {
 void check_record(const RosterOptions& options, const Record& own, const Record& theirs) {
   const std::string them = theirs.who.text();
   const std::string self = own.who.text();
-  DL_CHECK(
-      theirs.version == own.version, kMismatch,
-      "group '{}': {} speaks protocol version {}, {} speaks {}; install the same dlrun everywhere",
-      options.group, them, theirs.version, self, own.version);
-  DL_CHECK(theirs.size == own.size, kMismatch,
-           "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same number",
-           options.group, them, theirs.size, self, own.size);
-  DL_CHECK(theirs.generation == own.generation, kMismatch,
-           "group '{}': {} belongs to generation {}, {} to {}", options.group, them,
-           theirs.generation, self, own.generation);
-  DL_CHECK(theirs.lanes == own.lanes, kMismatch,
-           "group '{}': {} wants {} sockets a peer for data, {} wants {}", options.group, them,
-           theirs.lanes, self, own.lanes);
+  const auto require = [&](bool agrees, const auto& why) {
+    if (agrees) return;
+    throw_mismatch(theirs.who.in_job(), "group '{}': {}", options.group, why());
+  };
+  require(theirs.version == own.version, [&] {
+    return fmt::format(
+        "{} speaks protocol version {}, {} speaks {}; install the same dlrun everywhere", them,
+        theirs.version, self, own.version);
+  });
+  require(theirs.size == own.size, [&] {
+    return fmt::format("{} has a world size of {}, {} has {}; start all ranks with the same number",
+                       them, theirs.size, self, own.size);
+  });
+  require(theirs.generation == own.generation, [&] {
+    return fmt::format("{} belongs to generation {}, {} to {}", them, theirs.generation, self,
+                       own.generation);
+  });
+  require(theirs.lanes == own.lanes, [&] {
+    return fmt::format("{} wants {} sockets a peer for data, {} wants {}", them, theirs.lanes, self,
+                       own.lanes);
+  });
 }
 
 // A rank of the group as a rank in the job; -1: not known.
@@ -186,8 +195,7 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
     }
     if (options.all_announced) present.check_all_alive();
     if (deadline.has_passed()) {
-      const auto seconds =
-          std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
+      const std::string seconds = seconds_text(options.timeout);
       const std::optional<Identity>& who = present.of(rank);
       if (who) {
         throw_blaming(in_job, Blame::kMissing, ErrorKind::kTimeout,
@@ -197,7 +205,7 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       throw_blaming(
           in_job, Blame::kMissing, ErrorKind::kTimeout,
           "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
-          "world size and the same store?",
+          "world size, group name and store?",
           options.group, rank, options.size, seconds);
     }
     told.tell(in_job);

@@ -1,5 +1,6 @@
 #include "collectives/join/round_store.h"
 
+#include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -32,8 +33,11 @@ void RoundStore::set(std::string_view key, std::string_view value, Deadline dead
 
 std::string RoundStore::get(std::string_view key, Deadline) {
   const auto found = values_.find(key);
-  DL_CHECK(found != values_.end(), kMismatch,
-           "{}: no rank has set '{}'; do all ranks give the new group the same name?", what_, key);
+  if (found == values_.end()) {
+    throw_mismatch(/*rank=*/-1,
+                   "{}: no rank has set '{}'; do all ranks give the new group the same name?",
+                   what_, key);
+  }
   return found->second;
 }
 

@@ -53,8 +53,10 @@ Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::
     how.store = &store;
     how.timeout = o.timeout.value_or(how.timeout);
     how.check_making = [&parent] { rethrow_cause(parent); };
+    const Called called{.operation = making_of(plan.name),
+                        .text = fmt::format("split into group '{}'", plan.name)};
     try {
-      part = make(how, plan, store);
+      part = tell_failure(called, how.in_job(), [&] { return make(how, plan, store); });
     } catch (const std::exception&) {
       const Cause own = cause_of(std::current_exception());
       rethrow_cause(

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collectives/shm/group.h"
+#include "collectives/waiting/group_error.h"
 
 namespace dl::collectives::shm {
 namespace {
@@ -42,12 +43,12 @@ class Making {
         ->wait();
     for (int r = 0; r < group_.size(); ++r) {
       const Part& part = parts_[static_cast<std::size_t>(r)];
-      DL_CHECK(
-          part.bytes == own_.bytes && part.number == own_.number, kMismatch,
-          "symmetric memory: {} wants {} bytes (call {}), {} wants {} (call {}); all ranks must "
-          "make the same calls in the same order",
-          core_.identity(r).text(), part.bytes, part.number, core_.identity(group_.rank()).text(),
-          own_.bytes, own_.number);
+      if (part.bytes == own_.bytes && part.number == own_.number) continue;
+      throw_mismatch(core_.identity(r).in_job(),
+                     "symmetric memory: {} wants {} bytes (call {}), {} wants {} (call {}); all "
+                     "ranks must make the same calls in the same order",
+                     core_.identity(r).text(), part.bytes, part.number,
+                     core_.identity(group_.rank()).text(), own_.bytes, own_.number);
     }
     if (own_.is_good == 0) return why;
     for (int r = 0; r < group_.size(); ++r) {
@@ -76,20 +77,21 @@ Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCoun
   Segment& own = segments[static_cast<std::size_t>(rank())];
   Making making(*this, *core_, bytes, number);
   try {
-    why = making.together([&] {
-      own = make_own();
-      core_->pass_memory(number, own.fd());
-    });
-    if (why.empty()) {
+    why = tell_failure(making_of_memory(bytes), rank_in_job(), [&] {
+      std::string obstacle = making.together([&] {
+        own = make_own();
+        core_->pass_memory(number, own.fd());
+      });
+      if (!obstacle.empty()) return obstacle;
       own.close_fd();
-      why = making.together([&] {
+      return making.together([&] {
         std::vector<UniqueFd> passed =
             core_->passed_memories().take(number, Deadline::after(how_.timeout));
         for (std::size_t r = 0; r < segments.size(); ++r) {
           if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), own.size());
         }
       });
-    }
+    });
   } catch (...) {
     core_->passed_memories().drop(number);
     throw;

@@ -1,8 +1,15 @@
 #include "collectives/waiting/group_error.h"
 
+#include <atomic>
+
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives {
+namespace {
+
+std::atomic<bool> has_failed_call{false};  // and no call has succeeded since
+
+}  // namespace
 
 Cause cause_of(const std::exception_ptr& error) {
   try {
@@ -66,6 +73,31 @@ Cause as_told(Cause cause, int self) {
 
 std::string call_text(const Descriptor& own) {
   return own.plan == 0 ? text(own) : fmt::format("{} by plan {:08x}", text(own), own.plan);
+}
+
+std::string making_of(std::string_view group) {
+  return fmt::format("the making of group '{}'", group);
+}
+
+Called making_of_memory(std::size_t bytes) {
+  return {.operation = "the making of symmetric memory",
+          .text = fmt::format("allocate of {} bytes", bytes)};
+}
+
+void report_failed_call(const Called& called, int self, Cause cause) noexcept {
+  if (!rendezvous::blames(cause.blame)) return;
+  // An operation of a group that broke meanwhile: the group has told it.
+  if (!cause.operation.empty()) return;
+  cause.operation = called.operation;
+  if (cause.found_by < 0) cause.found_by = self;
+  has_failed_call.store(true);
+  const bool is_mismatch = cause.blame == Blame::kMismatch;
+  rendezvous::report_peer_failure(
+      {.cause = std::move(cause), .call = is_mismatch ? called.text : std::string()});
+}
+
+void take_back_failed_call() noexcept {
+  if (has_failed_call.exchange(false)) rendezvous::report_renewal();
 }
 
 void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,

@@ -38,6 +38,28 @@ template <typename... Args>
                     .text = fmt::format(text, std::forward<Args>(args)...)});
 }
 
+// What a rank calls together with the others outside of a group's operations.
+struct Called {
+  std::string operation;  // "the making of group 'world'"
+  std::string text;       // "init of 4 ranks over auto": after a mismatch, its agent compares these
+};
+// "the making of group 'world'"
+std::string making_of(std::string_view group);
+// Of symmetric memory.
+Called making_of_memory(std::size_t bytes);
+
+// Runs `call`. If it fails because of another rank, this rank's agent hears of it before the
+// program does. Success takes such a report back, as the program has tried again. `self`: this
+// rank in the job.
+template <typename Call>
+auto tell_failure(const Called& called, int self, const Call& call);
+
+// The ranks do not agree, and `rank` is one whose wish is another than this rank's.
+template <typename... Args>
+[[noreturn]] void throw_mismatch(int rank, fmt::format_string<Args...> text, Args&&... args) {
+  throw_blaming(rank, Blame::kMismatch, ErrorKind::kMismatch, text, std::forward<Args>(args)...);
+}
+
 // The cause in an exception. An error other than a GroupError blames no rank.
 Cause cause_of(const std::exception_ptr& error);
 // For a catch block of a group's driver: the cause of the exception that it has caught.
@@ -72,5 +94,21 @@ std::string call_text(const Descriptor& own);
 // `called` would have had the number `sequence`.
 void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,
                       bool reports_failures);
+
+// For tell_failure().
+void report_failed_call(const Called& called, int self, Cause cause) noexcept;
+void take_back_failed_call() noexcept;
+
+template <typename Call>
+auto tell_failure(const Called& called, int self, const Call& call) {
+  try {
+    auto made = call();
+    take_back_failed_call();
+    return made;
+  } catch (const GroupError& error) {
+    report_failed_call(called, self, error.cause());
+    throw;
+  }
+}
 
 }  // namespace dl::collectives

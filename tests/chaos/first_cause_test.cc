@@ -62,6 +62,45 @@ TEST(FirstCause, IsARankThatDoesNotComeToAGroupOverAStore) {
   }
 }
 
+TEST(FirstCause, IsARankThatMakesAnotherGroup) {
+  for (const int odd : {0, 2}) {
+    for (const std::string unlike : {"name", "size", "backend"}) {
+      SCOPED_TRACE(unlike);
+      const tests::TempDir folder;
+      Job job(1, 4, {"unlike", std::to_string(odd), unlike, folder.path()});
+      job.expect(1, "rank " + std::to_string(odd) + " (node 0");
+      EXPECT_THAT(job.err(), HasSubstr(odd == 0 ? "ranks 1-3 called make_group of 'group' of 4 "
+                                                : "ranks 0-1 and 3 called make_group of 'group'"));
+    }
+  }
+}
+
+TEST(FirstCause, IsARankThatAllocatesAnotherSize) {
+  for (const int nodes : {1, 2}) {
+    Job job(nodes, 4 / nodes, {"memory", "2"});
+    job.expect(1, nodes == 1 ? "rank 2 (node 0" : "rank 2 (node 1");
+    EXPECT_THAT(job.err(), HasSubstr("rank 2 called allocate of 4096 bytes, ranks 0-1 and 3 called "
+                                     "allocate of 8192 bytes"));
+  }
+}
+
+TEST(FirstCause, OfAGroupThatIsNotMadeInTimeIsTheAbsentRank) {
+  std::string err;
+  // A loaded machine may take long to start the other ranks.
+  for (int seconds = 1; seconds < 100; seconds *= 2) {
+    const tests::TempDir folder;
+    tests::Process run({tests::program("dlrun"), "-n", "3", tests::program("../tests/group_probe"),
+                        "absent", "1", std::to_string(seconds), folder.path()});
+    EXPECT_EQ(run.wait(150s), 1);
+    err = run.err();
+    if (err.find("\ndlrun: rank 1 had not done its part in the making of group 'group' in time and "
+                 "has not ended on its own; rank ") != std::string::npos) {
+      return;
+    }
+  }
+  ADD_FAILURE() << err;
+}
+
 // "early" of a rank that does not exist: only the gate holds up rank 1.
 TEST(Waits, ForARankToComeToAGroupAreToldOnRequest) {
   for (const bool over_a_store : {false, true}) {

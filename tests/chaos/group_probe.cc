@@ -1,16 +1,23 @@
 // A rank of a job that one rank spoils, told by its arguments:
-//   throw RANK        it throws while the others wait for it in an all_reduce
-//   differ RANK DIR   it calls something else, once the others have called their all_reduce
-//   early RANK        it ends with 0 before the group is made
-//   early RANK DIR    so, of a group that is made over a store in the folder
-//   leave RANK        it leaves with 0 while the others wait for it in a barrier
-//   reset RANK WHICH  a connection of its group is reset, the first or the last that it has made,
-//                     or all of them; or "closed": all are closed, and it waits for SIGTERM
-//   slow SECONDS      all of them sum more than a slow line carries in so many seconds
+// clang-format off
+//   throw RANK                it throws while the others wait for it in an all_reduce
+//   differ RANK DIR           it calls something else, once the others have called their all_reduce
+//   early RANK                it ends with 0 before the group is made
+//   early RANK DIR            so, of a group that is made over a store in the folder
+//   absent RANK SECONDS DIR   it never comes to that group, for which the others wait so long
+//   unlike RANK WHAT DIR      it makes that group with another name, size or backend
+//   memory RANK               it allocates symmetric memory of another size
+//   leave RANK                it leaves with 0 while the others wait for it in a barrier
+//   reset RANK WHICH          a connection of its group is reset, the first or the last that it has
+//                             made, or all of them; or "closed": all are closed, and it waits for
+//                             SIGTERM
+//   slow SECONDS              all of them sum more than a slow line carries in so many seconds
+// clang-format on
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -118,6 +125,26 @@ int slow(int seconds) {
   return 0;
 }
 
+void make_over_a_store(const std::string& folder, dl::MakeGroupOptions options) {
+  dl::rendezvous::FileStore store(folder);
+  options.store = &store;
+  dl::make_group(options);
+}
+
+dl::UniqueId pass_id(const std::string& folder, int rank) {
+  dl::rendezvous::FileStore store(folder);
+  dl::UniqueId id;
+  if (rank == 0) {
+    id = dl::make_unique_id("");
+    store.set("id", {reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()},
+              dl::detail::Deadline::never());
+    return id;
+  }
+  const std::string bytes = store.get("id", dl::detail::Deadline::never());
+  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
+  return id;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -126,12 +153,32 @@ int main(int argc, char** argv) {
   const int odd = std::atoi(argv[2]);
   const int rank = std::atoi(std::getenv("RANK"));
   if (what == "early" && rank == odd) return 0;
+  dl::MakeGroupOptions made{.rank = rank, .size = std::atoi(std::getenv("WORLD_SIZE"))};
   if (what == "early" && argc > 3) {
-    dl::rendezvous::FileStore store(argv[3]);
-    dl::make_group({.rank = rank, .size = std::atoi(std::getenv("WORLD_SIZE")), .store = &store});
+    make_over_a_store(argv[3], made);
+    return 0;
+  }
+  if (what == "absent") {
+    if (rank == odd) ::pause();
+    made.timeout = std::chrono::seconds(std::atoi(argv[3]));
+    make_over_a_store(argv[4], made);
+    return 0;
+  }
+  if (what == "unlike") {
+    const std::string unlike = argv[3];
+    if (rank == odd && unlike == "backend") made.backend = "tcp";
+    if (rank == odd && unlike == "size") ++made.size;
+    if (rank == odd && unlike == "name") made.name = "another";
+    made.id = pass_id(argv[4], rank);
+    dl::make_group(made);
     return 0;
   }
   dl::init_process_group();
+  if (what == "memory") {
+    const std::size_t bytes = dl::rank() == odd ? 4096 : 8192;
+    dl::default_group()->allocate_symmetric(bytes);
+    return 0;
+  }
   all_reduce()->synchronize();
   if (what == "differ") return differ(dl::rank() == odd, argv[3]);
   if (what == "reset") return reset(dl::rank() == odd, argv[3]);

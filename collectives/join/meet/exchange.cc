@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "collectives/call/descriptor.h"
 #include "collectives/join/making_wait.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -24,13 +25,12 @@ using rendezvous::WireWriter;
 
 // How long a host may take to say who is missing, or to read a frame.
 constexpr std::chrono::seconds kAnswerTime{2};
+// How long a host that has found a mismatch waits for the ranks that have not come. Once it has
+// ended, they could not learn why.
+constexpr std::chrono::seconds kMismatchGrace{1};
 
 // Before the line in its frame: round, size, and the group's name with its length.
 constexpr std::size_t kMostBefore = 12 + 256;
-
-long seconds_of(std::chrono::nanoseconds time) {
-  return static_cast<long>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
-}
 
 // The ranks that have not come.
 struct Absent {
@@ -67,7 +67,7 @@ GroupError late_error_of(const ExchangeOptions& o, const Absent& absent) {
        .blame = Blame::kMissing,
        .rank = absent.first,
        .text = fmt::format("group '{}': {} {} not come within {} s; {}", o.group, absent.list,
-                           detail::has_or_have(absent.count), seconds_of(o.timeout), o.hint)});
+                           detail::has_or_have(absent.count), seconds_text(o.timeout), o.hint)});
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -150,7 +150,10 @@ void Host::add(rendezvous::Connection connection) {
   const int rank = connection.peer.rank;
   auto socket = std::make_unique<FrameSocket>(std::move(connection.fd), kLongestLine + kMostBefore);
   const auto refuse = [&](const std::string& text) {
-    const Cause cause{.kind = ErrorKind::kMismatch, .text = text};
+    const Cause cause{.kind = ErrorKind::kMismatch,
+                      .blame = Blame::kMismatch,
+                      .found_by = job_rank_of(options_, options_.rank),
+                      .text = text};
     socket->send(Frame::Type::kFailure, bytes_of(encode(cause, kLongestLine)),
                  Deadline::after(kAnswerTime));
   };
@@ -192,14 +195,19 @@ std::string Host::read(Seat& guest) const {
         guest.line) {
       return "it sent a frame that does not belong here";
     }
-    DL_CHECK(size == static_cast<std::uint32_t>(options_.size), kMismatch,
-             "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same "
-             "number",
-             options_.group, guest.from, size, options_.hello.from, options_.size);
-    DL_CHECK(group == options_.group, kMismatch,
-             "group '{}': {} calls it '{}'; give the group the same name on all ranks",
-             options_.group, guest.from, group);
     guest.line.emplace(line.begin(), line.end());
+    const int in_job = job_rank_of(options_, static_cast<int>(&guest - guests_.data()));
+    if (size != static_cast<std::uint32_t>(options_.size)) {
+      throw_mismatch(in_job,
+                     "group '{}': {} has a world size of {}, {} has {}; start all ranks with the "
+                     "same number",
+                     options_.group, guest.from, size, options_.hello.from, options_.size);
+    }
+    if (group != options_.group) {
+      throw_mismatch(in_job,
+                     "group '{}': {} calls it '{}'; give the group the same name on all ranks",
+                     options_.group, guest.from, group);
+    }
   }
   return guest.socket->has_ended() ? "its connection has ended" : "";
 }
@@ -269,8 +277,9 @@ void Host::publish(const std::vector<std::string>& lines, Deadline deadline) {
   }
 }
 
-void Host::fail(const Cause& cause) noexcept {
+void Host::fail(Cause cause) noexcept {
   try {
+    if (cause.found_by < 0) cause.found_by = job_rank_of(options_, options_.rank);
     const std::string body = encode(cause, kLongestLine);
     for (Seat& guest : guests_) {
       if (!guest.socket) continue;
@@ -334,20 +343,30 @@ void Host::check() {
 std::vector<std::string> Host::all_gather(std::string_view line, Deadline deadline) {
   rendezvous::Patience patience;
   ToldWait told(options_.group);
+  std::optional<Cause> mismatch;
+  Deadline grace = Deadline::never();
   try {
     for (;;) {
       const std::vector<int> absent = missing();
+      if (mismatch && (absent.empty() || grace.has_passed())) throw GroupError(*mismatch);
       if (absent.empty()) break;
       if (deadline.has_passed()) throw late_error(options_, absent);
       if (patience.should_warn()) {
         log::warning("group '{}': {} s waiting for {} to come", options_.group,
                      patience.waited().count(), missing_text());
       }
-      Deadline until = patience.until(deadline);
+      Deadline until = Deadline::earlier(patience.until(deadline), grace);
       const int in_job = options_.tells_dlrun ? job_rank_of(options_, absent.front()) : -1;
       told.tell(in_job);
       if (in_job >= 0) until = Deadline::earlier(until, told.at());
-      throw_if_lost(step({}, until));
+      try {
+        throw_if_lost(step({}, until));
+      } catch (const GroupError& error) {
+        if (error.kind() != ErrorKind::kMismatch) throw;
+        if (mismatch) continue;
+        mismatch = error.cause();
+        grace = Deadline::earlier(deadline, Deadline::after(kMismatchGrace));
+      }
     }
   } catch (const Error&) {
     fail(cause_of(std::current_exception()));
@@ -385,7 +404,9 @@ void Guest::check() {
 }
 
 void Guest::give_up(const GroupError& error) {
-  socket_.send(Frame::Type::kFailure, bytes_of(encode(error.cause(), kLongestLine)),
+  Cause cause = error.cause();
+  cause.found_by = job_rank_of(options_, options_.rank);
+  socket_.send(Frame::Type::kFailure, bytes_of(encode(cause, kLongestLine)),
                Deadline::after(kAnswerTime));
   throw error;
 }
@@ -438,7 +459,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       if (last->has_passed()) {
         throw_blaming(host_in_job_, Blame::kMissing, ErrorKind::kTimeout,
                       "group '{}': {} has come, but did not continue within {} s; is it stopped?",
-                      options_.group, host_, seconds_of(options_.timeout));
+                      options_.group, host_, seconds_text(options_.timeout));
       }
     } else if (deadline.has_passed()) {
       last = Deadline::after(kAnswerTime);

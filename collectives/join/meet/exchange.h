@@ -76,7 +76,7 @@ class Host final : public Exchange {
   // by the next step().
   void publish(const std::vector<std::string>& lines, Deadline deadline);
   // Ends the exchange for all guests, with this error.
-  void fail(const Cause& cause) noexcept;
+  void fail(Cause cause) noexcept;
   // Goes on with these ranks only, numbered in this order.
   void narrow(const std::vector<int>& ranks);
   // The guests that have sent no line and are not excused. A guest that came and left again is

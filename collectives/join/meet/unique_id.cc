@@ -164,7 +164,7 @@ std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, ExchangeOptions options
         {.has_listened = true, .check = [&] { told.tell(rank_0); }});
     return std::make_unique<Guest>(options, std::move(way.connection));
   } catch (const Error& error) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
+    const std::string seconds = seconds_text(options.timeout);
     if (error.kind() == ErrorKind::kTimeout) {
       throw_blaming(rank_0, Blame::kMissing, ErrorKind::kTimeout,
                     "group '{}': rank 0 of {} has not come within {} s ({})", options.group,

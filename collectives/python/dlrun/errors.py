@@ -15,7 +15,8 @@ class Error(RuntimeError):
     """An error of dlrun.
 
     kind: "invalid argument", "timeout", "mismatch", "peer failed", ...
-    rank: the rank of the job that it blames, for example one that died; None if it blames none.
+    rank: the rank of the job that it blames, for example one that died; None if it blames none. Of a
+        Mismatch: one whose call differs from this rank's.
     """
 
     def __init__(self, text: str, kind: str, rank: Optional[int] = None):
