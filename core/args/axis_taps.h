@@ -42,12 +42,14 @@ struct AxisTaps {
     }
     return result;
   }
+  bool operator==(const AxisTaps&) const = default;
 };
 
 struct Taps2d {
   std::string_view op;
   AxisTaps rows;
   AxisTaps columns;
+  bool operator==(const Taps2d&) const = default;
 };
 
 }  // namespace dl

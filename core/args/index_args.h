@@ -13,6 +13,7 @@ struct Indexed {
   std::int64_t step = 1;    // elements from one index to the next
   bool from_end = false;    // indices from -size on count from the end
   bool is_checked = false;  // the range of all indices was checked before
+  bool operator==(const Indexed&) const = default;
 };
 
 // How a scatter combines a value with the element it finds. NaN counts as the largest and as the

@@ -22,6 +22,7 @@ struct RowNormArgs {
   bool centered = true;  // false: rms_norm, which divides by the root of the mean square
 
   std::int64_t width() const noexcept { return channels * inner; }
+  bool operator==(const RowNormArgs&) const = default;
 };
 
 // Each channel is normalised by its mean and variance over the samples and the spatial positions.
@@ -39,6 +40,13 @@ struct BatchNormArgs {
   // the batch is on one rank.
   std::int64_t rows_of_all = 0;
   std::span<const double> sums_of_all{};
+
+  // Not the sums, which are memory and no number.
+  bool operator==(const BatchNormArgs& other) const noexcept {
+    return samples == other.samples && channels == other.channels && positions == other.positions &&
+           channels_last == other.channels_last && batch_statistics == other.batch_statistics &&
+           momentum == other.momentum && eps == other.eps && rows_of_all == other.rows_of_all;
+  }
 };
 
 }  // namespace dl

@@ -88,6 +88,7 @@ struct ScaleUpdate {
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;
+  bool operator==(const ScaleUpdate&) const = default;
 };
 
 }  // namespace dl::kernels

@@ -25,6 +25,7 @@ struct IntPair {
   std::int64_t h;
   std::int64_t w;
   bool one_number = false;
+  bool operator==(const IntPair&) const = default;
 };
 
 // The number of windows along one dimension; 0 or negative if the window does not fit. With
@@ -46,6 +47,7 @@ struct Conv2dArgs {
   IntPair dilation = 1;
   std::int64_t groups = 1;
   bool relu = false;  // the result is relu(convolution), computed in one pass
+  bool operator==(const Conv2dArgs&) const = default;
 };
 
 struct MaxPool2dArgs {
@@ -55,6 +57,7 @@ struct MaxPool2dArgs {
   IntPair dilation = 1;
   bool ceil_mode = false;  // sizes are rounded up
   bool relu = false;       // the result is max_pool2d(relu(input)), computed in one pass
+  bool operator==(const MaxPool2dArgs&) const = default;
 };
 
 }  // namespace dl

@@ -51,6 +51,7 @@ struct Parameters {
   double a = 0;
   double b = 0;
   std::int64_t whole = 0;  // a as an integer, for integer dtypes
+  bool operator==(const Parameters&) const = default;
 };
 
 enum class UnaryFn : std::uint8_t {

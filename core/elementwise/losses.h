@@ -35,6 +35,7 @@ struct PairLossArgs {
   double a = 0;          // beta or delta
   bool reduced = false;  // one number, the sum of all elements over `divisor`
   double divisor = 1;
+  bool operator==(const PairLossArgs&) const = default;
 };
 
 struct NllArgs {
@@ -42,6 +43,7 @@ struct NllArgs {
   double smoothing = 0;  // the share of a target that all classes get
   bool reduced = false;  // one number, the sum of all elements
   bool mean = false;     // over the sum of the weights of their targets
+  bool operator==(const NllArgs&) const = default;
 };
 
 }  // namespace dl

@@ -20,6 +20,7 @@ namespace dl::random {
 struct PhiloxSeed {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  // words, a multiple of 4
+  bool operator==(const PhiloxSeed&) const = default;
 };
 
 struct PhiloxWords {

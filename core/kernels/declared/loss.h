@@ -95,6 +95,7 @@ struct CtcLengths {
   std::vector<std::int64_t> targets;  // labels
   std::vector<std::int64_t> first;    // index of its first label
   std::int64_t blank = 0;
+  bool operator==(const CtcLengths&) const = default;
 };
 // log_probs has the shape [T, N, C], and labels is [n] int64. The kernel writes the loss of each
 // sample to losses, [N] float64, and the logarithm of the probability of each prefix to alpha,

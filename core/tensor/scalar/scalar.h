@@ -9,6 +9,7 @@
 // dtypes accept every number; a number that is stored unchanged (fill_) must not become infinite.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -66,8 +67,15 @@ class Scalar {
     }
   }
   std::string str() const;
+  // The same bits of the same kind.
+  bool operator==(const Scalar& other) const noexcept {
+    return kind_ == other.kind_ && above_int64_ == other.above_int64_ && stored() == other.stored();
+  }
 
  private:
+  std::uint64_t stored() const noexcept {
+    return kind_ == Kind::kFloating ? std::bit_cast<std::uint64_t>(floating_) : bits();
+  }
   std::uint64_t bits() const noexcept { return static_cast<std::uint64_t>(integer_); }
 
   union {
