@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "core/autograd/graph/workspace.h"
 #include "core/autograd/record.h"
 #include "core/profiler/span.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 
 namespace dl {
@@ -90,10 +92,26 @@ class autograd::Engine {
       work_.ready.pop_back();
       run_node(number);
     }
+    tape::Recorder* const recorder = tape::Recorder::current();
+    recorder != nullptr ? record_end(*recorder) : run_at_end();
+  }
+  void run_at_end() {
     for (std::size_t i = 0; i < at_end_.size(); ++i) {
       const std::function<void()> callback = std::move(at_end_[i]);  // it may append callbacks
       callback();
     }
+  }
+
+  // In a tape's run, kernels stand for the nodes; an engine without any serves leaves' callbacks.
+  void record_begin(tape::Recorder& recorder) {
+    const auto pass = replayed_ = std::make_shared<std::unique_ptr<Engine>>();
+    const auto begin = [pass] { pass->reset(new Engine("backward", Pass::kIntoLeaves, {})); };
+    recorder.did("backward", begin, [pass](const std::exception_ptr&) { pass->reset(); });
+  }
+  void record_end(tape::Recorder& recorder) {
+    const auto end = [pass = replayed_] { (*pass)->run_at_end(), pass->reset(); };
+    if (replayed_) recorder.did("backward ends", end);  // else it is autograd::grad()
+    recorder.aside([this] { run_at_end(); });
   }
 
   // Tells each leaf that the pass used, or would have used, that its gradient will not come. The
@@ -347,6 +365,7 @@ class autograd::Engine {
   Engine* outer_;
   std::uint64_t pass_;
   std::vector<std::function<void()>> at_end_;
+  std::shared_ptr<std::unique_ptr<Engine>> replayed_;  // if this thread records
 };
 
 constinit thread_local Engine* Engine::current = nullptr;
@@ -440,6 +459,7 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
   constexpr std::string_view kWhat = "backward";
   const NoGradGuard no_grad;
   Engine engine(kWhat, Engine::Pass::kIntoLeaves, options);
+  if (tape::Recorder* const recorder = tape::Recorder::current()) engine.record_begin(*recorder);
   try {
     add_roots(engine, kWhat, roots, gradients, options.create_graph);
     engine.run();

@@ -65,8 +65,11 @@ Ref<Storage> Storage::make(std::size_t bytes, Device device) {
   }
   char* const block = static_cast<char*>(memory::allocate(kHeader + bytes));
   profiler::note_memory(static_cast<std::int64_t>(bytes));
-  return Ref<Storage>(new (block)
-                          Storage(block + kHeader, bytes, device, kHeader + bytes, nullptr));
+  Ref<Storage> storage(new (block)
+                           Storage(block + kHeader, bytes, device, kHeader + bytes, nullptr));
+  if (detail::thread_watch != nullptr) [[unlikely]]
+    detail::thread_watch->made(*storage);
+  return storage;
 }
 
 Ref<Storage> Storage::make_pinned(std::size_t bytes) {
@@ -96,6 +99,8 @@ Ref<Storage> Storage::make_deferred(std::size_t bytes, Device device, Ref<Deferr
 
 void Storage::operator delete(Storage* self, std::destroying_delete_t) noexcept {
   const std::size_t block_bytes = self->block_bytes_;
+  if (detail::thread_watch != nullptr) [[unlikely]]
+    detail::thread_watch->freed(*self);
   self->~Storage();
   memory::deallocate(self, block_bytes);
   // The block has 0 bytes for device, pinned and wrapped memory.

@@ -18,11 +18,38 @@
 #include <cstdint>
 #include <functional>
 #include <new>
+#include <string_view>
 
 #include "core/base/lifetime/ref.h"
 #include "core/device/stream.h"
 
 namespace dl {
+
+class Storage;
+
+// Hears what its thread does to memory outside of kernels; core/tape records with it. Each thread
+// has at most one. Without one, each of these events costs one load.
+class ThreadWatch {
+ public:
+  virtual void made(const Storage& storage) = 0;
+  virtual void freed(const Storage& storage) noexcept = 0;
+  // The program got the address of memory in the storage.
+  virtual void accessed(const Storage& storage) = 0;
+  // The program did something that would differ if it were repeated: "random numbers".
+  virtual void unrepeatable(std::string_view what) = 0;
+
+ protected:
+  ~ThreadWatch() = default;
+};
+
+namespace detail {
+inline thread_local constinit ThreadWatch* thread_watch = nullptr;
+
+inline void not_repeatable(std::string_view what) {
+  if (thread_watch != nullptr) [[unlikely]]
+    thread_watch->unrepeatable(what);
+}
+}  // namespace detail
 
 // The bytes of a deferred storage, which are elsewhere in a different order until data() is called
 // (core/tensor/layout/deferred.h). Belongs to one storage and lives as long. Any thread may call.

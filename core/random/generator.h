@@ -66,10 +66,7 @@ class Generator {
   // The locked stream, for a function that draws many numbers under one lock.
   class Locked {
    public:
-    explicit Locked(Generator& generator) DL_NO_THREAD_SAFETY_ANALYSIS
-        : lock_(generator.mutex_),
-          engine_(generator.engine_),
-          cached_(generator.cached_normal_) {}
+    explicit Locked(Generator& generator) DL_NO_THREAD_SAFETY_ANALYSIS;
     std::uint32_t random() noexcept { return engine_(); }
     std::uint64_t random64() noexcept {
       const std::uint64_t high = engine_();

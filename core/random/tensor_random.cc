@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/random/distributions.h"
+#include "core/tape/recorder.h"
 
 namespace dl {
 namespace {
@@ -152,6 +153,15 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generat
   return result;
 }
 
+namespace {
+
+template <typename T>
+void draw_flags(const Tensor& p, Generator* generator, const Tensor& result) {
+  random::fill_bernoulli(elements<T>(result), std::span<const T>(elements<T>(p)), *generator);
+}
+
+}  // namespace
+
 Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
   if (probabilities.device().type != DeviceType::kCPU) {
     return detail::philox_bernoulli(probabilities, generator);
@@ -159,7 +169,7 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
   const Tensor p = probabilities.contiguous();
   Tensor result = empty(p.sizes(), like(p));
   const auto fill = [&]<typename T>() {
-    random::fill_bernoulli(elements<T>(result), std::span<const T>(elements<T>(p)), generator);
+    tape::run("bernoulli", 1, &draw_flags<T>, p, &generator, result);
   };
   switch (p.dtype()) {
     case DType::kF32:

@@ -58,6 +58,7 @@ void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
 Scalar Tensor::item() const {
   DL_CHECK(get("item").numel == 1, kShape,
            "item: a tensor of one element was wanted, its shape is {}", sizes().str());
+  note_access(*impl_);
   alignas(8) char on_host[8];
   const void* at = impl_->data();
   if (is_cuda()) {

@@ -121,12 +121,17 @@ class Tensor {
   void bump_version() const { get("bump_version").storage->bump_version(); }
 
   // The address of the first element. data<T>() throws kDType if T is not the type of dtype().
-  void* data_ptr() const { return get("data_ptr").data(); }
+  void* data_ptr() const {
+    const TensorImpl& impl = get("data_ptr");
+    note_access(impl);
+    return impl.data();
+  }
   template <typename T>
   T* data() const {
     const TensorImpl& impl = get("data");
     if (impl.dtype != kDTypeOf<T>) [[unlikely]]
       refuse_data(kDTypeOf<T>);
+    note_access(impl);
     return static_cast<T*>(impl.data());
   }
   // The value of a tensor of one element, converted to T. Throws kShape unless there is exactly one
@@ -345,6 +350,10 @@ class Tensor {
   }
   std::size_t rank() const noexcept { return impl_->shape.size(); }
   [[noreturn]] void refuse_data(DType wanted) const;
+  static void note_access(const TensorImpl& impl) {
+    if (detail::thread_watch != nullptr) [[unlikely]]
+      detail::thread_watch->accessed(*impl.storage);
+  }
   std::int64_t offset_of(std::initializer_list<std::int64_t> index) const;
 
   Ref<TensorImpl> impl_;

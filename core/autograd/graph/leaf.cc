@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/autograd/record.h"
+#include "core/tape/arrangement.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/print.h"
 
@@ -63,6 +65,7 @@ bool LeafNode::has_leaf_strides(const Tensor& gradient) const {
 }
 
 void LeafNode::add_retained(const Tensor& gradient) {
+  dl::detail::not_repeatable("a result retains its gradient");
   if (guard_) guard_();
   if (!fixed_) {
     grad_ = defined_ ? grad_.add(gradient) : gradient.clone(MemoryFormat::kContiguous);
@@ -83,9 +86,12 @@ void LeafNode::accumulate(Tensor gradient) {
       shape_.str());
   check(gradient, "backward");
   if (guard_) guard_();
+  note_state();
   if (defined_) {
     grad_.add_(gradient);
-  } else if (fixed_) {
+    return;
+  }
+  if (fixed_) {
     grad_.copy_(gradient);
   } else if (is_exclusive(gradient) && has_leaf_strides(gradient)) {
     grad_ = std::move(gradient);
@@ -95,10 +101,29 @@ void LeafNode::accumulate(Tensor gradient) {
     grad_.copy_(gradient);
   }
   defined_ = true;
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    recorder->did("gradient", [leaf = Ref<LeafNode>(this), grad = grad_] {
+      if (!leaf->fixed_) leaf->grad_ = grad;
+      leaf->defined_ = true;
+    });
+  }
+}
+
+void LeafNode::require_state() const {
+  tape::Recorder* const recorder = tape::Recorder::current();
+  if (recorder == nullptr) return;
+  const auto address = [](const LeafNode& leaf) {
+    return leaf.has_memory() ? leaf.grad_.impl()->data() : nullptr;
+  };
+  recorder->require(
+      this, [leaf = Ref<const LeafNode>(this), address, defined = defined_, at = address(*this)] {
+        return leaf->defined_ == defined && address(*leaf) == at;
+      });
 }
 
 void LeafNode::set_grad(const Tensor& grad) {
   if (!grad.defined()) return zero_grad(true);
+  dl::detail::not_repeatable("set_grad() is called");
   check(grad, "set_grad");
   if (fixed_) {
     grad_.copy_(grad);
@@ -110,6 +135,14 @@ void LeafNode::set_grad(const Tensor& grad) {
 }
 
 void LeafNode::zero_grad(bool set_to_none) {
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    if (set_to_none) {
+      recorder->settle(this);
+      recorder->did("zero_grad", [leaf = Ref<LeafNode>(this)] { leaf->zero_grad(true); });
+    } else {
+      require_state();
+    }
+  }
   if (!defined_) return;
   if (!set_to_none) {
     grad_.zero_();
@@ -120,6 +153,7 @@ void LeafNode::zero_grad(bool set_to_none) {
 }
 
 void LeafNode::set_destination(const Tensor& destination) {
+  dl::detail::not_repeatable("a gradient gets other memory");
   if (!destination.defined()) {
     fixed_ = false;
     if (!defined_) grad_ = Tensor();
@@ -134,12 +168,16 @@ void LeafNode::set_destination(const Tensor& destination) {
 
 GradTarget LeafNode::target() const {
   if (has_hooks() || state_ != State::kWanted) return {};
+  note_state();
   if (!fixed_ && !defined_) return {};
   if (guard_) guard_();
   return {grad_, defined_};
 }
 
 void LeafNode::mark_written() {
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    recorder->did("gradient", [leaf = Ref<LeafNode>(this)] { leaf->mark_written(); });
+  }
   grad_.bump_version();
   defined_ = true;
 }
@@ -167,6 +205,16 @@ void LeafNode::call_each(const Call& call) const {
 }
 
 void LeafNode::run_ready() const {
+  if (callbacks_.empty()) return;
+  // The callbacks see the state of their owners in each run, as those of DistributedDataParallel.
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    const Ref<const LeafNode> leaf(this);
+    return recorder->run_host(
+        "gradient ready", [leaf] { leaf->run_ready(); },
+        [leaf](const std::exception_ptr& error) {
+          if (backward_pass() != 0) leaf->run_failed(error);
+        });
+  }
   call_each([](const Callbacks& callbacks) {
     const GradReady callback = callbacks.ready;  // a copy: it may be removed while it runs
     callback();
@@ -237,6 +285,7 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
   } else if (LeafNode* const leaf = leaf_node(*this)) {
     leaf->set_state(LeafNode::State::kFrozen);
   }
+  if (impl_->requires_grad != requires_grad) tape::rearranged();
   impl_->requires_grad = requires_grad;
   return *this;
 }

@@ -48,7 +48,10 @@ class LeafNode final : public Node {
   void backward(BackwardContext& context) override;
 
   // Undefined if there is no gradient.
-  Tensor grad() const { return defined_ ? grad_ : Tensor(); }
+  Tensor grad() const {
+    note_state();
+    return defined_ ? grad_ : Tensor();
+  }
   void set_grad(const Tensor& grad);
   void zero_grad(bool set_to_none);
   void set_destination(const Tensor& destination);
@@ -73,6 +76,12 @@ class LeafNode final : public Node {
 
  private:
   void check(const Tensor& grad, std::string_view what) const;
+  // For a recording (core/tape): it depends on whether the leaf has a gradient now, and on which.
+  void note_state() const {
+    if (dl::detail::thread_watch != nullptr) [[unlikely]]
+      require_state();
+  }
+  void require_state() const;
   bool has_leaf_strides(const Tensor& gradient) const;
   void accumulate(Tensor gradient);
   template <typename Call>

@@ -152,6 +152,7 @@ void Node::forget_retained(std::uint32_t output_nr) {
 
 void Node::run_hooks(std::span<Tensor> gradients) {
   if (!has_hooks()) return;
+  dl::detail::not_repeatable("a gradient's hook runs");
   // A hook may register hooks, which run from the next pass on, and remove any, itself included. So
   // the loops look up each hook by its number and call a copy.
   for (std::size_t i = 0, count = extras_->hooks.size(); i < count; ++i) {

@@ -29,6 +29,7 @@
 #include "core/kernels/declared/random.h"
 #include "core/kernels/declared/reduce.h"
 #include "core/kernels/declared/softmax.h"
+#include "core/memory/storage.h"
 #include "core/ops/dispatch/kernel_names.h"
 #include "core/ops/dispatch/recorded_call.h"
 #include "core/reductions/list.h"
@@ -181,6 +182,9 @@ constexpr bool takes_any_strides(Op op) noexcept {
 }
 
 namespace detail {
+// While this thread records (core/tape): a function that calls the kernel and writes the call down.
+AnyKernel watched_kernel(Op op, Device device, AnyKernel kernel);
+
 // Out of line, and instantiated once for each kernel signature, so that call() stays small.
 template <typename R, typename... Params>
 [[gnu::noinline, gnu::cold]] R call_recorded(Op op, R (*kernel)(Params...),
@@ -221,8 +225,10 @@ template <typename R, typename... Params, std::size_t... i>
 
 template <Op op, typename... Args>
 decltype(auto) call(Device device, Args&&... args) {
-  const auto kernel =
-      reinterpret_cast<typename KernelOf<op>::Type>(kernel_table().get(op, device.type));
+  AnyKernel found = kernel_table().get(op, device.type);
+  if (detail::thread_watch != nullptr) [[unlikely]]
+    found = detail::watched_kernel(op, device, found);
+  const auto kernel = reinterpret_cast<typename KernelOf<op>::Type>(found);
   if constexpr (takes_any_strides(op)) {
     if ((detail::may_be_deferred(args) || ...)) [[unlikely]] {
       return detail::call_in_stored_order(std::index_sequence_for<Args...>{}, op, kernel,

@@ -2,6 +2,7 @@
 
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
+#include "core/tape/recorder.h"
 
 namespace dl {
 namespace {
@@ -22,6 +23,15 @@ struct EmbeddingBackward final : Node {
   std::optional<std::int64_t> padding_idx;
 };
 
+void check_rows(const Tensor& flat, std::int64_t rows) {
+  const std::int64_t* const numbers = flat.data<std::int64_t>();
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    DL_CHECK(numbers[i] >= 0 && numbers[i] < rows, kIndex,
+             "embedding: element {} of the index is {}, wanted a row in [0, {})", i, numbers[i],
+             rows);
+  }
+}
+
 }  // namespace
 
 Tensor embedding(const Tensor& weight, const Tensor& index,
@@ -39,14 +49,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index,
            "embedding: padding_idx is {}, wanted a row of {}", *padding_idx, rows);
   const Tensor table = laid_out(weight);
   const Tensor flat = laid_out(index).detach().view({index.numel()});
-  if (!index.is_cuda()) {
-    const std::int64_t* const numbers = flat.data<std::int64_t>();
-    for (std::int64_t i = 0; i < flat.numel(); ++i) {
-      DL_CHECK(numbers[i] >= 0 && numbers[i] < rows, kIndex,
-               "embedding: element {} of the index is {}, wanted a row in [0, {})", i, numbers[i],
-               rows);
-    }
-  }
+  if (!index.is_cuda()) tape::run("embedding", 0, &check_rows, flat, rows);
   Shape shape = index.sizes();
   shape.push_back(weight.size(1));
   Tensor result = empty(shape, {.dtype = weight.dtype(), .device = weight.device()});

@@ -1,10 +1,13 @@
 #include "core/ops/softmax/softmax.h"
 
+#include <cmath>
+
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/order/order.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/tape/recorder.h"
 
 namespace dl {
 namespace {
@@ -22,14 +25,37 @@ struct SoftmaxBackward final : Node {
   std::int64_t dim = 0;
 };
 
+// Zeroes the rows of softmax(input) in which all inputs are -infinity. Both are row-major.
+void zero_empty_rows(const Tensor& input, std::int64_t dim, const Tensor& output) {
+  const auto d = static_cast<std::size_t>(dim);
+  const std::int64_t count = input.sizes()[d];
+  const std::int64_t inner = input.strides()[d];
+  visit_floating(input.dtype(), "softmax", [&]<typename T>() {
+    const T* const x = input.data<T>();
+    T* const y = output.data<T>();
+    for (std::int64_t begin = 0; begin < output.numel(); begin += count * inner) {
+      for (std::int64_t row = begin; row < begin + inner; ++row) {
+        if (!std::isnan(static_cast<double>(y[row]))) continue;
+        const auto is_empty = [&](std::int64_t i) {
+          return static_cast<double>(x[row + i * inner]) == -kInfinity;
+        };
+        std::int64_t i = 0;
+        while (i < count && is_empty(i)) ++i;
+        if (i < count) continue;
+        for (i = 0; i < count; ++i) y[row + i * inner] = T(0);
+      }
+    }
+  });
+}
+
 // The softmax of `input`, but 0 in rows that are NaN because all their elements are -infinity.
 Tensor without_empty_rows(const Tensor& input, const Tensor& output, std::int64_t dim) {
   if (output.numel() == 0) return output;
   const NoGradGuard not_recorded;
-  // One element tells whether a row is NaN. On a device this is not checked, because the host would
-  // have to wait for the answer.
-  const Tensor first = output.narrow(dim, 0, 1);
-  if (!output.is_cuda() && !any(ne(first, first)).item<bool>()) return output;
+  if (!output.is_cuda()) {
+    tape::run("softmax", 1, &zero_empty_rows, input, dim, output);
+    return output;
+  }
   const Tensor has_any = ne(max(input, dim, {.keepdim = true}).first, -kInfinity);
   return masked(output, has_any.expand(output.sizes()));
 }

@@ -1,0 +1,171 @@
+// Step: one entry of a tape. It holds a function with its arguments, tensors as operands, and calls
+// it again in every run.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::tape {
+
+// A tensor of a step: the elements of a block of memory. Blocks are numbered by the recorder.
+struct Operand {
+  static constexpr std::int64_t kUndefined = -1;
+
+  std::int64_t block = kUndefined;
+  std::int64_t first = 0;  // bytes from the block's beginning to the first element
+  Shape sizes{};
+  Strides strides{};
+  DType dtype = DType::kF32;
+  Tensor bound{};  // what the function gets, once the tape is bound
+
+  bool same_as(const Operand& other) const {
+    return block == other.block && first == other.first && sizes == other.sizes &&
+           strides == other.strides && dtype == other.dtype;
+  }
+};
+
+class Step {
+ public:
+  Step(std::string name, std::vector<Operand> operands)
+      : name_(std::move(name)), operands_(std::move(operands)) {}
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  virtual ~Step() = default;
+
+  virtual void run() = 0;
+  // A run has ended with this error, before or after this step; called for the last step first.
+  virtual void abandon(const std::exception_ptr&) noexcept {}
+  // Empty if `other`, the step in the same place of another recording, does the same; else what
+  // differs: "number 2".
+  std::string difference(const Step& other) const;
+
+  const std::string& name() const noexcept { return name_; }
+  std::span<Operand> operands() noexcept { return operands_; }
+  std::span<const Operand> operands() const noexcept { return operands_; }
+
+ protected:
+  const Tensor& tensor(std::size_t i) const noexcept { return operands_[i].bound; }
+
+ private:
+  // Whether the arguments that are no tensors are the same. `other` is of the same class.
+  virtual bool has_same_numbers(const Step& other) const = 0;
+
+  std::string name_;
+  std::vector<Operand> operands_;
+};
+
+// Something that a step does with objects that outlive the tape, not with operands.
+class HostStep final : public Step {
+ public:
+  using Failed = std::function<void(const std::exception_ptr&)>;
+
+  HostStep(std::string name, std::function<void()> act, Failed failed)
+      : Step(std::move(name), {}), act_(std::move(act)), failed_(std::move(failed)) {}
+  void run() override { act_(); }
+  void abandon(const std::exception_ptr& error) noexcept override {
+    try {
+      if (failed_) failed_(error);
+    } catch (...) {  // the caller gets `error`, not this exception
+    }
+  }
+
+ private:
+  bool has_same_numbers(const Step&) const override { return true; }
+
+  std::function<void()> act_;
+  Failed failed_;
+};
+
+namespace detail {
+template <typename T>
+inline constexpr bool is_tensor = std::is_same_v<std::remove_cvref_t<T>, Tensor>;
+template <typename T>
+inline constexpr bool is_span = false;
+template <typename T, std::size_t n>
+inline constexpr bool is_span<std::span<T, n>> = true;
+
+// Takes the place of a tensor among the held arguments.
+struct InOperands {
+  bool operator==(const InOperands&) const = default;
+};
+template <typename T>
+using Held = std::conditional_t<is_tensor<T>, InOperands, std::remove_cvref_t<T>>;
+}  // namespace detail
+
+// True if the result and all arguments of such a function can be held by a step. A result must be
+// the same in each run: it is the number of a bad element, or none.
+template <typename R, typename... Params>
+inline constexpr bool can_be_held =
+    (std::is_void_v<R> || std::is_same_v<R, bool> || std::is_same_v<R, std::int64_t>) &&
+    (!detail::is_span<std::remove_cvref_t<Params>> && ...);
+
+template <typename R, typename... Params>
+class CallStep final : public Step {
+ public:
+  CallStep(std::string name, std::vector<Operand> operands, R (*function)(Params...),
+           detail::Held<Params>... held)
+      : Step(std::move(name), std::move(operands)),
+        function_(function),
+        held_(std::move(held)...) {}
+
+  // The result when the step was recorded.
+  template <typename Result>
+  void set_result(const Result& result) {
+    result_ = result;
+  }
+
+  void run() override {
+    if constexpr (std::is_void_v<R>) {
+      call(std::index_sequence_for<Params...>{});
+    } else {
+      const R result = call(std::index_sequence_for<Params...>{});
+      if (result == result_) return;
+      DL_CHECK(!(std::is_same_v<R, std::int64_t>), kIndex,
+               "{}: element {} of its input is out of range", name(), result);
+      throw_error(ErrorKind::kInternal, "{}: a run of a tape took another way", name());
+    }
+  }
+
+ private:
+  struct Nothing {};
+
+  template <std::size_t... i>
+  R call(std::index_sequence<i...>) {
+    std::size_t next = 0;
+    // A braced list is evaluated in order.
+    const std::size_t places[] = {(detail::is_tensor<Params> ? next++ : next)..., 0};
+    return function_(argument<i, Params>(places)...);
+  }
+  template <std::size_t i, typename T>
+  decltype(auto) argument(const std::size_t* places) {
+    if constexpr (detail::is_tensor<T>) {
+      return tensor(places[i]);
+    } else {
+      return std::as_const(std::get<i>(held_));
+    }
+  }
+  bool has_same_numbers(const Step& other) const override {
+    const auto& with = static_cast<const CallStep&>(other);
+    return function_ == with.function_ && held_ == with.held_;
+  }
+
+  R (*function_)(Params...);
+  std::tuple<detail::Held<Params>...> held_;
+  std::conditional_t<std::is_void_v<R>, Nothing, R> result_{};
+};
+
+}  // namespace dl::tape
