@@ -176,7 +176,7 @@ ROOMS = {
                  ("autopsy", "why it hangs"), ("preempt", "save and end"), ("pmi", "MPICH's ranks"), ("torch_store", "PyTorch's store")],
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),
            ("module", "trees, state"), ("optim", "SGD, schedulers"), ("parallel", "DDP"), ("data", "loaders, images"),
-           ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("utils", "clipping")],
+           ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("compile", "compiled steps"), ("utils", "clipping")],
     "collectives": [("init", "ranks meet"), ("bench", "dlbench"), ("c", "interface for C"), ("python", "the package"), ("tensor", "for Tensors"), ("device", "CPU or GPU"),
                     ("hybrid", "shm and tcp"), ("shm", "one node"), ("tcp", "any nodes"), ("nccl", "GPUs"), ("mpi", "over an MPI"),
                     ("join", "new groups"), ("solo", "one rank"), ("compose", "from others"), ("api", "ProcessGroup"), ("algorithms", "schedules"),
@@ -186,7 +186,7 @@ ROOMS = {
     "core": [("ops", "checks, gradients"), ("autograd", "backward"), ("kernels", "cpu, cuda"), ("autocast", "mixed precision"),
              ("random", "PyTorch's numbers"), ("args", "options of ops"), ("tensor", "Tensor, dtypes"), ("memory", "allocators"),
              ("device", "threads, streams"), ("profiler", "profiles, traces"), ("elementwise", "list of formulas"), ("reductions", "list of sums, ..."),
-             ("base", "errors, env, system")],
+             ("tape", "record, replay"), ("base", "errors, env, system")],
 }
 TOP = ["launcher", "nn", "collectives", "rendezvous", "core", "examples"]
 # Who may include whom: the arrows between the top rooms.

@@ -37,6 +37,7 @@ void GradScaler::make_scale(Device device) {
 Tensor GradScaler::scale(const Tensor& outputs) {
   DL_CHECK(outputs.defined(), kInvalidArgument, "GradScaler::scale: the outputs are undefined");
   if (!options_.enabled) return outputs;
+  dl::detail::not_repeatable("a GradScaler scales");
   make_scale(outputs.device());
   return mul(outputs, scale_);
 }

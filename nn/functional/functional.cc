@@ -10,20 +10,26 @@
 #include "core/ops/reduce/reduce.h"
 #include "core/random/distributions.h"
 #include "core/random/tensor_random.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::functional {
 namespace {
+
+template <typename T>
+void draw_mask(double p, Generator* generator, const Tensor& memory) {
+  const std::span<T> values(memory.data<T>(), static_cast<std::size_t>(memory.numel()));
+  random::fill_bernoulli(values, 1 - p, *generator);
+  const T scale = T(1) / static_cast<T>(1 - p);
+  for (T& value : values) value *= scale;
+}
 
 // 0 or 1 / (1 - p) for each element of `input`, in its memory layout and drawn in memory order.
 template <typename T>
 Tensor dropout_mask(const Tensor& input, double p, Generator& generator) {
   Tensor mask = empty_for(input.sizes(), {&input}, kDTypeOf<T>, input.device());
   const Tensor memory = dl::detail::draw_memory(mask);
-  const std::span<T> values(memory.data<T>(), static_cast<std::size_t>(memory.numel()));
-  random::fill_bernoulli(values, 1 - p, generator);
-  const T scale = T(1) / static_cast<T>(1 - p);
-  for (T& value : values) value *= scale;
+  tape::run("dropout", 1, &draw_mask<T>, p, &generator, memory);
   if (!memory.is_same(mask)) mask.copy_(memory);
   return mask;
 }

@@ -55,6 +55,7 @@
 #include "core/tensor/tensor.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"
+#include "nn/compile/compile.h"
 #include "nn/data/batch.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/dataset.h"

@@ -1,6 +1,7 @@
 // Functions that run before and after a module's forward().
 #include <algorithm>
 
+#include "core/tape/arrangement.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -25,6 +26,7 @@ void erase_hook(void* list, std::uint64_t id) {
 }  // namespace
 
 detail::ModuleHooks& Module::hooks() {
+  tape::rearranged();
   if (!hooks_) hooks_ = std::make_shared<detail::ModuleHooks>();
   return *hooks_;
 }
@@ -52,6 +54,7 @@ HookHandle Module::register_forward_hook(ForwardHook hook) {
 }
 
 Tensor Module::call_with_hooks(const Tensor& input) {
+  dl::detail::not_repeatable("a module's hook runs");
   // Copies: a hook may register or remove hooks.
   const auto before = hooks_->before;
   const auto after = hooks_->after;

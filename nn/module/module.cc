@@ -10,6 +10,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/text/printable.h"
 #include "core/device/cuda/cuda.h"
+#include "core/tape/arrangement.h"
 
 namespace dl::nn {
 namespace {
@@ -269,6 +270,7 @@ StateDict Module::state_dict() const {
 Module& Module::set_training(bool training) {
   walk(*this, "", "train",
        [&](const std::string&, Module& module) { module.training_ = training; });
+  tape::rearranged();
   return *this;
 }
 
@@ -308,6 +310,7 @@ void Module::replace_all(const Bring& bring) {
     tensor = bring(before);
     done.emplace_back(before, tensor);
   };
+  tape::rearranged();
   walk(*this, "", "to", [&](const std::string&, Module& module) {
     for (NamedTensor& p : module.parameters_) replace_once(p.tensor);
     for (Buffer& b : module.buffers_) replace_once(b.entry.tensor);

@@ -18,6 +18,7 @@
 #include "core/base/option.h"
 #include "core/ops/dispatch/dispatch.h"
 #include "core/profiler/span.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer_of.h"
 
@@ -79,6 +80,10 @@ void OptimizerOf<Options>::step() {
   using Facts = OptimizerFacts<Options>;
   using Step = typename Facts::Step;
   static_assert(std::size(Facts::kSlots) == Step::kCounts + Step::kState);
+  // A tape calls this function again: it reads options and counts that change.
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    return recorder->run_host("optimizer_step", [this] { step(); });
+  }
   const profiler::Span span({"Optimizer.step#", name(), ".step"}, profiler::Category::kOptimizer);
   const std::vector<Tensor>& gradients = take_gradients();
   // Created before the first change, because it may throw.

@@ -8,6 +8,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/profiler/span.h"
+#include "core/tape/recorder.h"
 #include "nn/parallel/model_check.h"
 #include "nn/parallel/reducer/broadcast.h"
 #include "nn/parallel/reducer/reducer.h"
@@ -127,7 +128,14 @@ void DistributedDataParallel::begin_forward() {
 
 Tensor DistributedDataParallel::forward(const Tensor& input) {
   const profiler::Span span("DistributedDataParallel.forward");
-  begin_forward();
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    recorder->run_host("DistributedDataParallel", [this, records = is_grad_enabled()] {
+      const AutoGradMode mode(records);
+      begin_forward();
+    });
+  } else {
+    begin_forward();
+  }
   return model_(input);
 }
 

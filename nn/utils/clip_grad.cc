@@ -8,6 +8,7 @@
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::utils {
@@ -73,7 +74,8 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
   // A tensor and not a number, so that nothing waits for a GPU.
   const Tensor factor =
       minimum(max_norm / (norm + 1e-6), ones({}, {.dtype = norm.dtype(), .device = norm.device()}));
-  if (factor.device().type == DeviceType::kCPU && factor.item<double>() == 1) return norm;
+  const bool may_look = factor.device().type == DeviceType::kCPU && !tape::Recorder::current();
+  if (may_look && factor.item<double>() == 1) return norm;
   for (Tensor gradient : gradients) gradient.mul_(factor);
   return norm;
 }
