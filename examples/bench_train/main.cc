@@ -26,6 +26,7 @@
 #include "core/random/tensor_random.h"
 #include "examples/bench_train/options.h"
 #include "nn/amp/grad_scaler.h"
+#include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
 #include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/capture_step.h"
@@ -75,6 +76,7 @@ struct Result {
   double peak_mib;
   std::string processor;                                  // the GPU's name; empty on a CPU
   std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
+  std::optional<dl::CompileSummary> tape;
 };
 
 Result train(const Options& options, dl::Device device) {
@@ -112,10 +114,13 @@ Result train(const Options& options, dl::Device device) {
         return {compute(batch[0], batch[1])};
       },
       {.device = device, .group = dl::default_group(), .optimizers = {opt.get()}});
+  auto compiled = dl::compile(compute, {.whole = true});
   const std::vector<dl::Tensor> batch = {x, y};
   const auto step = [&] {
-    if (options.captured) {
+    if (options.mode == "captured") {
       graph(batch);
+    } else if (options.mode == "compile") {
+      compiled(x, y);
     } else {
       compute(x, y);
     }
@@ -124,10 +129,13 @@ Result train(const Options& options, dl::Device device) {
   const auto synchronize = [&] {
     if (on_gpu) dl::cuda::synchronize();
   };
-  // In captured mode the first step runs eagerly, and the second captures.
-  const int warmup = options.captured ? std::max(options.warmup, 2) : options.warmup;
+  // The steps that run eagerly: in captured mode the first, and the second captures; in compile
+  // mode the first, which records, and three that check.
+  const bool is_captured = options.mode == "captured";
+  const int least = is_captured ? 2 : options.mode == "compile" ? 4 : 0;
+  const int warmup = std::max(options.warmup, least);
   for (int i = 0; i < warmup; ++i) step();
-  DL_CHECK(!options.captured || graph.is_captured(), kInvalidArgument,
+  DL_CHECK(!is_captured || graph.is_captured(), kInvalidArgument,
            "--mode captured: this step cannot be captured: {}", graph.why_not());
   synchronize();
   if (ddp) ddp->reset_overlap();
@@ -143,9 +151,12 @@ Result train(const Options& options, dl::Device device) {
   }
   if (options.profile) profile.stop();
   std::ranges::sort(times);
-  return {model.count_parameters(), std::move(times), peak_mib(device),
+  return {model.count_parameters(),
+          std::move(times),
+          peak_mib(device),
           on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
-          ddp ? std::optional(ddp->overlap()) : std::nullopt};
+          ddp ? std::optional(ddp->overlap()) : std::nullopt,
+          options.mode == "compile" ? std::optional(compiled.summary()) : std::nullopt};
 }
 
 void print(const Options& options, const Result& result) {
@@ -162,7 +173,7 @@ void print(const Options& options, const Result& result) {
                                      {"batch", options.batch},
                                      {"world", world},
                                      {"threads", options.threads},
-                                     {"mode", options.captured ? "captured" : "eager"},
+                                     {"mode", options.mode},
                                      {"dtype", options.dtype},
                                      {"device", options.device},
                                      {"optim", options.optim},
@@ -181,6 +192,11 @@ void print(const Options& options, const Result& result) {
       object["conv"] = options.conv_tf32 ? "tf32" : "ieee";
       object["benchmark"] = options.benchmark;
     }
+    if (result.tape) {
+      object["tape_steps"] = result.tape->steps;
+      object["arena_mib"] = static_cast<double>(result.tape->arena_bytes) / (1 << 20);
+      object["capture_ms"] = result.tape->capture_ms;
+    }
     if (result.overlap) {
       const std::chrono::duration<double, std::milli> all = result.overlap->communication;
       object["all_reduce_ms"] = all.count() / static_cast<double>(result.overlap->steps);
@@ -191,10 +207,11 @@ void print(const Options& options, const Result& result) {
   }
   fmt::print(
       "{} {} parameters, batch {} x {} ranks, {} threads, {} {} {}: {:.3f} ms a step "
-      "(p10 {:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}\n",
-      options.work.name, result.parameters, options.batch, world, options.threads,
-      options.captured ? "captured" : "eager", options.dtype, options.device, median, p10, p90,
-      samples_per_s, result.peak_mib, result.overlap ? ", " + result.overlap->str() : "");
+      "(p10 {:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}{}\n",
+      options.work.name, result.parameters, options.batch, world, options.threads, options.mode,
+      options.dtype, options.device, median, p10, p90, samples_per_s, result.peak_mib,
+      result.overlap ? ", " + result.overlap->str() : "",
+      result.tape ? ", " + result.tape->str() : "");
 }
 
 }  // namespace

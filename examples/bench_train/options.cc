@@ -53,14 +53,13 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
 
   constexpr std::uint64_t kMost = 1'000'000'000;
   std::string work;
-  std::string mode = "eager";
   std::string matmul = "ieee";
   std::string conv = "tf32";
   Options options{.work = {},
                   .batch = 0,
                   .threads = dl::num_threads(),
                   .device = "cpu",
-                  .captured = false,
+                  .mode = "eager",
                   .dtype = "f32",
                   .matmul_tf32 = false,
                   .conv_tf32 = true,
@@ -90,10 +89,10 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
             }
           },
           ""));
-  app.add_option("--mode", mode,
-                 "eager, or captured: a CUDA graph of the step (eager); a step that cannot be "
-                 "captured is an error")
-      ->check(one_of({"eager", "captured"}, "the mode"));
+  app.add_option("--mode", options.mode,
+                 "eager; compile: a tape of the step, on cpu; or captured: a CUDA graph of it "
+                 "(eager); a step that cannot be repeated so is an error")
+      ->check(one_of({"eager", "compile", "captured"}, "the mode"));
   app.add_option("--dtype", options.dtype,
                  "f32, or what autocast computes in: bf16 or f16, which scales its gradients (f32)")
       ->check(one_of({"f32", "bf16", "f16"}, "the dtype"));
@@ -127,11 +126,13 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
     if (exit_code == 0) dl::require_written(stdout, "standard output");
     return std::nullopt;
   }
-  options.captured = mode == "captured";
   options.matmul_tf32 = matmul == "tf32";
   options.conv_tf32 = conv == "tf32";
-  if (options.captured && options.device == "cpu") {
-    std::fputs("--mode captured needs a GPU: --device cuda\n", stderr);
+  const bool is_cpu = options.device == "cpu";
+  if ((options.mode == "captured" && is_cpu) || (options.mode == "compile" && !is_cpu)) {
+    std::fputs(is_cpu ? "--mode captured needs a GPU: --device cuda\n"
+                      : "--mode compile is for --device cpu; a GPU has --mode captured\n",
+               stderr);
     exit_code = 2;
     return std::nullopt;
   }

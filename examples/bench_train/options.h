@@ -15,7 +15,7 @@ struct Options {
   std::int64_t batch;  // of one rank
   int threads;
   std::string device;  // cpu, cuda or cuda:N
-  bool captured;       // CUDA graph instead of eager steps
+  std::string mode;    // eager, compile or captured
   std::string dtype;   // f32, or what autocast computes in
   bool matmul_tf32;
   bool conv_tf32;

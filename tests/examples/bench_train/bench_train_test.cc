@@ -78,9 +78,10 @@ TEST(BenchTrain, RefusesWhatIsNotThereByName) {
          "the work \"resnet\" is not there; there is: mlp, cnn, cnn-cifar, conv18, resnet18, "
          "resnet18-224, densenet121, efficientnet-b0, gpt");
   refuse({"mlp", "--dtype", "f64"}, "the dtype \"f64\" is not there; there is: f32, bf16, f16");
-  refuse({"mlp", "--mode", "compile"},
-         "the mode \"compile\" is not there; there is: eager, captured");
+  refuse({"mlp", "--mode", "tape"},
+         "the mode \"tape\" is not there; there is: eager, compile, captured");
   refuse({"mlp", "--mode", "captured"}, "--mode captured needs a GPU: --device cuda");
+  refuse({"mlp", "--mode", "compile", "--device", "cuda:0"}, "--mode compile is for --device cpu");
   refuse({"mlp", "--device", "tpu"}, "tpu");
   refuse({"mlp", "--optim", "lion"},
          "the optimizer \"lion\" is not there; there is: sgd, adam, adamw");
