@@ -132,6 +132,7 @@ std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() c
 }
 
 void Operation::end(std::exception_ptr failed) noexcept {
+  if (!failed && !shared_->failure.is_set()) rendezvous::report_recovery(reported_);
   const Ref<RefCounted> owner = std::exchange(options_.owner, nullptr);  // dropped after the lock
   const Lock lock(mutex_);
   error_ = std::move(failed);

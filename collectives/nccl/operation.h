@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "collectives/waiting/work.h"
 #include "core/base/mutex.h"
 #include "core/device/cuda/module/runtime.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::nccl {
 
@@ -118,6 +120,7 @@ class Operation final : public Work {
 
   const Ref<Shared> shared_;
   const Descriptor descriptor_;
+  const std::uint32_t reported_ = rendezvous::standing_report();  // when it was called
   Options options_;
   void* begin_ = nullptr;
   void* end_ = nullptr;

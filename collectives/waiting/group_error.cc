@@ -1,15 +1,6 @@
 #include "collectives/waiting/group_error.h"
 
-#include <atomic>
-
-#include "rendezvous/net/lifeline.h"
-
 namespace dl::collectives {
-namespace {
-
-std::atomic<bool> has_failed_call{false};  // and no call has succeeded since
-
-}  // namespace
 
 Cause cause_of(const std::exception_ptr& error) {
   try {
@@ -90,14 +81,9 @@ void report_failed_call(const Called& called, int self, Cause cause) noexcept {
   if (!cause.operation.empty()) return;
   cause.operation = called.operation;
   if (cause.found_by < 0) cause.found_by = self;
-  has_failed_call.store(true);
   const bool is_mismatch = cause.blame == Blame::kMismatch;
   rendezvous::report_peer_failure(
       {.cause = std::move(cause), .call = is_mismatch ? called.text : std::string()});
-}
-
-void take_back_failed_call() noexcept {
-  if (has_failed_call.exchange(false)) rendezvous::report_renewal();
 }
 
 void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,

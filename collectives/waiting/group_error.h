@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "collectives/call/descriptor.h"
 #include "core/base/error.h"
 #include "rendezvous/net/cause.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives {
 
@@ -49,8 +51,8 @@ std::string making_of(std::string_view group);
 Called making_of_memory(std::size_t bytes);
 
 // Runs `call`. If it fails because of another rank, this rank's agent hears of it before the
-// program does. Success takes such a report back, as the program has tried again. `self`: this
-// rank in the job.
+// program does. Success tells that the program has got over such reports before. `self`: this rank
+// in the job.
 template <typename Call>
 auto tell_failure(const Called& called, int self, const Call& call);
 
@@ -97,13 +99,13 @@ void report_late_call(const Cause& cause, Descriptor called, std::uint64_t seque
 
 // For tell_failure().
 void report_failed_call(const Called& called, int self, Cause cause) noexcept;
-void take_back_failed_call() noexcept;
 
 template <typename Call>
 auto tell_failure(const Called& called, int self, const Call& call) {
+  const std::uint32_t reported = rendezvous::standing_report();
   try {
     auto made = call();
-    take_back_failed_call();
+    rendezvous::report_recovery(reported);
     return made;
   } catch (const GroupError& error) {
     report_failed_call(called, self, error.cause());

@@ -15,6 +15,8 @@ constexpr std::string_view kSaid[] = {
     "remote process exit",                       // NCCL: "exited", "exiting prematurely"
 };
 
+}  // namespace
+
 std::string_view last_message(std::string_view text) {
   const std::size_t traceback = text.rfind("Traceback (most recent call last)");
   if (traceback != std::string_view::npos) return text.substr(traceback);
@@ -24,8 +26,6 @@ std::string_view last_message(std::string_view text) {
   }
   return begin == std::string_view::npos ? text : text.substr(begin);
 }
-
-}  // namespace
 
 bool says_peer_was_lost(std::string_view last_words) {
   const std::string_view message = last_message(last_words);

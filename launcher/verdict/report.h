@@ -65,11 +65,14 @@ ErrorFile read_error_file(const std::string& content);
 // "restart 1 of 3: all ranks begin again in 2 s, as they fail soon after each start"
 std::string restart_sentence(const rendezvous::Restart& restart);
 
+// The last Python traceback and what follows it; without a traceback, the last lines.
+// `last_words`: the end of the rank's stderr.
+std::string_view last_message(std::string_view last_words);
+
 // True if a program that does not know dlrun lost a peer, by its last output: PyTorch over gloo or
 // NCCL reports it only on its stderr. This is a guess, so it decides only for which failures dlrun
-// waits. If no other rank fails in time, the rank with this output is the cause. `last_words`: the
-// end of the rank's stderr. Only the last Python traceback and what follows it count; without a
-// traceback, the last lines.
+// waits. If no other rank fails in time, the rank with this output is the cause. Only
+// last_message() counts.
 bool says_peer_was_lost(std::string_view last_words);
 // True if the rank could not listen on a port because another process does. Used only for a hint.
 bool says_port_was_taken(std::string_view last_words);

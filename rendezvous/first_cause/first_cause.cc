@@ -57,6 +57,7 @@ bool may_end_for_its_group(const RankEnd& end) {
 }  // namespace
 
 bool RankEnd::is_follower() const {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return false;
   if (!follows) return lost_peer;
   const Cause& cause = follows->cause;
   return cause.rank != rank || (cause.blame != Blame::kLeft && cause.blame != Blame::kBroke);

@@ -56,7 +56,8 @@ struct RankEnd {
   std::string detail{};
 
   bool failed() const { return status != 0; }
-  // True if it blames another rank, and not itself.
+  // True if it blames another rank, and not itself. A rank that was killed by SIGKILL is no
+  // follower: its program did not end because of what it had reported.
   bool is_follower() const;
   int exit_code() const;  // 128+n for signal n
 };

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "core/base/env.h"
+#include "core/base/mutex.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr std::string_view kBrokenWord = "broken";
 constexpr std::string_view kWaitingWord = "waiting";
 constexpr std::string_view kRenewalPacket = "renewal\n";
+constexpr std::string_view kRecoveryPacket = "recovery\n";
 constexpr std::size_t kMostBytes = 32 * 1024;
 constexpr std::size_t kMostLineBytes = 255;
 
@@ -32,13 +34,21 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
-void send_packet(std::string_view packet) {
+// Returns false without a lifeline.
+bool send_packet(std::string_view packet) {
   const auto fd = env::get_int(env::Var::kLifelineFd);
-  if (!fd) return;
+  if (!fd) return false;
   ::send(static_cast<int>(*fd), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return true;
 }
 
+// Held to send a report with its number, so that a recovery is never sent after a later report.
+constinit Mutex report_mutex;
+constinit std::uint32_t last_report DL_GUARDED_BY(report_mutex) = 0;
+
 }  // namespace
+
+constinit std::atomic<std::uint32_t> detail::standing_report{0};
 
 std::string encode_peer_failure(const PeerFailure& failure) {
   std::string packet = fmt::format("{}\n{}\n", kBrokenWord, one_line(failure.call));
@@ -83,9 +93,29 @@ void report_renewal() noexcept {
   }
 }
 
+bool is_recovery(std::string_view packet) noexcept {
+  return packet == kRecoveryPacket;
+}
+
+void report_recovery(std::uint32_t standing) noexcept {
+  if (standing == 0) return;
+  try {
+    const Lock lock(report_mutex);
+    if (detail::standing_report.load() != standing) return;
+    detail::standing_report.store(0);
+    send_packet(kRecoveryPacket);
+  } catch (...) {
+    // The variable of the descriptor is no number.
+  }
+}
+
 void report_peer_failure(const PeerFailure& failure) noexcept {
   try {
-    send_packet(encode_peer_failure(failure));
+    const std::string packet = encode_peer_failure(failure);
+    const Lock lock(report_mutex);
+    if (!send_packet(packet)) return;
+    if (++last_report == 0) ++last_report;
+    detail::standing_report.store(last_report);
   } catch (...) {
     // The group's error is reported to the program in any case.
   }

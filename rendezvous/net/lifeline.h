@@ -8,6 +8,8 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,10 @@ struct Waiting {
   std::string operation;  // "init of group 'world'"
 };
 
+namespace detail {
+extern std::atomic<std::uint32_t> standing_report;
+}  // namespace detail
+
 // Never blocks and never throws. Does nothing without a lifeline: dlrun did not start this process,
 // or a program in between has closed the descriptor.
 void report_peer_failure(const PeerFailure& failure) noexcept;
@@ -36,11 +42,21 @@ void report_waiting(const Waiting& waiting) noexcept;
 // "The group is made anew": what this rank has reported as a PeerFailure does not count any more.
 void report_renewal() noexcept;
 
+// The number of this rank's last PeerFailure; 0: there is none, or the program has got over it.
+inline std::uint32_t standing_report() noexcept {
+  return detail::standing_report.load(std::memory_order_relaxed);
+}
+// "The program has got over it": a call that was made after the report `standing` has ended well
+// together with other ranks. Then the reports so far do not count, unless the rank's last words
+// quote one of them. Does nothing for 0, and if there is a later report.
+void report_recovery(std::uint32_t standing) noexcept;
+
 // Encode and decode one packet; both ends use these. Decoding returns nullopt for any other packet.
 std::string encode_peer_failure(const PeerFailure& failure);
 std::optional<PeerFailure> decode_peer_failure(std::string_view packet);
 std::string encode_waiting(const Waiting& waiting);
 std::optional<Waiting> decode_waiting(std::string_view packet);
 bool is_renewal(std::string_view packet) noexcept;
+bool is_recovery(std::string_view packet) noexcept;
 
 }  // namespace dl::rendezvous

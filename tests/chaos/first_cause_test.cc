@@ -140,6 +140,32 @@ TEST(Waits, ForARankToComeToAGroupAreToldAtTheDeadline) {
   ADD_FAILURE() << err;
 }
 
+TEST(FirstCause, IsNoFailureThatAllHaveCaughtAndGotOver) {
+  for (const int nodes : {1, 2}) {
+    for (const std::string how : {"kill", "throw", "leave", "differ"}) {
+      SCOPED_TRACE(how);
+      Job job(nodes, 4 / nodes, {"caught", "2", how});
+      job.expect(how == "kill" ? 137 : 1, nodes == 1 ? "rank 2 (node 0" : "rank 2 (node 1");
+      if (how == "differ") {
+        EXPECT_THAT(job.err(), HasSubstr("rank 2 called broadcast #"));
+      }
+    }
+  }
+}
+
+TEST(FirstCause, IsARankThatIsKilledAfterItHasCaughtAFailure) {
+  Job job(1, 4, {"killed", "2"});
+  job.expect(137, "rank 2 (node 0");
+}
+
+TEST(FirstCause, IsAFailureThatIsCaughtAfterACallOfAnotherGroup) {
+  for (const int nodes : {1, 2}) {
+    Job job(nodes, 4 / nodes, {"uncaught", "2"});
+    job.expect(1, nodes == 1 ? "rank 2 (node 0" : "rank 2 (node 1");
+    EXPECT_THAT(job.err(), HasSubstr("rank 2 called all_reduce #"));
+  }
+}
+
 TEST(FirstCause, IsARankThatLeavesWhileTheOthersWaitForIt) {
   for (const int nodes : {1, 2}) {
     Job job(nodes, 4 / nodes, {"leave", "2"});

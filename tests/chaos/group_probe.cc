@@ -7,6 +7,11 @@
 //   absent RANK SECONDS DIR   it never comes to that group, for which the others wait so long
 //   unlike RANK WHAT DIR      it makes that group with another name, size or backend
 //   memory RANK               it allocates symmetric memory of another size
+//   caught RANK HOW           all catch a mismatch in another group; then it ends, by "kill", "throw",
+//                             "leave" or "differ", while the others wait for it
+//   killed RANK               so, and it is killed before any other call
+//   uncaught RANK             it calls something else in another group, and all know of that only
+//                             after a barrier of theirs
 //   leave RANK                it leaves with 0 while the others wait for it in a barrier
 //   reset RANK WHICH          a connection of its group is reset, the first or the last that it has
 //                             made, or all of them; or "closed": all are closed, and it waits for
@@ -19,6 +24,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -59,6 +65,48 @@ int differ(bool is_odd, const std::string& folder) {
     return 66;
   }
   dl::default_group()->barrier({})->synchronize();
+  return 0;
+}
+
+// An all_reduce of another group, in which rank `odd` gives another count.
+dl::Ref<dl::collectives::Work> unequal_all_reduce(dl::collectives::ProcessGroup& group, int odd) {
+  const std::size_t count = dl::rank() == odd ? 5 : 6;
+  return group.all_reduce({.input = values.data(), .output = values.data(), .count = count});
+}
+
+void catch_mismatch(dl::collectives::ProcessGroup& group, int odd) {
+  try {
+    unequal_all_reduce(group, odd)->synchronize();
+  } catch (const dl::Error& error) {
+    if (error.kind() == dl::ErrorKind::kMismatch) return;
+    throw;
+  }
+  dl::throw_error(dl::ErrorKind::kInternal, "different counts fit");
+}
+
+// The mismatch is another rank's.
+int caught(int odd, const std::string& how) {
+  const auto world = dl::default_group();
+  const auto group = world->split({});
+  catch_mismatch(*group, (odd + 1) % dl::world_size());
+  if (how != "killed") world->barrier({})->synchronize();
+  if (dl::rank() == odd) {
+    if (how == "kill" || how == "killed") ::raise(SIGKILL);
+    if (how == "throw") dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");
+    if (how == "leave") return 0;
+    if (how == "differ") world->broadcast({.buffer = values.data(), .count = 1})->synchronize();
+  }
+  if (how == "killed") ::pause();
+  all_reduce()->synchronize();
+  return 0;
+}
+
+int uncaught(int odd) {
+  const auto group = dl::default_group()->split({});
+  const auto work = unequal_all_reduce(*group, odd);
+  if (!dl::tests::eventually([&] { return work->is_completed(); })) return 66;
+  dl::default_group()->barrier({})->synchronize();
+  work->synchronize();
   return 0;
 }
 
@@ -183,6 +231,9 @@ int main(int argc, char** argv) {
   if (what == "differ") return differ(dl::rank() == odd, argv[3]);
   if (what == "reset") return reset(dl::rank() == odd, argv[3]);
   if (what == "slow") return slow(odd);
+  if (what == "caught") return caught(odd, argv[3]);
+  if (what == "killed") return caught(odd, what);
+  if (what == "uncaught") return uncaught(odd);
   if (what == "leave" && dl::rank() == odd) return 0;
   if (what == "leave") dl::default_group()->barrier({})->synchronize();
   if (dl::rank() == odd) dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");

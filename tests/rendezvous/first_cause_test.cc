@@ -130,6 +130,16 @@ TEST(FirstCause, OfASignalCountsAs128AndItsNumber) {
   EXPECT_EQ(cause.finding()->exit_code, 137);
 }
 
+TEST(FirstCause, IsARankThatIsKilledAlthoughItHasBlamedAnotherOne) {
+  FirstCause cause;
+  cause.ended(follower(0, 1));
+  RankEnd killed = follower(2, 1);
+  killed.status = SIGKILL;
+  cause.ended(killed);
+  EXPECT_EQ(named(cause), 2);
+  EXPECT_EQ(cause.finding()->exit_code, 137);
+}
+
 TEST(FirstCause, IsNotAFollowerHoweverLateTheRankThatItBlames) {
   FirstCause cause;
   cause.ended(follower(0, 1));

@@ -31,6 +31,7 @@ Core::Core(Links links, const Options& options)
       queue_(peers_, failure_, records_, hash_of_group(options.name, options.generation)),
       role_(peers_, failure_, records_, queue_, callers_, wakeup_, options.policy),
       progress_(peers_, failure_, queue_, callers_, wakeup_, role_) {
+  records_.set_status(failure_);
   for (const Peer& p : peers_) parent_only_.add(p.socket.get());
   parent_only_.add(wakeup_.event());
   parent_only_.add(wakeup_.timer());

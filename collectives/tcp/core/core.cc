@@ -29,7 +29,9 @@ Core::Core(Links& links, Mesh mesh, Options options)
                                  .rank = group_.rank,
                                  .size = group_.size()}),
       status_(group_.name, group_.self(), ledger_.log(), group_.reports_failures),
-      driver_(group_, status_, ledger_, news_, links, std::move(mesh)) {}
+      driver_(group_, status_, ledger_, news_, links, std::move(mesh)) {
+  ledger_.set_status(status_);
+}
 
 std::exception_ptr Core::gone_rank() const noexcept {
   return status_.is_in_child() ? nullptr : news_.gone_rank();

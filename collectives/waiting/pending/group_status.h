@@ -27,6 +27,8 @@ class GroupStatus {
   GroupStatus(std::string group, Identity self, record::GroupRecorder& log, bool reports)
       : group_(std::move(group)), self_(std::move(self)), log_(log), reports_(reports) {}
 
+  // True if the agent is told how this group fares.
+  bool reports() const noexcept { return reports_; }
   // True in a forked child of the rank: it is not a member of the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   bool is_broken() const noexcept { return is_broken_.load(); }

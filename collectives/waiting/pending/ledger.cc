@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "collectives/waiting/pending/group_status.h"
+#include "rendezvous/net/lifeline.h"
+
 namespace dl::collectives {
 
 void Ledger::begin(const PendingWork& operation) {
@@ -14,6 +17,13 @@ void Ledger::begin(const PendingWork& operation) {
     known = algorithms_.insert(algorithms_.end(), {name.data(), number});
   }
   log_.start(operation.slot, known->second);
+}
+
+// An operation of a broken group may still end well, as the other ranks have completed it. The
+// program need not have heard of the failure.
+void Ledger::tell_recovery(const PendingWork& operation) const noexcept {
+  if (status_ == nullptr || !status_->reports() || status_->is_broken()) return;
+  rendezvous::report_recovery(operation.reported);
 }
 
 }  // namespace dl::collectives

@@ -19,6 +19,8 @@
 
 namespace dl::collectives {
 
+class GroupStatus;
+
 class Ledger {
  public:
   // Null `recorder`: nothing is recorded.
@@ -26,6 +28,8 @@ class Ledger {
          const record::Recorder::GroupOptions& group) {
     if (recorder) log_ = recorder->add_group(group);
   }
+  // Before the first operation: the state of the group, which lives as long as this object.
+  void set_status(const GroupStatus& status) noexcept { status_ = &status; }
 
   // Any thread, as recorder.h says.
   record::GroupRecorder& log() noexcept { return log_; }
@@ -39,7 +43,10 @@ class Ledger {
   void end(Ref<PendingWork> operation, std::exception_ptr error) noexcept;
 
  private:
+  void tell_recovery(const PendingWork& operation) const noexcept;
+
   record::GroupRecorder log_;
+  const GroupStatus* status_ = nullptr;
   const record::TickTime& clock_ = record::tick_time();
   std::vector<std::pair<const char*, std::uint8_t>> algorithms_;  // their numbers in the recorder
   Mutex mutex_;
@@ -53,6 +60,7 @@ inline void Ledger::end(Ref<PendingWork> operation, std::exception_ptr error) no
   if (operation->is_over()) return;
   const std::uint64_t now = clock_.now();
   error ? log_.fail(operation->slot, now) : log_.finish(operation->slot, now);
+  if (operation->reported != 0 && !error) tell_recovery(*operation);
   if (!operation->has_owner()) {
     operation->end(std::move(error), now);
     return;

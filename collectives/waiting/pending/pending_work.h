@@ -19,6 +19,7 @@
 #include "collectives/waiting/judge/judge.h"
 #include "collectives/waiting/work.h"
 #include "core/base/deadline.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives {
 
@@ -45,6 +46,8 @@ class PendingWork : public Work {
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
   Waiting waiting;
+  // The report that stood when the operation was called (rendezvous::report_recovery()).
+  const std::uint32_t reported = rendezvous::standing_report();
   // Ends the operation (see Ledger); null `error`: success. `now`: the recorder's ticks. Called
   // once, by a thread that holds a Ref.
   // Inline, because the smallest operations take a quarter of a microsecond.

@@ -280,12 +280,17 @@ void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   rank.lifeline->close();
   if (pmi_) pmi_->ended(rank.number, set_.plan.job.end.keeps_others());
-  rank.end.follows = rank.lifeline->failure();
+  std::string last;
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
+    last = last_message(rank.err->tail());
+    last += "\n" + read_error_file(rank.error_file()).text;
     if (const auto now = memory_kills(); now && memory_kills_before_) {
       rank.memory_kills = *now - *memory_kills_before_;
     }
+  }
+  rank.end.follows = rank.lifeline->failures().explanation(last);
+  if (rank.end.failed()) {
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
   RankEnd end = rank.end;

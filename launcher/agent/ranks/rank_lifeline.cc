@@ -35,15 +35,13 @@ void RankLifeline::read() {
   while ((n = ::recv(end_.native_handle(), packet, sizeof packet, MSG_DONTWAIT)) > 0) {
     const std::string_view said(packet, static_cast<std::size_t>(n));
     if (auto failure = rendezvous::decode_peer_failure(said)) {
-      if (!failure_) {
-        failure_ = std::move(failure);
-      } else if (failure_->call.empty()) {
-        failure_->call = failure->call;  // it has called it since
-      }
+      failures_.add(std::move(*failure));
     } else if (const auto waiting = rendezvous::decode_waiting(said)) {
       on_waiting_(*waiting);
     } else if (rendezvous::is_renewal(said)) {
-      failure_.reset();
+      failures_.renewed();
+    } else if (rendezvous::is_recovery(said)) {
+      failures_.recovered();
     }
   }
 }

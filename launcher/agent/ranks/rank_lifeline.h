@@ -6,9 +6,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <functional>
-#include <optional>
 
 #include "core/base/system/unique_fd.h"
+#include "rendezvous/first_cause/peer_failures.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::launcher {
@@ -23,8 +23,8 @@ class RankLifeline {
 
   // To be called when the rank has ended: takes its last reports, and closes.
   void close();
-  // The first failure that the rank has reported since it last made its group anew.
-  const std::optional<rendezvous::PeerFailure>& failure() const { return failure_; }
+  // The failures that the rank has reported.
+  const rendezvous::PeerFailures& failures() const { return failures_; }
 
  private:
   void wait();
@@ -33,7 +33,7 @@ class RankLifeline {
 
   boost::asio::posix::stream_descriptor end_;
   std::function<void(const rendezvous::Waiting&)> on_waiting_;
-  std::optional<rendezvous::PeerFailure> failure_;
+  rendezvous::PeerFailures failures_;
   bool closed_ = false;
 };
 

@@ -68,6 +68,9 @@ TEST(Lifeline, PacketsAreReadAsWhatTheyAre) {
   EXPECT_EQ(decode_waiting(waiting)->rank, 5);
   EXPECT_EQ(decode_waiting(waiting)->operation, "init");
   EXPECT_FALSE(decode_waiting("waiting\nfive\ninit\n"));
+  EXPECT_TRUE(is_renewal("renewal\n"));
+  EXPECT_TRUE(is_recovery("recovery\n"));
+  EXPECT_FALSE(is_recovery("renewal\n"));
 }
 
 }  // namespace
