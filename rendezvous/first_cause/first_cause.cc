@@ -244,8 +244,8 @@ void FirstCause::find_early_end(int rank) {
 void FirstCause::find_mismatch(const RankEnd& follower) {
   std::map<std::string, std::vector<int>> calls;
   for (const RankEnd& end : ends_) {
-    if (!end.follows || end.follows->cause.blame != Blame::kMismatch) continue;
-    if (!end.follows->call.empty()) calls[end.follows->call].push_back(end.rank);
+    // Also of a rank that ended when others had left another group because of the mismatch.
+    if (end.follows && !end.follows->call.empty()) calls[end.follows->call].push_back(end.rank);
   }
   for (auto& [call, ranks] : calls) std::sort(ranks.begin(), ranks.end());
   const Cause& cause = follower.follows->cause;

@@ -49,7 +49,15 @@ std::optional<PeerFailure> PeerFailures::explanation(std::string_view last_messa
   if (found == all_.end()) {
     found = std::ranges::find_if(all_, [](const Report& report) { return !report.is_over; });
   }
-  return found == all_.end() ? std::nullopt : std::optional(found->failure);
+  if (found == all_.end()) return std::nullopt;
+  PeerFailure failure = found->failure;
+  const auto mismatch = std::ranges::find_if(all_, [](const Report& report) {
+    return !report.is_over && report.failure.cause.blame == Blame::kMismatch;
+  });
+  if (mismatch != all_.end() && failure.cause.blame != Blame::kMismatch) {
+    failure.call = mismatch->failure.call;
+  }
+  return failure;
 }
 
 }  // namespace dl::rendezvous

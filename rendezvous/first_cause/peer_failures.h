@@ -26,7 +26,9 @@ class PeerFailures {
   void renewed() { all_.clear(); }
 
   // The failure that explains the end of the rank: the first one that its last message quotes, else
-  // the first one that it has not got over. `last_message`: of its stderr and its error file.
+  // the first one that it has not got over. If the rank has not got over a mismatch either, the
+  // result has its call: the other ranks' ends may be due to it. `last_message`: of its stderr and
+  // its error file.
   std::optional<PeerFailure> explanation(std::string_view last_message) const;
 
  private:

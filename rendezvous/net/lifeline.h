@@ -21,7 +21,8 @@ namespace dl::rendezvous {
 // "My group broke because of another rank."
 struct PeerFailure {
   Cause cause;
-  // After a mismatch: the operation that this rank has called in that place; empty: not known.
+  // After a mismatch, of this group or another one: the operation that this rank has called in that
+  // place; empty: not known.
   std::string call{};
 };
 

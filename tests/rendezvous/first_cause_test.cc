@@ -283,6 +283,20 @@ TEST(FirstCause, OfAMismatchIsTheOddRankFoundByAnyRank) {
   }
 }
 
+// Rank 3 has heard of the mismatch, and ended when rank 0 left another group because of it.
+TEST(FirstCause, OfAMismatchIsTheOddRankHoweverItEnds) {
+  FirstCause cause;
+  cause.ended(differing(0, "barrier #4", 3, 1));
+  RankEnd left = follower(3, 0);
+  left.follows->call = "broadcast #4";
+  cause.ended(left);
+  cause.ended(differing(1, "barrier #4", 3, 1));
+  answer(cause);
+  EXPECT_EQ(named(cause), 3);
+  EXPECT_THAT(cause.finding()->notes,
+              ElementsAre("  rank 3 called broadcast #4, ranks 0-1 called barrier #4"));
+}
+
 TEST(FirstCause, OfAMismatchWithoutAMajorityNamesBothSides) {
   for (const int found_by : {0, 1}) {
     FirstCause cause;

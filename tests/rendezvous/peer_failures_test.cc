@@ -72,6 +72,21 @@ TEST(PeerFailures, GetTheCallThatTheRankMakesLater) {
   EXPECT_EQ(failures.explanation({})->call, "barrier #1");
 }
 
+TEST(PeerFailures, KeepTheCallOfAMismatchBeforeAnotherFailure) {
+  PeerFailures failures;
+  PeerFailure mismatch = failure(1, "barrier #1");
+  mismatch.cause.blame = Blame::kMismatch;
+  mismatch.cause.text = "barrier #1: rank 1 called something else";
+  failures.add(mismatch);
+  failures.add(failure(2));
+  const auto found = failures.explanation(failure(2).cause.text);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->cause.rank, 2);
+  EXPECT_EQ(found->call, "barrier #1");
+  failures.recovered();
+  EXPECT_EQ(failures.explanation(failure(2).cause.text)->call, "");
+}
+
 TEST(PeerFailures, OfAProgramThatTriesForEverAreTheFirstAndTheLast) {
   PeerFailures failures;
   for (int i = 1; i <= 1000; ++i) failures.add(failure(i));
