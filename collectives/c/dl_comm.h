@@ -146,9 +146,12 @@ typedef struct dl_comm_options {
   int size;                /* -1: from the environment */
   double timeout_s;        /* of an operation, and of this call; 0: DLRUN_TIMEOUT, else 600 */
   const dl_unique_id* id;  /* of dl_comm_make() */
+  /* Of dl_comm_make(): the RANK of each of the `size` ranks, by which errors name it, and by which
+   * dlrun notices that it has ended. NULL: not known, unless the group is the whole job. */
+  const int* job_ranks;
 } dl_comm_options;
 #define DL_COMM_OPTIONS_INIT \
-  {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0, NULL}
+  {sizeof(dl_comm_options), NULL, NULL, NULL, NULL, NULL, -1, -1, 0, NULL, NULL}
 dl_status dl_comm_init_options(const dl_comm_options* options, dl_comm** world);
 
 /* A store of the caller's, through which ranks find each other. The functions return DL_OK or the
@@ -166,9 +169,9 @@ typedef struct dl_store {
  * by the options' id, or, with a NULL id, over the store, in which rank 0 sets one key that the
  * others get. `name` is equal on all ranks, and unique among the groups that are ever made in this
  * store; NULL: "group". Of the options it uses name, backend (not "mpi"), algorithm, plan, rank,
- * size, timeout_s (0: 600) and id. `with_job_key` 1: the ranks are of one job of dlrun, whose key
- * (DLRUN_KEY_FILE) they prove; 0: the id's, and what can read the store can join. Independent of
- * dl_comm_init(); any number in a process. */
+ * size, timeout_s (0: 600), id and job_ranks. `with_job_key` 1: the ranks are of one job of dlrun,
+ * whose key (DLRUN_KEY_FILE) they prove; 0: the id's, and what can read the store can join.
+ * Independent of dl_comm_init(); any number in a process. */
 dl_status dl_comm_make(const dl_comm_options* options, const dl_store* store, int with_job_key,
                        dl_comm** comm);
 

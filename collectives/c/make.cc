@@ -81,6 +81,9 @@ dl_status dl_comm_make(const dl_comm_options* given, const dl_store* store, int 
     if (store != nullptr) options.store = &callers.emplace(*store);
     if (given->id != nullptr)
       std::ranges::copy(given->id->bytes, options.id.emplace().bytes.begin());
+    if (given->job_ranks != nullptr && given->size > 0) {
+      options.job_ranks.assign(given->job_ranks, given->job_ranks + given->size);
+    }
     if (with_job_key != 0) options.key = dl::rendezvous::JobKey::require_from_environment();
     if (given->backend != nullptr) options.backend = given->backend;
     if (given->algorithm != nullptr) options.algorithm = given->algorithm;

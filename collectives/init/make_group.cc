@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -186,8 +187,8 @@ Ref<ProcessGroup> connect_group(const GroupOptions& how, const std::string& aske
 namespace {
 
 // The id of rank 0, over the caller's store.
-UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, bool has_job_ranks,
-                 Deadline deadline) {
+UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface,
+                 const std::vector<int>& job_ranks, Deadline deadline) {
   rendezvous::PrefixStore store(*options.store, "dlrun/" + options.name + "/");
   if (options.rank == 0) {
     const UniqueId id = make_unique_id(iface);
@@ -199,7 +200,7 @@ UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, bool
                              .rank = options.rank,
                              .size = options.size,
                              .timeout = options.timeout,
-                             .has_job_ranks = has_job_ranks};
+                             .job_ranks = job_ranks};
   const std::string text = await_value(roster, this_process(options.rank, {}), "id", 0, deadline);
   return meet::id_of_hex(text);
 }
@@ -207,8 +208,7 @@ UniqueId pass_id(const MakeGroupOptions& options, const std::string& iface, bool
 Ref<ProcessGroup> meet_and_connect(const MakeGroupOptions& options, GroupOptions how,
                                    std::vector<int> job_ranks, const std::string& backend,
                                    Deadline deadline) {
-  const UniqueId id =
-      options.id ? *options.id : pass_id(options, how.iface, !job_ranks.empty(), deadline);
+  const UniqueId id = options.id ? *options.id : pass_id(options, how.iface, job_ranks, deadline);
   how.key = options.key ? *options.key : meet::key_of(id);
   const auto exchange = meet::meet_by_id(id,
                                          {.group = options.name,
@@ -233,13 +233,29 @@ Ref<ProcessGroup> meet_and_connect(const MakeGroupOptions& options, GroupOptions
   return group;
 }
 
+void check_job_ranks(const MakeGroupOptions& options) {
+  if (options.job_ranks.empty()) return;
+  DL_CHECK(options.job_ranks.size() == static_cast<std::size_t>(options.size), kInvalidArgument,
+           "make_group: job_ranks has {} elements, wanted one for each of {} ranks",
+           options.job_ranks.size(), options.size);
+  std::set<int> seen;
+  for (const int rank : options.job_ranks) {
+    DL_CHECK(rank >= 0, kInvalidArgument, "make_group: job_ranks has {}, wanted 0 or more", rank);
+    DL_CHECK(seen.insert(rank).second, kInvalidArgument, "make_group: job_ranks has {} twice",
+             rank);
+  }
+}
+
 void check_options(const MakeGroupOptions& options) {
   DL_CHECK(options.backend != "mpi" && options.backend != "nccl", kInvalidArgument,
-           "make_group: backend '{}' cannot be made over a store, wanted auto, shm, tcp or hybrid",
-           options.backend);
+           "make_group: backend is '{}', wanted auto, shm, tcp or hybrid", options.backend);
   check_group_name(options.name);
-  DL_CHECK(options.size > 0 && options.rank >= 0 && options.rank < options.size, kInvalidArgument,
-           "make_group: rank {} of {} ranks", options.rank, options.size);
+  DL_CHECK(options.size > 0, kInvalidArgument, "make_group: size is {}, wanted 1 or more",
+           options.size);
+  DL_CHECK(options.rank >= 0 && options.rank < options.size, kInvalidArgument,
+           "make_group: rank is {}, wanted 0 to {}, as size is {}", options.rank, options.size - 1,
+           options.size);
+  check_job_ranks(options);
   DL_CHECK(!options.id || options.store == nullptr, kInvalidArgument,
            "make_group: there are an id and a store, wanted one of them");
   DL_CHECK(options.size == 1 || options.id || options.store != nullptr, kInvalidArgument,
@@ -280,11 +296,20 @@ Ref<collectives::ProcessGroup> make_group(const MakeGroupOptions& options) {
                    .job_rank = place.is_in_job ? launch.rank : -1,
                    .iface = iface,
                    .plan = plan};
-  // The other ranks' numbers in the job are known only if the group is the whole job.
-  std::vector<int> job_ranks;
-  if (!place.is_in_job || (launch.rank == how.rank && launch.world_size == how.size)) {
+  std::vector<int> job_ranks = options.job_ranks;
+  if (!job_ranks.empty()) {
+    const int own = job_ranks[static_cast<std::size_t>(how.rank)];
+    DL_CHECK(!place.is_in_job || own == launch.rank, kInvalidArgument,
+             "make_group: job_ranks says that rank {} of the group is rank {} of the job, and this "
+             "process is rank {}",
+             how.rank, own, launch.rank);
+    how.job_rank = own;
+  } else if (!place.is_in_job || (launch.rank == how.rank && launch.world_size == how.size)) {
     job_ranks.resize(static_cast<std::size_t>(how.size));
     std::iota(job_ranks.begin(), job_ranks.end(), 0);
+  } else if (launch.world_size == how.size) {
+    job_ranks.assign(static_cast<std::size_t>(how.size), -1);
+    job_ranks[static_cast<std::size_t>(how.rank)] = launch.rank;
   }
   const Called called{.operation = making_of(options.name),
                       .text = fmt::format("make_group of '{}' of {} ranks over {}", options.name,

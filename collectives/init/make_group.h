@@ -17,6 +17,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/api/process_group.h"
 #include "collectives/join/meet/unique_id.h"
@@ -44,6 +45,9 @@ struct MakeGroupOptions {
   std::string iface{};
   std::string plan{};  // as in ProcessGroupOptions
   std::string algorithm{};
+  // The RANK of each rank of the group, by which errors name it, and by which dlrun notices that a
+  // rank that others wait for has ended. Empty: not known, unless the group is the whole job.
+  std::vector<int> job_ranks{};
 };
 
 // Collective over the group's ranks; returns when all have come. Throws kTimeout naming the missing

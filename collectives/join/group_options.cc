@@ -2,6 +2,8 @@
 
 #include "collectives/join/roster.h"
 #include "core/base/error.h"
+#include "core/base/text/printable.h"
+#include "core/base/text/utf8.h"
 
 namespace dl::collectives {
 
@@ -19,12 +21,21 @@ void forget_connecting(GroupOptions& options) {
   options.connect_by.reset();
   options.all_announced = false;
   options.check_making = nullptr;
+  options.check_absent = nullptr;
   options.segment = nullptr;
 }
 
 void check_group_name(const std::string& name) {
-  DL_CHECK(!name.empty() && name.size() <= 128 && name.find('/') == std::string::npos,
-           kInvalidArgument, "a group's name has 1 to 128 bytes and no '/', got '{}'", name);
+  constexpr std::size_t kShown = 60;
+  const auto refuse = [&](std::string_view wanted) {
+    const bool is_long = name.size() > kShown;
+    throw_error(ErrorKind::kInvalidArgument, "a group's name {}, got {}{}", wanted,
+                quoted_name(std::string_view(name).substr(0, kShown)), is_long ? "..." : "");
+  };
+  if (name.empty() || name.size() > 128 || name.find('/') != std::string::npos) {
+    refuse("has 1 to 128 bytes and no '/'");
+  }
+  if (!is_printable_utf8(name)) refuse("is UTF-8 without control characters");
 }
 
 void check_group(const GroupOptions& o) {

@@ -55,6 +55,9 @@ struct GroupOptions {
   // Called twice a second while ranks connect: throws if another rank has given up. Null: nothing
   // tells.
   std::function<void()> check_making{};
+  // Called now and then while this rank waits long for a rank's record: throws if that rank cannot
+  // come. Null: nothing tells.
+  std::function<void(int rank)> check_absent{};
   std::string node{};  // ranks with equal `node` share a node; empty: the host's name
   // A wait that lasts this long logs the missing ranks.
   std::chrono::nanoseconds warn_after = std::chrono::seconds(5);

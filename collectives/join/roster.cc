@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/net/rank_list.h"
 
 namespace dl::collectives {
 namespace {
@@ -60,7 +61,14 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 
 // A rank of the group as a rank in the job; -1: not known.
 int job_rank_of(const RosterOptions& options, const Identity& self, int rank) {
-  return options.has_job_ranks && self.in_job() == self.rank ? rank : -1;
+  if (!options.job_ranks) return self.in_job() == self.rank ? rank : -1;
+  const auto i = static_cast<std::size_t>(rank);
+  return i < options.job_ranks->size() ? (*options.job_ranks)[i] : -1;
+}
+
+// For a rank that has not come, so that no record tells who it is.
+std::string text_of(const RosterOptions& options, int rank) {
+  return rendezvous::ranks_of({rank}, options.size, options.job_ranks);
 }
 
 }  // namespace
@@ -204,14 +212,14 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       }
       throw_blaming(
           in_job, Blame::kMissing, ErrorKind::kTimeout,
-          "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
-          "world size, group name and store?",
-          options.group, rank, options.size, seconds);
+          "group '{}': {} has not come within {} s; is it started, with the same world size, group "
+          "name and store?",
+          options.group, text_of(options, rank), seconds);
     }
     told.tell(in_job);
     if (patience.should_warn()) {
-      log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
-                   patience.waited().count(), rank, options.size);
+      log::warning("group '{}': {} s waiting for {} to come", options.group,
+                   patience.waited().count(), text_of(options, rank));
     }
   }
 }

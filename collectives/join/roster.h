@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/call/identity.h"
 #include "collectives/join/group_options.h"
@@ -45,8 +47,9 @@ struct RosterOptions {
   // within a second, if it runs on this host and in this PID namespace. For stores that neither a
   // launcher nor a server watches.
   bool all_announced = false;
-  // False if the ranks' numbers in the job are others, and not known.
-  bool has_job_ranks = true;
+  // The ranks' numbers in the job. Nullopt: the same as here, unless this group is part of another;
+  // empty: not known.
+  std::optional<std::vector<int>> job_ranks{};
 };
 // The options for the group's ranks to exchange records at `place` in its store.
 RosterOptions roster_of(const GroupOptions& options, std::string place);

@@ -48,4 +48,20 @@ std::string ranks_of(std::vector<int> ranks, int size) {
   return fmt::format("{} of {}", list_of_runs(std::move(ranks), detail::kMostNames), size);
 }
 
+std::string ranks_of(std::vector<int> ranks, int size,
+                     const std::optional<std::vector<int>>& job_ranks) {
+  if (!job_ranks) return ranks_of(std::move(ranks), size);
+  const auto in_job = [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < job_ranks->size() ? (*job_ranks)[i] : -1;
+  };
+  if (std::ranges::all_of(ranks, [&](int rank) { return in_job(rank) == rank; })) {
+    return ranks_of(std::move(ranks), size);
+  }
+  const bool are_known = std::ranges::all_of(ranks, [&](int rank) { return in_job(rank) >= 0; });
+  if (are_known) std::ranges::transform(ranks, ranks.begin(), in_job);
+  return fmt::format("{} of the {}", list_of_runs(std::move(ranks), detail::kMostNames),
+                     are_known ? "job" : "group");
+}
+
 }  // namespace dl::rendezvous

@@ -1,6 +1,7 @@
 // Lists of ranks, as sentences have them. Pure functions; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,10 @@ std::string rank_list(std::vector<int> ranks);
 // Ranks of a group of `size`: "rank 1 of 4", "ranks 1 and 3 of 4". A long list ends with "and 12
 // more of 64".
 std::string ranks_of(std::vector<int> ranks, int size);
+// So, for a group whose ranks have other numbers in the job, which errors name: "ranks 2 and 5 of
+// the job". `job_ranks`: by rank. Empty: they are not known, "ranks 1 and 3 of the group"; nullopt:
+// they are the same.
+std::string ranks_of(std::vector<int> ranks, int size,
+                     const std::optional<std::vector<int>>& job_ranks);
 
 }  // namespace dl::rendezvous

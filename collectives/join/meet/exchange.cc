@@ -8,11 +8,10 @@
 
 #include "collectives/call/descriptor.h"
 #include "collectives/join/making_wait.h"
+#include "collectives/join/meet/absent.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
-#include "core/base/text/name_list.h"
 #include "rendezvous/net/patience.h"
-#include "rendezvous/net/rank_list.h"
 #include "rendezvous/net/socket/local_socket.h"
 #include "rendezvous/net/socket/socket.h"
 #include "rendezvous/net/wire.h"
@@ -29,45 +28,11 @@ constexpr std::chrono::seconds kAnswerTime{2};
 // ended, they could not learn why.
 constexpr std::chrono::seconds kMismatchGrace{1};
 
-// Before the line in its frame: round, size, and the group's name with its length.
-constexpr std::size_t kMostBefore = 12 + 256;
-
-// The ranks that have not come.
-struct Absent {
-  std::string list;  // "ranks 2 and 5 of 8"
-  std::size_t count = 0;
-  int first = -1;  // in the job; -1: not known
-};
-
-int job_rank_of(const ExchangeOptions& o, int rank) {
-  const auto i = static_cast<std::size_t>(rank);
-  return i < o.job_ranks.size() ? o.job_ranks[i] : -1;
-}
-
-Absent absent_of(const ExchangeOptions& o, const std::vector<int>& ranks) {
-  if (ranks.empty()) return {};
-  Absent absent{.list = {}, .count = ranks.size(), .first = job_rank_of(o, ranks.front())};
-  if (o.names.empty()) {
-    absent.list = rendezvous::ranks_of(ranks, o.size);
-  } else {
-    std::vector<std::string> names;
-    for (const int rank : ranks) names.push_back(o.names[static_cast<std::size_t>(rank)]);
-    absent.list = fmt::format("{} of {}", detail::name_list(names), o.size);
-  }
-  return absent;
-}
+// Before the line in its frame: round, size, rank in the job, and the group's name with its length.
+constexpr std::size_t kMostBefore = 16 + 256;
 
 std::string text_of(std::span<const std::uint8_t> body) {
   return {body.begin(), body.end()};
-}
-
-GroupError late_error_of(const ExchangeOptions& o, const Absent& absent) {
-  return GroupError(
-      {.kind = ErrorKind::kTimeout,
-       .blame = Blame::kMissing,
-       .rank = absent.first,
-       .text = fmt::format("group '{}': {} {} not come within {} s; {}", o.group, absent.list,
-                           detail::has_or_have(absent.count), seconds_text(o.timeout), o.hint)});
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -128,10 +93,6 @@ std::vector<std::string> lines_of(std::span<const std::uint8_t> body, std::uint3
 
 }  // namespace
 
-GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks) {
-  return late_error_of(options, absent_of(options, ranks));
-}
-
 Host::Host(ExchangeOptions options, std::vector<rendezvous::Listener> listeners)
     : options_(std::move(options)), guests_(static_cast<std::size_t>(options_.size)) {
   for (rendezvous::Listener& listener : listeners) {
@@ -171,7 +132,7 @@ void Host::add(rendezvous::Connection connection) {
   guest = {.socket = std::move(socket), .from = connection.peer.from, .line = std::nullopt};
 }
 
-std::string Host::read(Seat& guest) const {
+std::string Host::read(Seat& guest) {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
@@ -189,6 +150,7 @@ std::string Host::read(Seat& guest) const {
     }
     const auto round = reader.take<std::uint32_t>();
     const auto size = reader.take<std::uint32_t>();
+    const auto said_in_job = reader.take<std::int32_t>();
     const std::string group = text_of(reader.take_bytes(reader.take<std::uint32_t>()));
     const auto line = reader.take_rest();
     if (frame->type != Frame::Type::kLine || !reader.ok_and_done() || round != round_ ||
@@ -196,7 +158,11 @@ std::string Host::read(Seat& guest) const {
       return "it sent a frame that does not belong here";
     }
     guest.line.emplace(line.begin(), line.end());
-    const int in_job = job_rank_of(options_, static_cast<int>(&guest - guests_.data()));
+    const auto rank = static_cast<std::size_t>(&guest - guests_.data());
+    if (rank < options_.job_ranks.size() && options_.job_ranks[rank] < 0) {
+      options_.job_ranks[rank] = said_in_job;
+    }
+    const int in_job = job_rank_of(options_, static_cast<int>(rank));
     if (size != static_cast<std::uint32_t>(options_.size)) {
       throw_mismatch(in_job,
                      "group '{}': {} has a world size of {}, {} has {}; start all ranks with the "
@@ -422,6 +388,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
   WireWriter body;
   body.put(round_);
   body.put(static_cast<std::uint32_t>(options_.size));
+  body.put(static_cast<std::int32_t>(job_rank_of(options_, options_.rank)));
   body.put(static_cast<std::uint32_t>(options_.group.size()));
   body.put_bytes(bytes_of(options_.group));
   body.put_bytes(bytes_of(line));
@@ -448,7 +415,7 @@ std::vector<std::string> Guest::all_gather(std::string_view line, Deadline deadl
       absent.count = reader.take<std::uint32_t>();
       absent.list = text_of(reader.take_rest());
       if (absent.count == 0) continue;
-      if (last && unanswered == 0) give_up(late_error_of(options_, absent));
+      if (last && unanswered == 0) give_up(late_error(options_, absent));
       if (options_.tells_dlrun) told.tell(absent.first);
       if (!std::exchange(is_to_warn, false)) continue;
       log::warning("group '{}': {} s waiting for {} to come", options_.group,

@@ -29,7 +29,9 @@ struct ExchangeOptions {
   int size = 1;
   std::chrono::nanoseconds timeout{};  // for texts
   std::vector<std::string> names{};    // of the ranks, for texts; empty: "rank 3"
-  std::vector<int> job_ranks{};        // of the ranks, for errors; empty: not known
+  // Of the ranks, for errors; empty: not known. -1: not known yet, of a group that is the whole
+  // job; a rank tells its own number.
+  std::vector<int> job_ranks{};
   // Whether dlrun hears of a long wait, and ends the job if the awaited rank has ended. Needs
   // `job_ranks`.
   bool tells_dlrun = false;
@@ -99,7 +101,7 @@ class Host final : public Exchange {
   const Seat& at(int rank) const { return guests_[static_cast<std::size_t>(rank)]; }
   void add(rendezvous::Connection connection);
   // Returns why the guest is lost; empty: it is not.
-  std::string read(Seat& guest) const;
+  std::string read(Seat& guest);
   void throw_if_lost(const std::vector<Lost>& lost) const;
 
   ExchangeOptions options_;
@@ -139,10 +141,6 @@ class Guest final : public Exchange {
   std::uint32_t round_ = 0;
   bool is_host_gone_ = false;
 };
-
-// "group 'world': ranks 2 and 5 of 8 have not come within 10 s; is it started, ...". Blames the
-// first of these ranks.
-GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks);
 
 // The store of a group that is made over an exchange.
 class ExchangeStore final : public RoundStore {

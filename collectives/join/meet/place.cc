@@ -8,6 +8,7 @@
 #include <charconv>
 #include <utility>
 
+#include "collectives/join/meet/absent.h"
 #include "collectives/join/meet/unique_id.h"
 #include "collectives/join/meet/watch.h"
 #include "collectives/join/roster.h"

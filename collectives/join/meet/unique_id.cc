@@ -13,6 +13,7 @@
 
 #include "collectives/call/descriptor.h"
 #include "collectives/join/making_wait.h"
+#include "collectives/join/meet/absent.h"
 #include "collectives/join/meet/exchange.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
@@ -167,13 +168,13 @@ std::unique_ptr<Exchange> meet_by_id(const UniqueId& id, ExchangeOptions options
     const std::string seconds = seconds_text(options.timeout);
     if (error.kind() == ErrorKind::kTimeout) {
       throw_blaming(rank_0, Blame::kMissing, ErrorKind::kTimeout,
-                    "group '{}': rank 0 of {} has not come within {} s ({})", options.group,
-                    options.size, seconds, error.what());
+                    "group '{}': {} has not come within {} s ({})", options.group,
+                    ranks_text(options, {0}), seconds, error.what());
     }
     if (error.kind() == ErrorKind::kConnection) {
       throw_blaming(rank_0, Blame::kGone, ErrorKind::kConnection,
-                    "group '{}': rank 0 is gone, or does not expect a rank any more ({})",
-                    options.group, error.what());
+                    "group '{}': {} is gone, or does not expect a rank any more ({})",
+                    options.group, ranks_text(options, {0}), error.what());
     }
     throw;
   }

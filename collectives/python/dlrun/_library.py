@@ -25,6 +25,7 @@ class CommOptions(ctypes.Structure):
         ("size", c_int),
         ("timeout_s", c_double),
         ("id", c_char_p),
+        ("job_ranks", ctypes.POINTER(c_int)),
     ]
 
 

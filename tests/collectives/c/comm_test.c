@@ -471,9 +471,13 @@ static void made_groups(char* directory) {
   options.rank = kRanks - 1 - my_rank;
   options.size = kRanks;
   options.timeout_s = kTimeout;
+  int job_ranks[kRanks];
+  for (int r = 0; r < kRanks; ++r) job_ranks[r] = kRanks - 1 - r;
+  options.job_ranks = job_ranks;
   dl_comm *all = NULL, *pair = NULL, *alone = NULL;
   CHECK(dl_comm_make(&options, &store, 0, &all) == DL_OK);
   CHECK(dl_comm_rank(all) == options.rank && strcmp(dl_comm_backend(all), "shm") == 0);
+  options.job_ranks = NULL;
   options.name = "pair";
   options.backend = "tcp";
   options.rank = my_rank - 1;
@@ -504,6 +508,11 @@ static void made_groups(char* directory) {
   CHECK(dl_comm_make(&options, NULL, 0, &all) == DL_INVALID_ARGUMENT);
   options.rank = 2;
   CHECK(dl_comm_make(&options, &store, 0, &all) == DL_INVALID_ARGUMENT);
+  options.rank = 0;
+  job_ranks[0] = job_ranks[1];
+  options.job_ranks = job_ranks;
+  CHECK(dl_comm_make(&options, &store, 0, &all) == DL_INVALID_ARGUMENT);
+  CHECK(strstr(dl_last_error(), "job_ranks has 1 twice") != NULL);
 }
 
 /* A group over an id that rank 0 passes on through the directory. */

@@ -1,5 +1,6 @@
 // What reaches the host of an exchange: twice, garbage, foreign, late.
 #include "collectives/join/meet/exchange.h"
+#include "collectives/join/meet/absent.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -157,8 +158,20 @@ TEST_F(Exchanges, EndWithTheReasonOfARankThatGivesUp) {
   });
   const Thrown thrown = thrown_by([&] { host->all_gather("", Deadline::after(1h)); });
   EXPECT_EQ(thrown.kind, ErrorKind::kTimeout) << thrown.text;
-  EXPECT_NE(thrown.text.find("rank 2 of 3 has not come"), std::string::npos) << thrown.text;
+  EXPECT_NE(thrown.text.find("rank 2 of the group has not come"), std::string::npos) << thrown.text;
   other.join();
+}
+
+TEST_F(Exchanges, GiveAbsentRanksOfTheJobTheNumbersThatNoOtherHas) {
+  ExchangeOptions whole = options(0, 4);
+  whole.job_ranks = {3, -1, -1, 0};
+  EXPECT_EQ(absent_of(whole, {1, 2}).list, "ranks 1-2 of 4");
+  EXPECT_EQ(absent_of(whole, {1, 2}).first, 1);
+  EXPECT_EQ(absent_of(whole, {2}).list, "rank 2 of the group") << "rank 1 may be either";
+  EXPECT_EQ(absent_of(whole, {2}).first, -1);
+  whole.job_ranks[1] = 2;
+  EXPECT_EQ(absent_of(whole, {2}).list, "rank 1 of the job");
+  EXPECT_EQ(absent_of(whole, {2}).first, 1);
 }
 
 TEST_F(Exchanges, EndWithTheHost) {

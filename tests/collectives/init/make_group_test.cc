@@ -165,8 +165,24 @@ TEST(UniqueIds, TheAgentHearsOnlyOfRanksThatAreKnownInTheJob) {
     } else {
       options.store = &store;
     }
-    EXPECT_EQ(thrown_by([&] { make_group(options); }).kind, ErrorKind::kTimeout);
+    const Thrown unknown = thrown_by([&] { make_group(options); });
+    EXPECT_EQ(unknown.kind, ErrorKind::kTimeout);
+    EXPECT_EQ(unknown.rank, -1);
+    EXPECT_TRUE(holds(unknown.text, "rank 0 of the group has not come")) << unknown.text;
     EXPECT_FALSE(lifeline.next(MSG_DONTWAIT));
+    options.job_ranks = {2, 3};
+    const Thrown known = thrown_by([&] { make_group(options); });
+    EXPECT_EQ(known.kind, ErrorKind::kTimeout);
+    EXPECT_EQ(known.rank, 2);
+    EXPECT_TRUE(holds(known.text, "rank 2 of the job has not come")) << known.text;
+    const auto waiting = lifeline.next(MSG_DONTWAIT);
+    EXPECT_TRUE(waiting && waiting->rank == 2);
+    while (lifeline.next(MSG_DONTWAIT)) {
+    }
+    options.job_ranks = {3, 2};
+    EXPECT_EQ(thrown_by([&] { make_group(options); }).text,
+              "make_group: job_ranks says that rank 1 of the group is rank 2 of the job, and this "
+              "process is rank 3");
   }
   for (const auto& [name, value] : kJob) ::unsetenv(name);
 }
@@ -181,7 +197,7 @@ TEST(UniqueIds, ARankThatWaitsForRank0NamesIt) {
   collectives::meet::forget_id(id);
   const Thrown gone = thrown_by([&] { make_group({.rank = 1, .size = 2, .id = id}); });
   EXPECT_EQ(gone.kind, ErrorKind::kConnection) << gone.text;
-  EXPECT_TRUE(holds(gone.text, "rank 0 is gone")) << gone.text;
+  EXPECT_TRUE(holds(gone.text, "rank 0 of 2 is gone")) << gone.text;
 }
 
 TEST(UniqueIds, RefuseAnotherWorldSizeOnAllRanks) {
@@ -203,6 +219,34 @@ TEST(UniqueIds, RefuseAnotherNameOnAllRanks) {
     EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
     EXPECT_TRUE(holds(thrown.text, "calls it 'there'")) << thrown.text;
   });
+}
+
+TEST(MakeGroup, RefusesNumbersThatAreNone) {
+  const UniqueId id = make_unique_id();
+  const auto refusal = [&](MakeGroupOptions options) {
+    options.id = id;
+    return thrown_by([&] { make_group(options); }).text;
+  };
+  EXPECT_EQ(refusal({.rank = 0, .size = 0}), "make_group: size is 0, wanted 1 or more");
+  EXPECT_EQ(refusal({.rank = 3, .size = 3}), "make_group: rank is 3, wanted 0 to 2, as size is 3");
+  EXPECT_EQ(refusal({.size = 2, .job_ranks = {1}}),
+            "make_group: job_ranks has 1 elements, wanted one for each of 2 ranks");
+  EXPECT_EQ(refusal({.size = 2, .job_ranks = {1, -2}}),
+            "make_group: job_ranks has -2, wanted 0 or more");
+  EXPECT_EQ(refusal({.size = 2, .job_ranks = {1, 1}}), "make_group: job_ranks has 1 twice");
+  EXPECT_EQ(refusal({.backend = "mpi"}),
+            "make_group: backend is 'mpi', wanted auto, shm, tcp or hybrid");
+}
+
+TEST(MakeGroup, RefusesANameThatIsNone) {
+  const auto refusal = [](const std::string& name) {
+    return thrown_by([&] { make_group({.name = name}); }).text;
+  };
+  EXPECT_EQ(refusal("a\nb"), "a group's name is UTF-8 without control characters, got \"a\\x0ab\"");
+  EXPECT_EQ(refusal("\xff"), "a group's name is UTF-8 without control characters, got \"\\xff\"");
+  EXPECT_EQ(
+      refusal(std::string(1000, 'x')),
+      "a group's name has 1 to 128 bytes and no '/', got \"" + std::string(60, 'x') + "\"...");
 }
 
 TEST(MakeGroup, OfOneRankChecksItsOptions) {

@@ -126,7 +126,7 @@ TEST(SplitGroups, AFailureOnOneRankIsAnErrorOnTheOthersAtOnce) {
     const Thrown thrown = thrown_by([&] { group.split({.name = is_wrong ? "a/b" : "ab"}); });
     over.arrive_and_wait();
     EXPECT_EQ(thrown.kind, is_wrong ? ErrorKind::kInvalidArgument : ErrorKind::kAborted);
-    EXPECT_NE(thrown.text.find("no '/', got 'a/b'"), std::string::npos) << thrown.text;
+    EXPECT_NE(thrown.text.find("no '/', got \"a/b\""), std::string::npos) << thrown.text;
   });
 }
 

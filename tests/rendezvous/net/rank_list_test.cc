@@ -27,6 +27,15 @@ TEST(RankList, OfAGroupEndsIfItIsLong) {
   EXPECT_EQ(ranks_of(many, 1001), "ranks 1-1000 of 1001");
 }
 
+TEST(RankList, OfAGroupWithOtherNumbersNamesTheJobsRanks) {
+  const std::vector<int> job_ranks = {7, 5, 2, 3};
+  EXPECT_EQ(ranks_of({1}, 4, job_ranks), "rank 5 of the job");
+  EXPECT_EQ(ranks_of({0, 2}, 4, job_ranks), "ranks 2 and 7 of the job");
+  EXPECT_EQ(ranks_of({3}, 4, job_ranks), "rank 3 of 4") << "the numbers are the same";
+  EXPECT_EQ(ranks_of({1, 3}, 4, std::nullopt), "ranks 1 and 3 of 4");
+  EXPECT_EQ(ranks_of({1, 3}, 4, std::vector<int>{}), "ranks 1 and 3 of the group");
+}
+
 TEST(NameList, JoinsNamesAndCountsTheOthers) {
   EXPECT_EQ(detail::name_list({"a"}), "a");
   EXPECT_EQ(detail::name_list({"a", "b"}), "a and b");
