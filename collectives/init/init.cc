@@ -115,22 +115,24 @@ Session join_job(const ProcessGroupOptions& options, const collectives::Launch& 
   const auto recorder =
       collectives::open_recorder(launch.rank, launch.world_size, place.generation);
   session.meeting = collectives::make_meeting(where, deadline);
-  const collectives::GroupOptions how{.rank = launch.rank,
-                                      .size = launch.world_size,
-                                      .name = options.name,
-                                      .store = &session.meeting->store(),
-                                      .key = session.meeting->key(),
-                                      .job = place.job,
-                                      .generation = place.generation,
-                                      .timeout = timeout,
-                                      .connect_timeout = timeout,
-                                      .connect_by = deadline,
-                                      .all_announced = session.meeting->all_announced(),
-                                      .node = place.node,
-                                      .recorder = recorder,
-                                      .iface = place.iface,
-                                      .route_to = session.meeting->route_to(),
-                                      .plan = plan};
+  const collectives::GroupOptions how{
+      .rank = launch.rank,
+      .size = launch.world_size,
+      .name = options.name,
+      .store = &session.meeting->store(),
+      .key = session.meeting->key(),
+      .job = place.job,
+      .generation = place.generation,
+      .timeout = timeout,
+      .connect_timeout = timeout,
+      .connect_by = deadline,
+      .all_announced = session.meeting->all_announced(),
+      .check_absent = [&session](int rank) { session.meeting->check_absent(rank); },
+      .node = place.node,
+      .recorder = recorder,
+      .iface = place.iface,
+      .route_to = session.meeting->route_to(),
+      .plan = plan};
   session.notices = make_ref<collectives::nccl::Notices>(&session.meeting->store());
   const collectives::DeviceGroupOptions devices{.timeout = timeout,
                                                 .must_be_nccl = must_be_nccl,
@@ -178,7 +180,8 @@ Session make_session(const ProcessGroupOptions& options) {
   watch_for_stops();
   return collectives::tell_failure(
       {.operation = collectives::making_of(options.name),
-       .text = fmt::format("init of {} ranks over {}", launch.world_size, asked)},
+       .text =
+           fmt::format("init of '{}' of {} ranks over {}", options.name, launch.world_size, asked)},
       launch.rank, [&] { return join_job(options, launch, asked, plan, timeout, must_be_nccl); });
 }
 

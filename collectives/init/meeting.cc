@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 #include "collectives/join/roster.h"
 #include "collectives/process/at_exit.h"
+#include "collectives/waiting/group_error.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
@@ -47,12 +49,76 @@ std::string generation_of(const MeetingOptions& options) {
   return PrefixStore::generation_prefix(options.generation);
 }
 
-// The prefix of the keys of this rank's next init.
-std::string next_place(rendezvous::Store& generation, const MeetingOptions& options,
-                       Deadline deadline) {
-  const std::string count = fmt::format("inits/{}/{}", options.name, options.launch.rank);
-  return fmt::format("init/{}/{}/", options.name, generation.add(count, 1, deadline));
+// How often a rank has begun the init of groups with a name.
+std::string count_key(std::string_view name, int rank) {
+  return fmt::format("inits/{}/{}", name, rank);
 }
+
+std::int64_t number_of(std::string_view text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// One init of this rank in the store of its generation.
+//
+// Ranks that give their groups different names would wait for each other until the deadline. So a
+// rank that waits long writes the name of its group, and reads the name that the absent rank waits
+// with.
+class Attendance {
+ public:
+  Attendance(rendezvous::Store& generation, const MeetingOptions& options, Deadline deadline)
+      : generation_(generation),
+        name_(options.name),
+        rank_(options.launch.rank),
+        number_(generation.add(count_key(name_, rank_), 1, deadline)) {}
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+
+  // The prefix of the keys of this init.
+  std::string place() const { return fmt::format("init/{}/{}/", name_, number_); }
+
+  // See Meeting. Not while another thread calls it.
+  void check_absent(int rank) {
+    const Deadline soon = Deadline::after(kTimeToLook);
+    try {
+      if (!has_said_) generation_.set(key(rank_), fmt::format("{} {}", number_, name_), soon);
+      has_said_ = true;
+      const auto said = generation_.try_get(key(rank), soon);
+      if (!said || said->empty()) return;
+      const std::string_view theirs = std::string_view(*said).substr(said->find(' ') + 1);
+      if (theirs == name_) return;
+      // If this rank has been in that init, the other rank will leave it.
+      const auto own = generation_.try_get(count_key(theirs, rank_), soon);
+      if (own && number_of(*own) >= number_of(*said)) return;
+      throw_mismatch(rank,
+                     "init of group '{}': rank {} waits in the init of a group that it calls '{}'; "
+                     "give the group the same name on all ranks",
+                     name_, rank, theirs);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+    }
+  }
+  // The init is over.
+  void leave() noexcept {
+    if (!std::exchange(has_said_, false)) return;
+    try {
+      generation_.set(key(rank_), "", Deadline::after(kTimeToLook));
+    } catch (const std::exception& error) {
+      log::info("the others are not told that this init is over: {}", error.what());
+    }
+  }
+
+ private:
+  static constexpr std::chrono::seconds kTimeToLook{1};
+  static std::string key(int rank) { return fmt::format("waits_in_init/{}", rank); }
+
+  rendezvous::Store& generation_;
+  const std::string name_;
+  const int rank_;
+  const std::int64_t number_;
+  bool has_said_ = false;
+};
 
 // A store that another process serves: dlrun, or rank 0.
 class RemoteMeeting final : public Meeting {
@@ -63,15 +129,20 @@ class RemoteMeeting final : public Meeting {
             {.endpoint = endpoint, .key = key ? *key : open_key(), .hello = hello_of(options)},
             deadline)),
         generation_(*store_, generation_of(options)),
-        place_(generation_, next_place(generation_, options, deadline)) {
+        attendance_(generation_, options, deadline),
+        place_(generation_, attendance_.place()) {
     key_ = key;
     route_to_ = endpoint.host;
   }
+  ~RemoteMeeting() override { attendance_.leave(); }
   rendezvous::Store& store() noexcept override { return place_; }
+  void check_absent(int rank) override { attendance_.check_absent(rank); }
+  void joined() noexcept override { attendance_.leave(); }
 
  private:
   const std::unique_ptr<rendezvous::Store> store_;
   PrefixStore generation_;
+  Attendance attendance_;
   PrefixStore place_;
 };
 
@@ -156,14 +227,19 @@ class HostedMeeting final : public Meeting {
   HostedMeeting(const MeetingOptions& options, const Endpoint& endpoint,
                 const std::optional<JobKey>& key, Deadline deadline)
       : generation_(host(options, endpoint, key, deadline), generation_of(options)),
-        place_(generation_, next_place(generation_, options, deadline)) {
+        attendance_(generation_, options, deadline),
+        place_(generation_, attendance_.place()) {
     key_ = key;
     route_to_ = endpoint.host;
   }
+  ~HostedMeeting() override { attendance_.leave(); }
   rendezvous::Store& store() noexcept override { return place_; }
+  void check_absent(int rank) override { attendance_.check_absent(rank); }
+  void joined() noexcept override { attendance_.leave(); }
 
  private:
   PrefixStore generation_;
+  Attendance attendance_;
   PrefixStore place_;
 };
 
@@ -194,7 +270,11 @@ class FileMeeting final : public Meeting {
   }
   ~FileMeeting() override { leave(); }
   rendezvous::Store& store() noexcept override { return *place_; }
-  void joined() noexcept override { has_joined_ = true; }
+  void check_absent(int rank) override { attendance_->check_absent(rank); }
+  void joined() noexcept override {
+    has_joined_ = true;
+    attendance_->leave();
+  }
 
  private:
   static constexpr std::string_view kInside = "inside";
@@ -208,13 +288,15 @@ class FileMeeting final : public Meeting {
              "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has been "
              "there; remove the directory, or give each run a new one",
              directory, rank);
-    place_.emplace(generation_, next_place(generation_, options, deadline));
+    attendance_.emplace(generation_, options, deadline);
+    place_.emplace(generation_, attendance_->place());
     const RosterOptions roster{.store = &*place_,
                                .group = options.name,
                                .rank = rank,
                                .size = options.launch.world_size,
                                .timeout = options.timeout,
-                               .all_announced = true};
+                               .all_announced = true,
+                               .check_absent = [this](int other) { check_absent(other); }};
     announce(roster, deadline);
     all_announced_ = true;
     key_ = JobKey::from_environment();
@@ -229,6 +311,7 @@ class FileMeeting final : public Meeting {
   // remains.
   void leave() noexcept {
     if (std::exchange(has_left_, true)) return;
+    if (attendance_) attendance_->leave();
     try {
       const Deadline soon = Deadline::after(has_joined_ ? kTimeToLeave : kTimeToGiveUp);
       if (store_.add(kInside, -1, soon) == 0) store_.remove_if(kInside, "0", soon);
@@ -239,6 +322,7 @@ class FileMeeting final : public Meeting {
 
   rendezvous::FileStore store_;
   PrefixStore generation_;
+  std::optional<Attendance> attendance_;
   std::optional<PrefixStore> place_;
   bool has_joined_ = false;
   bool has_left_ = false;

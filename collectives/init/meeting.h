@@ -37,6 +37,9 @@ class Meeting {
   // Call it when the group is made. If the init fails before that, the destructor waits only
   // briefly.
   virtual void joined() noexcept {}
+  // See GroupOptions. Throws kMismatch if the rank is in the init of a group with another name, in
+  // which this rank has not been.
+  virtual void check_absent(int rank) = 0;
   // A host towards which this rank reaches the others; empty: not known.
   const std::string& route_to() const noexcept { return route_to_; }
 

@@ -71,6 +71,25 @@ std::string text_of(const RosterOptions& options, int rank) {
   return rendezvous::ranks_of({rank}, options.size, options.job_ranks);
 }
 
+// When to ask why a rank does not come: after half a second, and then ever more rarely. Often at
+// first, so that ranks that cannot come to each other find it at about the same time.
+class Looks {
+ public:
+  Deadline next() const noexcept { return next_; }
+  bool is_due() const noexcept { return next_.has_passed(); }
+  void looked() noexcept {
+    if (++looks_ > kOften) pause_ = std::min(2 * pause_, kLongest);
+    next_ = Deadline::after(pause_);
+  }
+
+ private:
+  static constexpr int kOften = 20;
+  static constexpr std::chrono::milliseconds kLongest{10'000};
+  int looks_ = 0;
+  std::chrono::milliseconds pause_{250};
+  Deadline next_ = Deadline::after(2 * pause_);
+};
+
 }  // namespace
 
 std::string Record::text() const {
@@ -125,7 +144,8 @@ RosterOptions roster_of(const GroupOptions& options, std::string place) {
           .rank = options.rank,
           .size = options.size,
           .timeout = options.connect_timeout,
-          .all_announced = options.all_announced};
+          .all_announced = options.all_announced,
+          .check_absent = options.check_absent};
 }
 
 Identity this_process(const GroupOptions& options) {
@@ -192,8 +212,12 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
   // lost: the outer group exists, so all ranks have come already.
   const int in_job = job_rank_of(options, self, rank);
   ToldWait told(options.group);
+  // Ranks of an inner group have other numbers, and have all come.
+  const bool looks = options.check_absent && self.known_as < 0;
+  Looks look;
   for (;;) {
     Deadline until = patience.until(deadline);
+    if (looks) until = Deadline::earlier(until, look.next());
     if (in_job >= 0) until = Deadline::earlier(until, told.at());
     if (options.all_announced) until = Deadline::earlier(until, Deadline::after(kAliveLook));
     try {
@@ -202,6 +226,10 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
       if (error.kind() != ErrorKind::kTimeout) throw;
     }
     if (options.all_announced) present.check_all_alive();
+    if (looks && (look.is_due() || deadline.has_passed())) {
+      options.check_absent(rank);
+      look.looked();
+    }
     if (deadline.has_passed()) {
       const std::string seconds = seconds_text(options.timeout);
       const std::optional<Identity>& who = present.of(rank);

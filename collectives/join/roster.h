@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ struct RosterOptions {
   // The ranks' numbers in the job. Nullopt: the same as here, unless this group is part of another;
   // empty: not known.
   std::optional<std::vector<int>> job_ranks{};
+  // See GroupOptions.
+  std::function<void(int rank)> check_absent{};
 };
 // The options for the group's ranks to exchange records at `place` in its store.
 RosterOptions roster_of(const GroupOptions& options, std::string place);

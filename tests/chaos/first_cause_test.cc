@@ -62,6 +62,28 @@ TEST(FirstCause, IsARankThatDoesNotComeToAGroupOverAStore) {
   }
 }
 
+TEST(FirstCause, IsARankThatDoesNotComeToAGroupWithOtherNumbers) {
+  for (const std::string how : {"turned", "reversed"}) {
+    for (const int odd : {0, 1}) {
+      const tests::TempDir folder;
+      Job job(1, 4, {how, std::to_string(odd), folder.path()});
+      job.expect(1, "rank " + std::to_string(odd) + " (node 0");
+      EXPECT_THAT(job.err(), HasSubstr("ended with exit code 0"));
+      EXPECT_THAT(job.err(), HasSubstr("waiting for it in the making of group 'group'"));
+    }
+  }
+}
+
+TEST(FirstCause, IsARankThatInitsAGroupOfAnotherName) {
+  for (const int odd : {0, 2}) {
+    Job job(1, 4, {"unnamed", std::to_string(odd)});
+    // On a loaded machine dlrun may hear of it from one side only.
+    job.expect(1, "rank");
+    EXPECT_THAT(job.err(), HasSubstr("'another'"));
+    EXPECT_THAT(job.err(), HasSubstr("give the group the same name on all ranks"));
+  }
+}
+
 TEST(FirstCause, IsARankThatMakesAnotherGroup) {
   for (const int odd : {0, 2}) {
     for (const std::string unlike : {"name", "size", "backend"}) {
@@ -160,7 +182,8 @@ TEST(FirstCause, IsARankThatIsKilledAfterItHasCaughtAFailure) {
 
 TEST(FirstCause, IsAFailureThatIsCaughtAfterACallOfAnotherGroup) {
   for (const int nodes : {1, 2}) {
-    Job job(nodes, 4 / nodes, {"uncaught", "2"});
+    const tests::TempDir folder;
+    Job job(nodes, 4 / nodes, {"uncaught", "2", folder.path()});
     job.expect(1, nodes == 1 ? "rank 2 (node 0" : "rank 2 (node 1");
     EXPECT_THAT(job.err(), HasSubstr("rank 2 called all_reduce #"));
   }

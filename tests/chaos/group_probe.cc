@@ -6,11 +6,14 @@
 //   early RANK DIR            so, of a group that is made over a store in the folder
 //   absent RANK SECONDS DIR   it never comes to that group, for which the others wait so long
 //   unlike RANK WHAT DIR      it makes that group with another name, size or backend
+//   turned RANK DIR           it ends with 0 before a group in which the ranks have other numbers
+//   reversed RANK DIR         so, but the numbers are not given
+//   unnamed RANK              it calls init with another name
 //   memory RANK               it allocates symmetric memory of another size
 //   caught RANK HOW           all catch a mismatch in another group; then it ends, by "kill", "throw",
 //                             "leave" or "differ", while the others wait for it
 //   killed RANK               so, and it is killed before any other call
-//   uncaught RANK             it calls something else in another group, and all know of that only
+//   uncaught RANK DIR         it calls something else in another group, and all know of that only
 //                             after a barrier of theirs
 //   leave RANK                it leaves with 0 while the others wait for it in a barrier
 //   reset RANK WHICH          a connection of its group is reset, the first or the last that it has
@@ -49,18 +52,26 @@ dl::Ref<dl::collectives::Work> all_reduce() {
       {.input = values.data(), .output = values.data(), .count = values.size()});
 }
 
-int differ(bool is_odd, const std::string& folder) {
-  if (!is_odd) {
-    const auto work = all_reduce();
-    std::ofstream(folder + "/" + std::to_string(dl::rank()));
-    work->synchronize();
-    return 0;
-  }
-  const auto called = [&] {
+// Ranks that wait for each other without a group.
+void come(const std::string& folder) {
+  std::ofstream(folder + "/" + std::to_string(dl::rank()));
+}
+bool have_come(const std::string& folder, int ranks) {
+  const auto count = [&] {
     return std::distance(std::filesystem::directory_iterator(folder),
                          std::filesystem::directory_iterator());
   };
-  if (!dl::tests::eventually([&] { return called() == dl::world_size() - 1; })) {
+  return dl::tests::eventually([&] { return count() == ranks; });
+}
+
+int differ(bool is_odd, const std::string& folder) {
+  if (!is_odd) {
+    const auto work = all_reduce();
+    come(folder);
+    work->synchronize();
+    return 0;
+  }
+  if (!have_come(folder, dl::world_size() - 1)) {
     std::fprintf(stderr, "group_probe: not all other ranks have called all_reduce\n");
     return 66;
   }
@@ -101,11 +112,13 @@ int caught(int odd, const std::string& how) {
   return 0;
 }
 
-int uncaught(int odd) {
+int uncaught(int odd, const std::string& folder) {
   const auto group = dl::default_group()->split({});
   const auto work = unequal_all_reduce(*group, odd);
   if (!dl::tests::eventually([&] { return work->is_completed(); })) return 66;
   dl::default_group()->barrier({})->synchronize();
+  come(folder);
+  if (!have_come(folder, dl::world_size())) return 66;
   work->synchronize();
   return 0;
 }
@@ -200,7 +213,8 @@ int main(int argc, char** argv) {
   const std::string what = argv[1];
   const int odd = std::atoi(argv[2]);
   const int rank = std::atoi(std::getenv("RANK"));
-  if (what == "early" && rank == odd) return 0;
+  const bool leaves = what == "early" || what == "turned" || what == "reversed";
+  if (leaves && rank == odd) return 0;
   dl::MakeGroupOptions made{.rank = rank, .size = std::atoi(std::getenv("WORLD_SIZE"))};
   if (what == "early" && argc > 3) {
     make_over_a_store(argv[3], made);
@@ -210,6 +224,22 @@ int main(int argc, char** argv) {
     if (rank == odd) ::pause();
     made.timeout = std::chrono::seconds(std::atoi(argv[3]));
     make_over_a_store(argv[4], made);
+    return 0;
+  }
+  if (what == "turned") {
+    const int size = made.size;
+    for (int r = 0; r < size; ++r) made.job_ranks.push_back((r + 1) % size);
+    made.rank = (rank + size - 1) % size;
+    make_over_a_store(argv[3], made);
+    return 0;
+  }
+  if (what == "reversed") {
+    made.rank = made.size - 1 - rank;
+    make_over_a_store(argv[3], made);
+    return 0;
+  }
+  if (what == "unnamed") {
+    dl::init_process_group({.name = rank == odd ? "another" : "world"});
     return 0;
   }
   if (what == "unlike") {
@@ -233,7 +263,7 @@ int main(int argc, char** argv) {
   if (what == "slow") return slow(odd);
   if (what == "caught") return caught(odd, argv[3]);
   if (what == "killed") return caught(odd, what);
-  if (what == "uncaught") return uncaught(odd);
+  if (what == "uncaught") return uncaught(odd, argv[3]);
   if (what == "leave" && dl::rank() == odd) return 0;
   if (what == "leave") dl::default_group()->barrier({})->synchronize();
   if (dl::rank() == odd) dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");

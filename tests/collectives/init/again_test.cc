@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "collectives/init/init.h"
+#include "collectives/init/meeting.h"
 #include "core/base/error.h"
 #include "rendezvous/module/remote_store.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/handshake/job_key.h"
 #include "tests/collectives/init/processes.h"
+#include "tests/collectives/thrown.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"
 
@@ -24,6 +26,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace tests;
+using collectives::testing::Thrown;
+using collectives::testing::thrown_by;
 
 // Inits, sums and destroys again and again, with another backend each time; whether every sum came.
 int come_and_go(int rank, int size, int times, const std::string& method) {
@@ -52,6 +56,31 @@ TEST(InitAgain, WorksWithRankZeroAsServer) {
                             return come_and_go(rank, 3, 50, method);
                           }),
             (std::vector<int>{0, 0, 0}));
+}
+
+// Rank 0 has left the init of group 'a', in which rank 1 still waits.
+TEST(InitAgain, LooksInWhichInitARankWaitsThatDoesNotCome) {
+  const auto deadline = detail::Deadline::after(60s);
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
+  const auto meet = [&](int rank, const std::string& name) {
+    return collectives::make_meeting(
+        {.init_method = method, .name = name, .launch = {rank, 2, "the test"}}, deadline);
+  };
+  meet(0, "a")->joined();
+  const auto late = meet(1, "a");
+  const auto next = meet(0, "b");
+  late->check_absent(0);
+  next->check_absent(1);
+  late->joined();
+  next->check_absent(1);  // it may come now
+  const auto other = meet(1, "c");
+  EXPECT_EQ(thrown_by([&] { other->check_absent(0); }).kind, ErrorKind::kMismatch);
+  const Thrown thrown = thrown_by([&] { next->check_absent(1); });
+  EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+  EXPECT_EQ(thrown.rank, 1);
+  EXPECT_EQ(thrown.text,
+            "init of group 'b': rank 1 waits in the init of a group that it calls 'c'; give the "
+            "group the same name on all ranks");
 }
 
 TEST(InitAgain, ByTheEnvironment) {
