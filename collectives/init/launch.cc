@@ -61,8 +61,9 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
     launch.world_size = world_size.value_or(launch.world_size);
   }
   DL_CHECK(launch.world_size >= 1 && launch.rank >= 0 && launch.rank < launch.world_size,
-           kInvalidArgument, "rank is {} of a world size of {} (set by {})", launch.rank,
-           launch.world_size, launch.told_by);
+           kInvalidArgument, "rank is {} (set by {}) of a world size of {} (set by {})",
+           launch.rank, rank ? "the program" : launch.told_by, launch.world_size,
+           world_size ? "the program" : launch.told_by);
   return launch;
 }
 

@@ -65,20 +65,37 @@ def _refuse(text: str) -> InvalidArgument:
     return InvalidArgument(text, "invalid argument")
 
 
+_MOST_SHOWN = 60  # characters of a wrong value
+
+
+def _shown(value: Any) -> str:
+    """A wrong value for an error, in one line that is not long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write a very large number
+        text = _kind(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
 def _number(names: dict[str, int], name: str, what: str) -> int:
     try:
         return names[name]
     except (KeyError, TypeError):
-        raise _refuse(f"there is no {what} '{name}'; there are {', '.join(names)}") from None
+        raise _refuse(f"there is no {what} {_shown(str(name))}; there are {', '.join(names)}") from None
 
 
-def _seconds(timeout: Optional[float]) -> float:
-    """The library's 0 means the group's timeout."""
+def _seconds(timeout: Optional[float], none: str = ", or None for the group's") -> float:
+    """The library's 0 means the group's timeout. `none`: what None means."""
     if timeout is None:
         return 0.0
     seconds = _real(timeout, "timeout")
     if not seconds > 0:
-        raise _refuse(f"timeout is {timeout}, wanted more than 0 seconds, or None for the group's")
+        raise _refuse(f"timeout is {_shown(timeout)}, wanted more than 0 seconds{none}")
     return seconds
 
 
@@ -88,7 +105,7 @@ def _real(value: Any, what: str) -> float:
             return float(value)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise _refuse(f"{what} is {value!r}, wanted a number")
+    raise _refuse(f"{what} is {_shown(value)}, wanted a number")
 
 
 def _index(value: Any, what: str) -> int:
@@ -97,7 +114,7 @@ def _index(value: Any, what: str) -> int:
     except TypeError:
         shown = repr(value)
         if len(shown) > 40 or "\n" in shown:
-            shown = f"a {type(value).__name__}"
+            shown = _kind(value)
         raise _refuse(f"{what} is {shown}, wanted a whole number") from None
 
 
@@ -105,13 +122,13 @@ def _whole(value: Any, what: str, least: int, end: int) -> int:
     """A whole number below `end`; ctypes would cut off a larger one."""
     number = _index(value, what)
     if not least <= number < end:
-        raise _refuse(f"{what} is {number}, which is out of range")
+        raise _refuse(f"{what} is {_shown(number)}, which is out of range")
     return number
 
 
 def _flag(async_op: Any) -> bool:
     if not isinstance(async_op, bool):
-        raise _refuse(f"async_op is {async_op!r}, wanted True or False")
+        raise _refuse(f"async_op is {_shown(async_op)}, wanted True or False")
     return async_op
 
 
@@ -126,7 +143,7 @@ def _list(values: Any, what: str) -> list[Any]:
             return list(values)
     except TypeError:
         pass
-    raise _refuse(f"{what} is a {type(values).__name__}, wanted a list")
+    raise _refuse(f"{what} is {_kind(values)}, wanted a list")
 
 
 def _int32(value: Any, what: str) -> int:
@@ -137,7 +154,7 @@ def _bytes(data: Any, what: str) -> bytes:
     try:
         return bytes(memoryview(data))
     except (TypeError, ValueError):
-        raise _refuse(f"{what} is a {type(data).__name__}, wanted bytes") from None
+        raise _refuse(f"{what} is {_kind(data)}, wanted bytes") from None
 
 
 class _NotPickled:
@@ -256,7 +273,7 @@ def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -
     works = _list(works, "wait_any: works")
     for i, work in enumerate(works):
         if not (work is None or isinstance(work, Work)):
-            raise _refuse(f"wait_any: work {i} is {work!r}, wanted a Work or None")
+            raise _refuse(f"wait_any: work {i} is {_shown(work)}, wanted a Work or None")
     handles = (ctypes.c_void_p * len(works))(*(w._handle if w else None for w in works))
     which = ctypes.c_size_t()
     check(lib.dl_wait_any(handles, len(works), _seconds(timeout), ctypes.byref(which)))
@@ -571,7 +588,7 @@ class _Operations(_Ranks, Generic[IsAsync]):
         calls, data = [], []
         for i, message in enumerate(_list(messages, "batch: messages")):
             if not isinstance(message, (Send, Recv)):
-                raise _refuse(f"batch: message {i} is {message!r}, wanted a dlrun.Send or dlrun.Recv")
+                raise _refuse(f"batch: message {i} is {_shown(message)}, wanted a dlrun.Send or dlrun.Recv")
             is_send = isinstance(message, Send)
             name = "send" if is_send else "recv"
             buffer = Buffer(message.buffer, f"{name}: buffer", not is_send)
@@ -608,10 +625,10 @@ class _Operations(_Ranks, Generic[IsAsync]):
         output_counts: Optional[Counts] = None,
     ) -> _library.Call:
         known = given or taken
-        peer = _int32(peer, f"{name}: the rank")
+        peer = _int32(peer, f"{name}: peer")
         tag = _index(tag, f"{name}: tag")
         if not 0 <= tag < 1 << 32:
-            raise _refuse(f"{name}: tag is {tag}, wanted 0 to {(1 << 32) - 1}")
+            raise _refuse(f"{name}: tag is {_shown(tag)}, wanted 0 to {(1 << 32) - 1}")
         call = _library.Call(
             struct_size=ctypes.sizeof(_library.Call),
             op=_OPS[name],
@@ -817,7 +834,7 @@ class Group(_Typed):
         """Collective: memory of the same size on every rank, filled with zeros."""
         nbytes = _index(nbytes, "allocate: nbytes")
         if not 0 <= nbytes < 1 << 60:
-            raise _refuse(f"allocate: {nbytes} bytes are more than memory can hold, or less than 0")
+            raise _refuse(f"allocate: {_shown(nbytes)} bytes are more than memory can hold, or less than 0")
         memory = ctypes.c_void_p()
         check(lib.dl_memory_allocate(self._open(), nbytes, ctypes.byref(memory)))
         assert memory.value
@@ -827,7 +844,7 @@ class Group(_Typed):
         """A barrier whose TimeoutError names each missing rank, on all ranks that have come."""
         if timeout is None:
             raise _refuse("monitored_barrier: timeout is None, wanted more than 0 seconds")
-        check(lib.dl_monitored_barrier(self._open(), _seconds(timeout)))
+        check(lib.dl_monitored_barrier(self._open(), _seconds(timeout, none="")))
 
     # Byte strings and objects. They block. ----------------------------------------------------------
 
@@ -961,8 +978,8 @@ def init(
     deadline of an operation, and of this call, in seconds. See docs/guides/python.md.
     """
     options = _options(
-        -1 if rank is None else _positive(rank, "rank"),
-        -1 if size is None else _size(size),
+        -1 if rank is None else _least(rank, "init: rank", 0, ", or None"),
+        -1 if size is None else _size(size, "init: size", ", or None"),
         timeout,
         name=name,
         init_method=init_method,
@@ -1004,19 +1021,30 @@ def make_group(
     algorithm: Optional[str] = None,
     plan: Optional[str] = None,
     timeout: Optional[float] = None,
+    job_ranks: Optional[Iterable[SupportsIndex]] = None,
 ) -> Group:
     """A group of `size` processes, numbered by the caller; returns when all have come.
 
     id: of unique_id() on rank 0. The name is the same on all ranks. It is independent of init(), and
     a process may be in any number of such groups. timeout: of an operation, and of this call, in
-    seconds; None: 600.
+    seconds; None: 600. job_ranks: the RANK of each rank of the group, by which errors name it, and by
+    which dlrun notices that it has ended; None: not known, unless the group is the whole job.
     """
     id = _bytes(id, "make_group: id")
     if len(id) != _library.ID_BYTES:
         raise _refuse(f"make_group: id has {len(id)} bytes, wanted the {_library.ID_BYTES} of unique_id()")
-    options = _options(_positive(rank, "rank"), _size(size), timeout, name=name, backend=backend,
-                       algorithm=algorithm, plan=plan)
+    size = _size(size, "make_group: size")
+    rank = _least(rank, "make_group: rank", 0)
+    if rank >= size:
+        raise _refuse(f"make_group: rank is {_shown(rank)}, wanted 0 to {size - 1}, as size is {size}")
+    options = _options(rank, size, timeout, name=name, backend=backend, algorithm=algorithm, plan=plan)
     options.id = id
+    if job_ranks is not None:
+        numbers = [_least(r, "make_group: a number of job_ranks", 0)
+                   for r in _list(job_ranks, "make_group: job_ranks")]
+        if len(numbers) != size:
+            raise _refuse(f"make_group: job_ranks has {len(numbers)} elements, wanted one for each of {size} ranks")
+        options.job_ranks = (ctypes.c_int * size)(*numbers)
     comm = ctypes.c_void_p()
     check(lib.dl_comm_make(ctypes.byref(options), None, 0, ctypes.byref(comm)))
     assert comm.value
@@ -1028,29 +1056,32 @@ def _options(rank: int, size: int, timeout: Optional[float], **texts: Optional[s
         struct_size=ctypes.sizeof(_library.CommOptions),
         rank=rank,
         size=size,
-        timeout_s=_seconds(timeout),
+        timeout_s=_seconds(timeout, none=", or None"),
         **{name: None if text is None else _encoded(text, name) for name, text in texts.items()},
     )
 
 
-def _positive(value: Any, what: str) -> int:
+def _least(value: Any, what: str, least: int, none: str = "") -> int:
     number = _int32(value, what)
-    if number < 0:
-        raise _refuse(f"{what} is {number}, wanted 0 or more, or None")
+    if number < least:
+        raise _refuse(f"{what} is {number}, wanted {least} or more{none}")
     return number
 
 
-def _size(value: Any) -> int:
-    number = _positive(value, "size")
+def _size(value: Any, what: str, none: str = "") -> int:
+    number = _least(value, what, 1, none)
     if number > _MOST_RANKS:
-        raise _refuse(f"size is {number}, wanted at most {_MOST_RANKS} ranks")
+        raise _refuse(f"{what} is {number}, wanted at most {_MOST_RANKS} ranks")
     return number
 
 
 def _encoded(text: Any, what: str) -> bytes:
     if not isinstance(text, str) or "\0" in text:
-        raise _refuse(f"{what} is {text!r}, wanted a text without NUL")
-    return text.encode()
+        raise _refuse(f"{what} is {_shown(text)}, wanted a text without NUL")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _refuse(f"{what} is {_shown(text)}, which cannot be written in UTF-8") from None
 
 
 def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
@@ -1060,7 +1091,7 @@ def agree(name: str, flag: bool, patience: float) -> tuple[bool, list[int]]:
     once. Needs the group of init().
     """
     if flag not in (True, False):
-        raise _refuse(f"agree: flag is {flag!r}, wanted True or False")
+        raise _refuse(f"agree: flag is {_shown(flag)}, wanted True or False")
     patience = _real(patience, "agree: patience")
     if not patience >= 0:
         raise _refuse(f"agree: patience is {patience}, wanted 0 or more seconds")

@@ -36,7 +36,9 @@ _MOST_PACKED = 64 << 10
 _OK, _TIMEOUT, _CONNECTION = 0, 8, 9
 
 
-def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta) -> Group:
+def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta,
+          job_ranks: Optional[Sequence[int]] = None) -> Group:
+    """`job_ranks`: of the group's ranks; None: not known."""
     def set_value(_: Any, key: bytes, value: int, length: int) -> int:
         try:
             store.set(key.decode(), ctypes.string_at(value, length))
@@ -71,6 +73,7 @@ def _make(store: dist.Store, rank: int, size: int, name: str, timeout: timedelta
         rank=rank,
         size=size,
         timeout_s=timeout.total_seconds(),
+        job_ranks=None if job_ranks is None else (ctypes.c_int * size)(*job_ranks),
     )
     # dlrun gives the ranks a key. Else the secret goes through torch's store.
     has_key = any(os.environ.get(v) for v in ("DLRUN_KEY_FD", "DLRUN_KEY_FILE"))
@@ -89,10 +92,10 @@ class DlrunBackend(_torch_versions.Base):
     """A torch.distributed backend over one group of dlrun's."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str,
-                 is_reconfigurable: bool = False):
+                 is_reconfigurable: bool = False, job_ranks: Optional[Sequence[int]] = None):
         super().__init__(rank, size)
         self._store, self._name = store, name
-        self._rank, self._size = rank, size
+        self._rank, self._size, self._job_ranks = rank, size, job_ranks
         self._sequence = 0
         self._coalesced: Optional[list[Any]] = None  # works of a coalescing manager
         self._group: Optional[Group] = None
@@ -102,7 +105,7 @@ class DlrunBackend(_torch_versions.Base):
         self._uuids: set[int] = set()
         self.set_timeout(timeout)
         if not is_reconfigurable:
-            self._group = _make(store, rank, size, name, timeout)
+            self._group = _make(store, rank, size, name, timeout, job_ranks)
         if dist.get_debug_level() == dist.DebugLevel.DETAIL:
             _wrapped.add(self)
 
@@ -166,7 +169,9 @@ class DlrunBackend(_torch_versions.Base):
             raise refuse(f"split_group: rank {self._rank} is in no list; give it one of its own")
         name = getattr(opts, "group_name", "") or "split"
         timeout = getattr(opts, "_timeout", None) or self._timeout
-        return DlrunBackend(_own(store), list(ranks).index(self._rank), len(ranks), timeout, _unique(name))
+        known = self._job_ranks
+        return DlrunBackend(_own(store), list(ranks).index(self._rank), len(ranks), timeout, _unique(name),
+                            job_ranks=None if known is None else [known[r] for r in ranks])
 
     def get_reconfigure_handle(self) -> str:
         return self._handle
@@ -480,11 +485,22 @@ def _unique(name: str) -> str:
     return f"torch-{name}-{_made[name]}"
 
 
+def _job_ranks(given: Any) -> Optional[list[int]]:
+    """The ranks of the job that are the group's; None: they are not known."""
+    ranks = list(getattr(given, "global_ranks_in_group", None) or range(given.group_size))
+    # PyTorch's ranks are the job's only if the default group is the whole job.
+    try:
+        is_known = int(os.environ["RANK"]) == ranks[given.group_rank] and len(ranks) == given.group_size
+    except (KeyError, ValueError, IndexError):
+        return None
+    return ranks if is_known and max(ranks) < int(os.environ.get("WORLD_SIZE", 0)) else None
+
+
 def create(given: Any, _options: Any = None) -> Any:
     """Called by torch.distributed for each group."""
     is_reconfigurable = bool(getattr(given, "enable_reconfigure", False))
     backend = DlrunBackend(_own(given.store), given.group_rank, given.group_size, given.timeout,
-                           _unique(given.group_id or "default"), is_reconfigurable)
+                           _unique(given.group_id or "default"), is_reconfigurable, _job_ranks(given))
     return _Reconfigurable(backend) if is_reconfigurable else backend
 
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "tests/collectives/thrown.h"
 
 namespace dl::collectives {
 namespace {
@@ -103,9 +104,20 @@ TEST_F(LaunchTest, ANumberThatIsTooLargeIsAnErrorThatSaysTheRange) {
   }
 }
 
-TEST_F(LaunchTest, ARankOutsideOfItsWorldIsAnError) {
+TEST_F(LaunchTest, ARankOutsideOfItsWorldIsAnErrorThatSaysWhoSetIt) {
+  const auto refusal = [](std::optional<int> rank, std::optional<int> size) {
+    return testing::thrown_by([&] { find_launch(rank, size); }).text;
+  };
   set("RANK", "2"), set("WORLD_SIZE", "2");
-  EXPECT_THROW(find_launch(std::nullopt, std::nullopt), Error);
+  EXPECT_EQ(refusal({}, {}),
+            "rank is 2 (set by RANK and WORLD_SIZE) of a world size of 2 (set by RANK and "
+            "WORLD_SIZE)");
+  EXPECT_EQ(refusal(5, {}),
+            "rank is 5 (set by the program) of a world size of 2 (set by RANK and WORLD_SIZE)");
+  EXPECT_EQ(refusal({}, 0),
+            "rank is 2 (set by RANK and WORLD_SIZE) of a world size of 0 (set by the program)");
+  EXPECT_EQ(refusal(1, 1),
+            "rank is 1 (set by the program) of a world size of 1 (set by the program)");
 }
 
 }  // namespace

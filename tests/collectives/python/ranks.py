@@ -166,6 +166,9 @@ def by_id(group):
         turned.all_reduce(x)
         assert x[0] == sum(range(size)) and turned.rank == rank and turned.name == "turned"
         turned.barrier()
+    id = group.broadcast_bytes(dlrun.unique_id() if group.rank == size - 1 else b"", root=size - 1)
+    with dlrun.make_group(rank, size, id=id, timeout=60, job_ranks=reversed(range(size))) as known:
+        known.barrier()
     fails(ValueError, "wanted the 128 of unique_id()", dlrun.make_group, 0, 2, id=b"short")
     fails(ValueError, "are no id of dlrun", dlrun.make_group, 1, 2, id=bytes(128))
     fails(ValueError, "the id is damaged", dlrun.make_group, 1, 2, id=id[:-1] + bytes([id[-1] ^ 1]))
@@ -291,16 +294,21 @@ def arguments(group):
     fails(dlrun.Error, "reduce: a factor needs a floating dtype, got i32", group.reduce, numbers, factor=2.0)
     fails(ValueError, "reduce: a factor works with sum and avg only, got max", group.reduce, x, op="max", factor=2.0)
     fails(ValueError, "wait_any: there is no work to wait for", dlrun.wait_any, [None])
-    for wrong in ("1", [1], 10**400):
-        fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.barrier, timeout=wrong)
-        fails(ValueError, f"timeout is {wrong!r}, wanted a number", group.all_gather_bytes, b"", wrong)
-        fails(ValueError, f"patience is {wrong!r}, wanted a number", dlrun.agree, "wrong", True, wrong)
+    for wrong, shown in (("1", "'1'"), ([1], "[1]"), (10**400, "1" + "0" * 56 + "..."), ("x" * 99, "'" + "x" * 56 + "...")):
+        fails(ValueError, f"timeout is {shown}, wanted a number", group.barrier, timeout=wrong)
+        fails(ValueError, f"timeout is {shown}, wanted a number", group.all_gather_bytes, b"", wrong)
+        fails(ValueError, f"patience is {shown}, wanted a number", dlrun.agree, "wrong", True, wrong)
+    fails(ValueError, "split: color is an int, which", group.split, 10**5000)
+    fails(ValueError, "more than memory can hold", group.allocate, 10**5000)
     fails(ValueError, "timeout is None", group.monitored_barrier, None)
+    error = fails(ValueError, "timeout is -1, wanted more than 0 seconds", group.monitored_barrier, -1)
+    assert "None" not in str(error), error
+    fails(ValueError, "send: peer is '1', wanted a whole number", group.send, x, "1")
     fails(ValueError, "no order '[]'", group.all_reduce, x, order=[])
     fails(ValueError, "message 0 is 1, wanted a dlrun.Send or dlrun.Recv", group.batch, [1])
     fails(ValueError, "batch: messages is a NoneType, wanted a list", group.batch, None)
     fails(ValueError, "all_reduce_list: buffers is a NoneType", group.all_reduce_list, None)
-    fails(ValueError, "counts is a int, wanted a list", group.all_gatherv, x, many, 4)
+    fails(ValueError, "counts is an int, wanted a list", group.all_gatherv, x, many, 4)
     for call in (
         lambda: group.all_gatherv(x, many, None),
         lambda: group.reduce_scatterv(many, mine, None),
@@ -321,7 +329,16 @@ def arguments(group):
         fails(ValueError, f"nbytes is {wrong!r}, wanted a whole number", group.allocate, wrong)
     for rank in (0, 1):
         fails(ValueError, "size is 1000000000, wanted at most 1000000", dlrun.make_group, rank, 10**9, id=bytes(128))
-    fails(ValueError, "size is 1000001, wanted at most 1000000", dlrun.init, size=1_000_001)
+    fails(ValueError, "init: size is 1000001, wanted at most 1000000", dlrun.init, size=1_000_001)
+    fails(ValueError, "init: size is 0, wanted 1 or more, or None", dlrun.init, size=0)
+    for wrong, text in (((0, 0), "size is 0, wanted 1 or more"), ((1, 1), "rank is 1, wanted 0 to 0, as size is 1"),
+                        ((-1, 1), "rank is -1, wanted 0 or more")):
+        error = fails(ValueError, f"make_group: {text}", dlrun.make_group, *wrong, id=bytes(128))
+        assert "None" not in str(error), error
+    fails(ValueError, "name is '\\udc80', which cannot be written in UTF-8", dlrun.make_group, 0, 1, id=bytes(128), name="\udc80")
+    fails(ValueError, 'without control characters, got "a', dlrun.make_group, 0, 1, id=bytes(128), name="a\nb")
+    for wrong, text in (([0], "1 elements, wanted one for each of 2"), ([0, 0], "0 twice"), ([0, -1], "is -1"), (5, "is an int, wanted a list")):
+        fails(ValueError, text, dlrun.make_group, 0, 2, id=bytes(128), job_ranks=wrong)
     # All of it has broken nothing.
     group.all_reduce(x, timeout=60)
     assert list(x) == [size] * 4
