@@ -29,7 +29,8 @@ struct SoftmaxBackward final : Node {
 void zero_empty_rows(const Tensor& input, std::int64_t dim, const Tensor& output) {
   const auto d = static_cast<std::size_t>(dim);
   const std::int64_t count = input.sizes()[d];
-  const std::int64_t inner = input.strides()[d];
+  std::int64_t inner = 1;  // not the stride, which is arbitrary if the size is 1
+  for (std::size_t i = d + 1; i < input.sizes().size(); ++i) inner *= input.sizes()[i];
   visit_floating(input.dtype(), "softmax", [&]<typename T>() {
     const T* const x = input.data<T>();
     T* const y = output.data<T>();

@@ -192,6 +192,20 @@ TEST(Softmax, SumsToOneAndItsLogarithmAgrees) {
                "softmax: dimension 1 is out of range for a tensor of 1 dimensions; wanted -1 to 0");
 }
 
+TEST(Softmax, OfEmptyRowsIsZeroIfAsked) {
+  constexpr double kLow = -std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = tensor({kLow, kLow, 0.0, 0.0, kNan, 0.0}).view({3, 2});
+  const Numbers rows = values<double>(detail::safe_softmax(x, 1));
+  EXPECT_EQ(Numbers(rows.begin(), rows.begin() + 4), (Numbers{0, 0, 0.5, 0.5}));
+  EXPECT_TRUE(std::isnan(rows[4]) && std::isnan(rows[5]));
+  const Numbers columns = values<double>(detail::safe_softmax(x.transpose(0, 1), 0));
+  EXPECT_EQ(Numbers(columns.begin(), columns.begin() + 2), (Numbers{0, 0.5}));
+  // The stride of a dimension of size 1 is arbitrary.
+  const Tensor odd = as_strided(tensor({kLow, 1.0, kLow, 2.0}), {2, 1, 2}, {2, 0, 1}, 0);
+  EXPECT_EQ(values<double>(detail::safe_softmax(odd, 1)), (Numbers{0, 1, 0, 1}));
+}
+
 TEST(IndexSelect, GathersAlongEachDimension) {
   const Tensor x = arange(24).view({2, 3, 4});
   EXPECT_EQ(values<int>(index_select(x, 1, tensor({2, 0}))),
