@@ -48,7 +48,7 @@ constinit std::uint32_t last_report DL_GUARDED_BY(report_mutex) = 0;
 
 }  // namespace
 
-constinit std::atomic<std::uint32_t> detail::standing_report{0};
+constinit std::atomic<std::uint32_t> standing_report_number{0};
 
 std::string encode_peer_failure(const PeerFailure& failure) {
   std::string packet = fmt::format("{}\n{}\n", kBrokenWord, one_line(failure.call));
@@ -101,8 +101,8 @@ void report_recovery(std::uint32_t standing) noexcept {
   if (standing == 0) return;
   try {
     const Lock lock(report_mutex);
-    if (detail::standing_report.load() != standing) return;
-    detail::standing_report.store(0);
+    if (standing_report_number.load() != standing) return;
+    standing_report_number.store(0);
     send_packet(kRecoveryPacket);
   } catch (...) {
     // The variable of the descriptor is no number.
@@ -115,7 +115,7 @@ void report_peer_failure(const PeerFailure& failure) noexcept {
     const Lock lock(report_mutex);
     if (!send_packet(packet)) return;
     if (++last_report == 0) ++last_report;
-    detail::standing_report.store(last_report);
+    standing_report_number.store(last_report);
   } catch (...) {
     // The group's error is reported to the program in any case.
   }

@@ -32,10 +32,6 @@ struct Waiting {
   std::string operation;  // "init of group 'world'"
 };
 
-namespace detail {
-extern std::atomic<std::uint32_t> standing_report;
-}  // namespace detail
-
 // Never blocks and never throws. Does nothing without a lifeline: dlrun did not start this process,
 // or a program in between has closed the descriptor.
 void report_peer_failure(const PeerFailure& failure) noexcept;
@@ -43,9 +39,11 @@ void report_waiting(const Waiting& waiting) noexcept;
 // "The group is made anew": what this rank has reported as a PeerFailure does not count any more.
 void report_renewal() noexcept;
 
+// For standing_report(). Not in a namespace `detail`, which would hide dl::detail from this room.
+extern std::atomic<std::uint32_t> standing_report_number;
 // The number of this rank's last PeerFailure; 0: there is none, or the program has got over it.
 inline std::uint32_t standing_report() noexcept {
-  return detail::standing_report.load(std::memory_order_relaxed);
+  return standing_report_number.load(std::memory_order_relaxed);
 }
 // "The program has got over it": a call that was made after the report `standing` has ended well
 // together with other ranks. Then the reports so far do not count, unless the rank's last words
