@@ -23,7 +23,7 @@ namespace {
 using collectives::ProcessGroup;
 using collectives::testing::run_ranks;
 
-constexpr int kSteps = 10;
+constexpr int kRounds = 10;
 
 // Initial weights come from the process's one generator.
 Sequential model_of(int rank) {
@@ -67,7 +67,7 @@ Trained train(ProcessGroup& group, const How& how, bool compiled) {
     const Tensor y = randint(0, 3, {4}, {}, draws);
     trained.losses.push_back(pass(x, y).item<double>());
   };
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kRounds; ++step) {
     optimizer.zero_grad();
     {
       const NoSync guard = ddp.no_sync();
