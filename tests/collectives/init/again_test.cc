@@ -59,7 +59,7 @@ TEST(InitAgain, WorksWithRankZeroAsServer) {
 }
 
 // Rank 0 has left the init of group 'a', in which rank 1 still waits.
-TEST(InitAgain, LooksInWhichInitARankWaitsThatDoesNotCome) {
+void look_in_which_init_a_rank_waits() {
   const auto deadline = detail::Deadline::after(60s);
   const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
   const auto meet = [&](int rank, const std::string& name) {
@@ -81,6 +81,16 @@ TEST(InitAgain, LooksInWhichInitARankWaitsThatDoesNotCome) {
   EXPECT_EQ(thrown.text,
             "init of group 'b': rank 1 waits in the init of a group that it calls 'c'; give the "
             "group the same name on all ranks");
+}
+
+// In a process of its own: the tests below fork, and this one starts a server's threads.
+TEST(InitAgain, LooksInWhichInitARankWaitsThatDoesNotCome) {
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            look_in_which_init_a_rank_waits();
+                            return ::testing::Test::HasFailure() ? 1 : 0;
+                          }),
+            (std::vector<int>{0}));
 }
 
 TEST(InitAgain, ByTheEnvironment) {
