@@ -3,24 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <typeinfo>
+#include <iterator>
 
 #include "core/memory/storage.h"
 #include "core/tensor/tensor_impl.h"
 
 namespace dl::tape {
+namespace {
 
-std::string Step::difference(const Step& other) const {
-  if (typeid(*this) != typeid(other) || name_ != other.name_) {
-    return fmt::format("{} was {}", other.name_, name_);
-  }
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!operands_[i].same_as(other.operands_[i])) {
-      return fmt::format("tensor {} of {} is another one", i + 1, name_);
-    }
-  }
-  return has_same_numbers(other) ? std::string() : fmt::format("a number of {} differs", name_);
+// The watch hears of storages that others own; a recording owns them, too, as far as it needs them.
+Ref<Storage> held(const Storage& storage) {
+  return Ref<Storage>(const_cast<Storage*>(&storage));
 }
+
+}  // namespace
 
 std::string difference(const Recording& a, const Recording& b) {
   for (std::size_t i = 0; i < std::min(a.steps.size(), b.steps.size()); ++i) {
@@ -30,7 +26,9 @@ std::string difference(const Recording& a, const Recording& b) {
   if (a.steps.size() != b.steps.size()) {
     return fmt::format("it has {} steps, and had {}", b.steps.size(), a.steps.size());
   }
+  // The steps are the same, and so are the numbers of the blocks that they use.
   for (std::size_t i = 0; i < a.blocks.size(); ++i) {
+    if (a.blocks[i].last < 0) continue;
     const bool same_memory =
         !a.blocks[i].is_older || a.blocks[i].storage.get() == b.blocks[i].storage.get();
     if (a.blocks[i].bytes != b.blocks[i].bytes || !same_memory) {
@@ -53,9 +51,8 @@ Recorder::~Recorder() {
 Recording Recorder::finish() {
   inside_ = 1;
   // What lives on, a gradient or a result, keeps its memory.
-  for (const auto& [begin, number] : living_) {
-    recording_.blocks[static_cast<std::size_t>(number)].storage =
-        Ref<Storage>(const_cast<Storage*>(storage_of_.at(begin)));
+  for (const auto& [begin, living] : living_) {
+    recording_.blocks[static_cast<std::size_t>(living.block)].storage = held(*living.storage);
   }
   return std::move(recording_);
 }
@@ -82,49 +79,46 @@ void Recorder::refuse(std::string why) {
 void Recorder::made(const Storage& storage) {
   if (inside_ > 0 || storage.device().type != DeviceType::kCPU) return;
   const auto* const begin = static_cast<const char*>(storage.data_or_null());
-  living_[begin] = static_cast<std::int64_t>(recording_.blocks.size());
-  storage_of_[begin] = &storage;
+  living_[begin] = {static_cast<std::int64_t>(recording_.blocks.size()), &storage};
   recording_.blocks.push_back({.bytes = storage.bytes()});
 }
 
 void Recorder::freed(const Storage& storage) noexcept {
   const auto* const begin = static_cast<const char*>(storage.data_or_null());
-  const auto found = storage_of_.find(begin);
-  if (found == storage_of_.end() || found->second != &storage) return;
-  storage_of_.erase(found);
-  living_.erase(begin);
+  const auto found = living_.find(begin);
+  if (found != living_.end() && found->second.storage == &storage) living_.erase(found);
 }
 
 void Recorder::accessed(const Storage& storage) {
   if (inside_ > 0) return;
   if (storage.device().type != DeviceType::kCPU) return;
-  Block& block = recording_.blocks[static_cast<std::size_t>(block_at(storage.data(), storage))];
+  Block& block =
+      recording_.blocks[static_cast<std::size_t>(place_of(storage.data(), storage).block)];
   if (block.is_older || block.last >= 0) {
     return refuse("a tensor is read on the host (item(), data())");
   }
   // The program fills new memory: its values are the same in every run.
-  if (!block.storage) block.storage = Ref<Storage>(const_cast<Storage*>(&storage));
+  if (!block.storage) block.storage = held(storage);
 }
 
 void Recorder::unrepeatable(std::string_view what) {
   if (inside_ == 0) refuse(std::string(what));
 }
 
-std::int64_t Recorder::block_at(const void* address, const Storage& storage) {
+Recorder::Place Recorder::place_of(const void* address, const Storage& storage) {
   const auto* const at = static_cast<const char*>(address);
   if (auto next = living_.upper_bound(at); next != living_.begin()) {
-    const auto& [begin, number] = *std::prev(next);
-    const Block& block = recording_.blocks[static_cast<std::size_t>(number)];
-    if (at < begin + std::max(block.bytes, std::size_t{1})) return number;
+    const auto& [begin, living] = *std::prev(next);
+    const Block& block = recording_.blocks[static_cast<std::size_t>(living.block)];
+    if (at < begin + std::max(block.bytes, std::size_t{1})) return {living.block, at - begin};
   }
   const auto [place, is_new] =
       older_.emplace(&storage, static_cast<std::int64_t>(recording_.blocks.size()));
   if (is_new) {
-    recording_.blocks.push_back({.bytes = storage.bytes(),
-                                 .storage = Ref<Storage>(const_cast<Storage*>(&storage)),
-                                 .is_older = true});
+    recording_.blocks.push_back(
+        {.bytes = storage.bytes(), .storage = held(storage), .is_older = true});
   }
-  return place->second;
+  return {place->second, at - static_cast<const char*>(storage.data())};
 }
 
 Operand Recorder::operand_of(const Tensor& tensor) {
@@ -134,17 +128,12 @@ Operand Recorder::operand_of(const Tensor& tensor) {
     refuse(fmt::format("a tensor is on {}", impl.storage->device().str()));
     return {};
   }
-  const auto* const address = static_cast<const char*>(impl.data());
-  Operand operand{.block = block_at(address, *impl.storage),
-                  .sizes = impl.shape,
-                  .strides = impl.strides,
-                  .dtype = impl.dtype};
-  const auto living = living_.upper_bound(address);
-  const Block& block = recording_.blocks[static_cast<std::size_t>(operand.block)];
-  const char* const begin =
-      block.is_older ? static_cast<const char*>(block.storage->data()) : std::prev(living)->first;
-  operand.first = address - begin;
-  return operand;
+  const Place place = place_of(impl.data(), *impl.storage);
+  return {.block = place.block,
+          .first = place.bytes,
+          .sizes = impl.shape,
+          .strides = impl.strides,
+          .dtype = impl.dtype};
 }
 
 void Recorder::add(std::unique_ptr<Step> step, std::size_t results) {

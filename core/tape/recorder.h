@@ -13,12 +13,10 @@
 // One recorder a thread; the thread that made it uses it.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -52,8 +50,8 @@ struct Recording {
   std::string refused;  // why it cannot be repeated; empty: it can
 };
 
-// The first step of `b` that does something else than that of `a`, in words: "step 12 (conv2d):
-// number 2"; empty: there is none.
+// The first step of `b` that does something else than that of `a`, in words: "step 12: a number of
+// conv2d differs"; empty: there is none.
 std::string difference(const Recording& a, const Recording& b);
 
 // In place of a number of results: a function may change any of its tensors.
@@ -118,15 +116,23 @@ class Recorder final : public ThreadWatch {
     Recorder& recorder_;
   };
 
+  struct Living {
+    std::int64_t block = 0;
+    const Storage* storage = nullptr;
+  };
+  struct Place {
+    std::int64_t block;
+    std::int64_t bytes;  // from the block's beginning
+  };
+
   Operand operand_of(const Tensor& tensor);
-  std::int64_t block_at(const void* address, const Storage& storage);
+  Place place_of(const void* address, const Storage& storage);
   void add(std::unique_ptr<Step> step, std::size_t results);
   std::string after() const;
 
   Recording recording_;
   int inside_ = 0;
-  std::map<const char*, std::int64_t> living_;  // blocks of the recording, by their beginning
-  std::map<const char*, const Storage*> storage_of_;
+  std::map<const char*, Living> living_;  // blocks of the recording, by their beginning
   std::map<const Storage*, std::int64_t> older_;
   std::set<const void*> settled_;
 };

@@ -21,6 +21,9 @@
 
 namespace dl::tape {
 
+// The name of steps that give a leaf its gradient: a recording without any had no backward pass.
+inline constexpr std::string_view kGradientStep = "gradient";
+
 // A tensor of a step: the elements of a block of memory. Blocks are numbered by the recorder.
 struct Operand {
   static constexpr std::int64_t kUndefined = -1;
@@ -50,7 +53,7 @@ class Step {
   // A run has ended with this error, before or after this step; called for the last step first.
   virtual void abandon(const std::exception_ptr&) noexcept {}
   // Empty if `other`, the step in the same place of another recording, does the same; else what
-  // differs: "number 2".
+  // differs: "a number of conv2d differs".
   std::string difference(const Step& other) const;
 
   const std::string& name() const noexcept { return name_; }

@@ -62,7 +62,7 @@ std::string obstacle_in(std::span<const Tensor> inputs) {
 
 bool has_backward(const tape::Recording& recording) {
   return std::ranges::any_of(recording.steps,
-                             [](const auto& step) { return step->name() == "gradient"; });
+                             [](const auto& step) { return step->name() == tape::kGradientStep; });
 }
 
 // The tape writes its outputs again in its next run.

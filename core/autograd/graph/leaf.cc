@@ -102,7 +102,7 @@ void LeafNode::accumulate(Tensor gradient) {
   }
   defined_ = true;
   if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->did("gradient", [leaf = Ref<LeafNode>(this), grad = grad_] {
+    recorder->did(tape::kGradientStep, [leaf = Ref<LeafNode>(this), grad = grad_] {
       if (!leaf->fixed_) leaf->grad_ = grad;
       leaf->defined_ = true;
     });
@@ -176,7 +176,7 @@ GradTarget LeafNode::target() const {
 
 void LeafNode::mark_written() {
   if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->did("gradient", [leaf = Ref<LeafNode>(this)] { leaf->mark_written(); });
+    recorder->did(tape::kGradientStep, [leaf = Ref<LeafNode>(this)] { leaf->mark_written(); });
   }
   grad_.bump_version();
   defined_ = true;

@@ -412,6 +412,21 @@ TEST(Compile, KeepsConstants) {
               HasSubstr("changes memory that the program has filled"));
 }
 
+// The first call leaves memory behind, as one that fills a cache does.
+TEST(Compile, DoesNotCompareMemoryThatNoStepUses) {
+  std::vector<Tensor> kept;
+  auto twice = compile(
+      [&](const Tensor& x) {
+        const Tensor result = mul(x, 2.0);
+        while (kept.size() < 5) kept.push_back(empty({8}));
+        return result;
+      },
+      {.whole = true});
+  const NoGradGuard no_grad;
+  for (int i = 0; i < 8; ++i) twice(ones({3}));
+  EXPECT_EQ(twice.summary().runs, 4);
+}
+
 TEST(Compile, ChecksTargetsInEachCall) {
   Trainer here;
   auto step = compile([&](const Tensor& x, const Tensor& y) {

@@ -1,0 +1,21 @@
+#include "core/tape/step.h"
+
+#include <fmt/core.h>
+
+#include <typeinfo>
+
+namespace dl::tape {
+
+std::string Step::difference(const Step& other) const {
+  if (typeid(*this) != typeid(other) || name_ != other.name_) {
+    return fmt::format("{} was {}", other.name_, name_);
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!operands_[i].same_as(other.operands_[i])) {
+      return fmt::format("tensor {} of {} is another one", i + 1, name_);
+    }
+  }
+  return has_same_numbers(other) ? std::string() : fmt::format("a number of {} differs", name_);
+}
+
+}  // namespace dl::tape
