@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
 #include "collectives/join/roster.h"
@@ -15,6 +14,7 @@
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
+#include "core/base/text/number.h"
 #include "rendezvous/module/remote_store.h"
 #include "rendezvous/net/connect/acceptor.h"
 #include "rendezvous/net/socket/address.h"
@@ -54,12 +54,6 @@ std::string count_key(std::string_view name, int rank) {
   return fmt::format("inits/{}/{}", name, rank);
 }
 
-std::int64_t number_of(std::string_view text) {
-  std::int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
 // One init of this rank in the store of its generation.
 //
 // Ranks that give their groups different names would wait for each other until the deadline. So a
@@ -86,11 +80,14 @@ class Attendance {
       has_said_ = true;
       const auto said = generation_.try_get(key(rank), soon);
       if (!said || said->empty()) return;
-      const std::string_view theirs = std::string_view(*said).substr(said->find(' ') + 1);
+      const std::string_view words = *said;
+      const std::size_t space = words.find(' ');
+      const std::string_view theirs = words.substr(space + 1);
       if (theirs == name_) return;
       // If this rank has been in that init, the other rank will leave it.
       const auto own = generation_.try_get(count_key(theirs, rank_), soon);
-      if (own && number_of(*own) >= number_of(*said)) return;
+      const auto number = read_number<std::int64_t>(words.substr(0, space));
+      if (own && read_number<std::int64_t>(*own) >= number) return;
       throw_mismatch(rank,
                      "init of group '{}': rank {} waits in the init of a group that it calls '{}'; "
                      "give the group the same name on all ranks",

@@ -62,8 +62,7 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 // A rank of the group as a rank in the job; -1: not known.
 int job_rank_of(const RosterOptions& options, const Identity& self, int rank) {
   if (!options.job_ranks) return self.in_job() == self.rank ? rank : -1;
-  const auto i = static_cast<std::size_t>(rank);
-  return i < options.job_ranks->size() ? (*options.job_ranks)[i] : -1;
+  return rendezvous::rank_in_job(*options.job_ranks, rank);
 }
 
 // For a rank that has not come, so that no record tells who it is.

@@ -48,13 +48,15 @@ std::string ranks_of(std::vector<int> ranks, int size) {
   return fmt::format("{} of {}", list_of_runs(std::move(ranks), detail::kMostNames), size);
 }
 
+int rank_in_job(const std::vector<int>& job_ranks, int rank) {
+  const auto i = static_cast<std::size_t>(rank);
+  return i < job_ranks.size() ? job_ranks[i] : -1;
+}
+
 std::string ranks_of(std::vector<int> ranks, int size,
                      const std::optional<std::vector<int>>& job_ranks) {
   if (!job_ranks) return ranks_of(std::move(ranks), size);
-  const auto in_job = [&](int rank) {
-    const auto i = static_cast<std::size_t>(rank);
-    return i < job_ranks->size() ? (*job_ranks)[i] : -1;
-  };
+  const auto in_job = [&](int rank) { return rank_in_job(*job_ranks, rank); };
   if (std::ranges::all_of(ranks, [&](int rank) { return in_job(rank) == rank; })) {
     return ranks_of(std::move(ranks), size);
   }

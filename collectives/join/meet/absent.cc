@@ -31,8 +31,7 @@ std::vector<int> completed(const ExchangeOptions& o, const std::vector<int>& abs
 }  // namespace
 
 int job_rank_of(const ExchangeOptions& options, int rank) {
-  const auto i = static_cast<std::size_t>(rank);
-  return i < options.job_ranks.size() ? options.job_ranks[i] : -1;
+  return rendezvous::rank_in_job(options.job_ranks, rank);
 }
 
 std::string ranks_text(const ExchangeOptions& options, const std::vector<int>& ranks) {
