@@ -43,8 +43,8 @@ template <typename... Args>
 // What a rank calls together with the others outside of a group's operations.
 struct Called {
   std::string operation;  // "the making of group 'world'"
-  std::string
-      text;  // "init of 'world' of 4 ranks over auto": after a mismatch, its agent compares these
+  // "init of 'world' of 4 ranks over auto". After a mismatch, the ranks' agents compare these.
+  std::string text;
 };
 // "the making of group 'world'"
 std::string making_of(std::string_view group);

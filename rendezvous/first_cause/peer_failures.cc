@@ -19,7 +19,8 @@ bool quotes(std::string_view message, const std::string& text) {
 
 }  // namespace
 
-// Of those that count without a quotation the first is kept, because it is the one that counts.
+// The first report that the rank has not got over stays: explanation() returns it if the last
+// message quotes none.
 void PeerFailures::make_room() {
   if (all_.size() < kMost) return;
   const auto over = std::ranges::find_if(all_, &Report::is_over);

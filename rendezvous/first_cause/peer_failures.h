@@ -1,5 +1,5 @@
-// PeerFailures: the failures of its groups that one rank has reported on its lifeline, and which of
-// them explains the rank's end. The rule alone, without sockets.
+// PeerFailures: what one rank has reported on its lifeline when its groups broke. It decides which
+// report explains the rank's end. The rule alone, without sockets.
 //
 // A program may catch a failure and go on without the group, so a report counts until the rank has
 // got over it: until a later call with other ranks has ended well. That call may have been made by

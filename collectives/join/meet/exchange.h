@@ -29,8 +29,8 @@ struct ExchangeOptions {
   int size = 1;
   std::chrono::nanoseconds timeout{};  // for texts
   std::vector<std::string> names{};    // of the ranks, for texts; empty: "rank 3"
-  // Of the ranks, for errors; empty: not known. -1: not known yet, of a group that is the whole
-  // job; a rank tells its own number.
+  // The ranks' numbers in the job, for errors. Empty: they are not known. If the group is the whole
+  // job, an element is -1 until its rank has told its number.
   std::vector<int> job_ranks{};
   // Whether dlrun hears of a long wait, and ends the job if the awaited rank has ended. Needs
   // `job_ranks`.

@@ -67,7 +67,7 @@ class Scalar {
     }
   }
   std::string str() const;
-  // The same bits of the same kind.
+  // True if both numbers have the same kind and the same bits.
   bool operator==(const Scalar& other) const noexcept {
     return kind_ == other.kind_ && above_int64_ == other.above_int64_ && stored() == other.stored();
   }
