@@ -77,6 +77,7 @@ struct Result {
   std::string processor;                                  // the GPU's name; empty on a CPU
   std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
   std::optional<dl::CompileSummary> tape;
+  std::string profile;  // a table, if one was asked for
 };
 
 Result train(const Options& options, dl::Device device) {
@@ -156,7 +157,10 @@ Result train(const Options& options, dl::Device device) {
           peak_mib(device),
           on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
           ddp ? std::optional(ddp->overlap()) : std::nullopt,
-          options.mode == "compile" ? std::optional(compiled.summary()) : std::nullopt};
+          options.mode == "compile" ? std::optional(compiled.summary()) : std::nullopt,
+          options.profile && !options.json
+              ? profile.key_averages().table({.sort_by = "self_cpu_time_total", .row_limit = 20})
+              : std::string()};
 }
 
 void print(const Options& options, const Result& result) {
@@ -212,6 +216,7 @@ void print(const Options& options, const Result& result) {
       options.dtype, options.device, median, p10, p90, samples_per_s, result.peak_mib,
       result.overlap ? ", " + result.overlap->str() : "",
       result.tape ? ", " + result.tape->str() : "");
+  fmt::print("{}", result.profile);
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
   app.add_flag("--no-sync", options.no_sync,
                "several ranks: a barrier instead of the all-reduce, the control for DDP's cost");
   app.add_flag("--profile", options.profile,
-               "record a profile of the timed steps, to see its cost");
+               "record a profile of the timed steps, and print it unless --json is given");
   app.add_option("--seed", options.seed, "of weights and data (123)")->transform(from_to(0, kMost));
   app.add_flag("--json", options.json, "print one JSON object");
   try {
