@@ -2,6 +2,9 @@
 
 #include <unordered_map>
 
+#include "core/base/log/warn_once.h"
+#include "core/device/cpu_bfloat16.h"
+
 namespace dl {
 namespace {
 
@@ -55,6 +58,12 @@ autocast::autocast(DeviceType device, AutocastOptions options) : before_(detail:
   const DType dtype = options.dtype.value_or(get_autocast_dtype(device));
   DL_CHECK(dtype == DType::kF16 || dtype == DType::kBF16, kDType,
            "autocast: dtype is {}, wanted float16 or bfloat16", name_of(dtype));
+  if (device == DeviceType::kCPU && options.enabled && dtype == DType::kBF16 &&
+      !cpu_has_bfloat16()) {
+    warn_once(
+        "autocast: this CPU has no instructions for bfloat16: what it speeds up elsewhere is "
+        "computed in float32 and rounded here");
+  }
   detail::autocast_state.enabled[at(device)] = options.enabled;
   detail::autocast_state.dtype[at(device)] = dtype;
   detail::autocast_state.cache_enabled = options.cache_enabled;

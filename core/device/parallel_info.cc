@@ -10,6 +10,7 @@
 
 #include "core/base/env.h"
 #include "core/base/text/printable.h"
+#include "core/device/cpu_bfloat16.h"
 #include "core/device/parallel.h"
 
 namespace dl {
@@ -55,6 +56,9 @@ std::string parallel_info() {
   line("\tomp_get_proc_bind() : {}", static_cast<int>(omp_get_proc_bind()));
   const dnnl_version_t* const dnnl = dnnl_version();
   line("oneDNN v{}.{}.{} (Git Hash {})", dnnl->major, dnnl->minor, dnnl->patch, dnnl->hash);
+  line("bfloat16 products : {}", cpu_has_bfloat16()
+                                     ? "in oneDNN, with the instructions of this CPU"
+                                     : "as float32, this CPU has no instructions for them");
   const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   line("Highway's vectors on this CPU : {}", hwy::TargetName(targets & -targets));
   line("std::thread::hardware_concurrency() : {}", std::thread::hardware_concurrency());

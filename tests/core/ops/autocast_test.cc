@@ -1,8 +1,14 @@
 #include "core/autocast/autocast.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "core/autograd/grad_mode.h"
+#include "core/base/log/warn_once.h"
+#include "core/device/cpu_bfloat16.h"
 #include "core/ops/conv/conv.h"
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -45,6 +51,21 @@ TEST(Autocast, OnTheCPUExponentialsAndSumsKeepTheirDtype) {
     }
     EXPECT_EQ(exp(x).dtype(), DType::kF32);
     EXPECT_EQ(softmax(x, 1).dtype(), DType::kF32);
+  }
+}
+
+TEST(Autocast, SaysOnceThatACpuHasNoInstructionsForBFloat16) {
+  detail::forget_written_lines();
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) {
+    const autocast mixed(kCPU);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (cpu_has_bfloat16()) {
+    EXPECT_EQ(said, "");
+  } else {
+    EXPECT_THAT(said, ::testing::HasSubstr("this CPU has no instructions for bfloat16"));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1);
   }
 }
 

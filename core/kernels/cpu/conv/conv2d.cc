@@ -46,12 +46,35 @@ std::int64_t pixels_out(const Conv2dShape& s) noexcept {
 
 }  // namespace
 
+bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* weight,
+                    const BFloat16* bias, BFloat16* y) {
+  // oneDNN multiplies pairs of channels, and would complete one channel by the next pixel.
+  const bool is_depthwise = s.groups > 1 && s.c_in == s.groups && s.c_out == s.groups;
+  if (s.c_in == s.groups && !is_depthwise) return false;
+  return s.n == 0 || dnnl_conv2d_forward(s, x, weight, bias, y) != DnnlConv2d::kNone;
+}
+
+bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat16* weight,
+                          BFloat16* dx) {
+  return s.n == 0 || dnnl_conv2d_backward_data(s, dy, weight, dx) != DnnlConv2d::kNone;
+}
+
+bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
+                             BFloat16* dweight, BFloat16* dbias) {
+  if (s.n == 0) return false;
+  // oneDNN 2.6 reads beyond rows that are narrower than the stride.
+  if (s.w < s.stride_w) return false;
+  if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias) == DnnlConv2d::kNone) return false;
+  // It multiplies pairs of pixels, and the padding completes the last pair of a row.
+  return all_finite(dweight, s.c_out * s.taps());
+}
+
 void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
                     bool relu, float* y) {
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
   if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
-  if (dnnl_conv2d_forward(s, x, weight, bias, y)) {
+  if (dnnl_conv2d_forward(s, x, weight, bias, y) == DnnlConv2d::kMultipliedPadding) {
     direct_conv2d_mend_border(s, x, weight, bias, y);
   }
   if (relu) relu_in_place(pixels_out(s) * s.c_out, y);
@@ -72,7 +95,7 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
   }
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
-  if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias)) {
+  if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias) == DnnlConv2d::kMultipliedPadding) {
     direct_conv2d_mend_weights(s, x, dy, dweight);
   }
 }

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "core/args/window_args.h"
+#include "core/tensor/half.h"
 
 namespace dl::kernels {
 
@@ -49,6 +50,15 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
                              float* dbias);
 void conv2d_backward_weights(const Conv2dShape& s, const double* x, const double* dy,
                              double* dweight, double* dbias);
+
+// The same in bfloat16, with sums in float32 that are rounded once. They return false, and compute
+// nothing, if the CPU or oneDNN has nothing for it that is faster than float32.
+bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* weight,
+                    const BFloat16* bias, BFloat16* y);
+bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat16* weight,
+                          BFloat16* dx);
+bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
+                             BFloat16* dweight, BFloat16* dbias);
 
 // The individual kernels, for tests and for each other.
 bool conv2d_is_thin(const Conv2dShape& s) noexcept;

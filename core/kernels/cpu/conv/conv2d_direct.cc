@@ -115,12 +115,6 @@ void DirectConv2d::write_all() {
   });
 }
 
-bool all_finite(const float* values, std::int64_t count) noexcept {
-  bool finite = true;
-  for (std::int64_t i = 0; i < count; ++i) finite &= std::isfinite(values[i]);
-  return finite;
-}
-
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,
                                 float* dweight) {
   parallel_for(s.c_in, 1, [&](std::int64_t begin, std::int64_t end) {

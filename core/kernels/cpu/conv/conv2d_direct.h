@@ -8,6 +8,7 @@
 // core/kernels/cpu/conv/conv2d.h.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -51,7 +52,12 @@ class DirectConv2d {
   std::vector<double> packed_;  // [block of kChannels][tap][c_in][kChannels], zero beyond c_out
 };
 
-bool all_finite(const float* values, std::int64_t count) noexcept;
+template <typename T>
+bool all_finite(const T* values, std::int64_t count) noexcept {
+  bool finite = true;
+  for (std::int64_t i = 0; i < count; ++i) finite &= std::isfinite(static_cast<float>(values[i]));
+  return finite;
+}
 
 // Recomputes the elements of dweight that are not finite.
 void direct_conv2d_mend_weights(const Conv2dShape& s, const float* x, const float* dy,

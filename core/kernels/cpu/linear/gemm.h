@@ -2,11 +2,13 @@
 //
 // Small f32 products run in dlrun's register-blocked kernel, because a oneDNN call costs more than
 // the product itself; larger ones run in oneDNN's sgemm on OpenMP's threads. f64 (for gradient
-// checks) and int64 (wraps around) are simple loops. The same number of threads gives the same bits
-// on every run.
+// checks) and int64 (wraps around) are simple loops. bfloat16 runs in oneDNN, if the CPU has
+// instructions for it. The same number of threads gives the same bits on every run.
 #pragma once
 
 #include <cstdint>
+
+#include "core/tensor/half.h"
 
 namespace dl::kernels {
 
@@ -29,6 +31,20 @@ struct Gemm {
 void gemm(const Gemm<float>& g);
 void gemm(const Gemm<double>& g);
 void gemm(const Gemm<std::int64_t>& g);
+
+// A batch of bfloat16 products of one shape. Sums are float32, rounded once.
+struct Bf16Gemm {
+  Gemm<BFloat16> first;
+  std::int64_t count = 1;
+  // Elements from one matrix of the batch to the next; 0: they are all the same one.
+  std::int64_t a_step = 0;
+  std::int64_t b_step = 0;
+  std::int64_t c_step = 0;
+  const BFloat16* bias = nullptr;  // [n], added to each row of C; or null
+};
+
+// Returns false, and computes nothing, if the CPU has no instructions for bfloat16.
+bool gemm(const Bf16Gemm& g);
 
 // The kernels of dlrun's own, and whether gemm() uses them for this product.
 bool is_rows_by_vector(const Gemm<float>& g) noexcept;

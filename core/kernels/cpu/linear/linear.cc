@@ -35,34 +35,44 @@ void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_
   }
 }
 
+// A product with the transpose of the weight, [out, in].
+template <typename T>
+Gemm<T> product_of(const Tensor& x, const Tensor& weight, const Tensor& y) {
+  const std::int64_t in = std::max<std::int64_t>(1, x.size(1));
+  return {.m = x.size(0),
+          .n = weight.size(0),
+          .k = x.size(1),
+          .a = x.data<T>(),
+          .lda = in,
+          .b = weight.data<T>(),
+          .ldb = in,
+          .transpose_b = true,
+          .c = y.data<T>(),
+          .ldc = std::max<std::int64_t>(1, weight.size(0))};
+}
+
 // x weight^T + bias, and its ReLU.
 void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu,
                 const Tensor& y) {
+  if (x.dtype() == DType::kBF16 &&
+      gemm({.first = product_of<BFloat16>(x, weight, y),
+            .bias = bias.defined() ? bias.data<BFloat16>() : nullptr})) {
+    if (relu) unary(UnaryFn::kRelu, y, {}, y);
+    return;
+  }
   if (is_half_width(x)) {
     const Tensor wide = wide_like(y);
     affine_map(widened(x), widened(weight), widened(bias), relu, wide);
     return round_into(wide, y);
   }
   visit_f32_f64(x, "linear", [&]<typename T>() {
-    const std::int64_t rows = x.size(0);
-    const std::int64_t in = x.size(1);
-    const std::int64_t out = weight.size(0);
-    T* to = y.data<T>();
-    if (bias.defined()) {
-      for (std::int64_t r = 0; r < rows; ++r) std::copy_n(bias.data<T>(), out, to + r * out);
+    Gemm<T> g = product_of<T>(x, weight, y);
+    g.accumulate = bias.defined();
+    for (std::int64_t r = 0; g.accumulate && r < g.m; ++r) {
+      std::copy_n(bias.data<T>(), g.n, g.c + r * g.n);
     }
-    gemm(Gemm<T>{.m = rows,
-                 .n = out,
-                 .k = in,
-                 .a = x.data<T>(),
-                 .lda = std::max<std::int64_t>(1, in),
-                 .b = weight.data<T>(),
-                 .ldb = std::max<std::int64_t>(1, in),
-                 .transpose_b = true,
-                 .c = to,
-                 .ldc = std::max<std::int64_t>(1, out),
-                 .accumulate = bias.defined()});
-    if (relu) relu_in_place(rows * out, to);
+    gemm(g);
+    if (relu) relu_in_place(g.m * g.n, g.c);
   });
 }
 

@@ -63,6 +63,11 @@ Tensor first_matrix(const Tensor& batch) {
 }  // namespace
 
 void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) {
+  if (a.dtype() == DType::kBF16) {
+    Bf16Gemm g{.first = gemm_of<BFloat16>(a, b, c)};
+    g.first.accumulate = accumulate;
+    if (gemm(g)) return;
+  }
   if (is_half_width(a)) {
     const Tensor wide = accumulate ? widened(c) : wide_like(c);
     matmul(widened(a), widened(b), accumulate, wide);
@@ -76,13 +81,21 @@ void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) 
 }
 
 void matmul_batch(const Tensor& a, const Tensor& b, const Tensor& c) {
+  const std::int64_t count = c.size(0);
+  if (count == 0) return;
+  if (a.dtype() == DType::kBF16 &&
+      gemm({.first = gemm_of<BFloat16>(first_matrix(a), first_matrix(b), first_matrix(c)),
+            .count = count,
+            .a_step = a.stride(0),
+            .b_step = b.stride(0),
+            .c_step = c.stride(0)})) {
+    return;
+  }
   if (is_half_width(a)) {
     const Tensor wide = wide_like(c);
     matmul_batch(widened(a), widened(b), wide);
     return round_into(wide, c);
   }
-  const std::int64_t count = c.size(0);
-  if (count == 0) return;
   visit_product(a.dtype(), [&]<typename T>() {
     const Gemm<T> first = gemm_of<T>(first_matrix(a), first_matrix(b), first_matrix(c));
     const auto run = [&](std::int64_t begin, std::int64_t end) {
