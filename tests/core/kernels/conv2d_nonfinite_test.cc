@@ -182,6 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dNonFinite, testing::Values(
     Conv2dShape{.n = 2, .c_in = 3, .h = 7, .w = 6, .c_out = 17, .kh = 5, .kw = 3, .stride_h = 2, .stride_w = 3, .pad_h = 2, .pad_w = 1},
     // Winograd's.
     Conv2dShape{.n = 11, .c_in = 16, .h = 6, .w = 8, .c_out = 17, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
+    // Depthwise.
+    Conv2dShape{.n = 2, .c_in = 17, .h = 5, .w = 5, .c_out = 17, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1, .groups = 17},
     // oneDNN's: few tiles, stride, 1x1, dilation, groups.
     Conv2dShape{.n = 2, .c_in = 16, .h = 4, .w = 5, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 16, .h = 5, .w = 6, .c_out = 24, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1},

@@ -113,6 +113,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dOf, testing::Values(
     Conv2dShape{.n = 2, .c_in = 16, .h = 10, .w = 10, .c_out = 8, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 2, .dilation_h = 2, .dilation_w = 2},
     Conv2dShape{.n = 2, .c_in = 8, .h = 6, .w = 6, .c_out = 12, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1, .groups = 4},
     Conv2dShape{.n = 2, .c_in = 8, .h = 6, .w = 6, .c_out = 8, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1, .groups = 8},
+    Conv2dShape{.n = 3, .c_in = 37, .h = 9, .w = 10, .c_out = 37, .kh = 3, .kw = 3, .stride_h = 1, .stride_w = 2, .pad_h = 1, .pad_w = 1, .groups = 37},
+    Conv2dShape{.n = 3, .c_in = 16, .h = 2, .w = 2, .c_out = 16, .kh = 5, .kw = 5, .pad_h = 2, .pad_w = 2, .groups = 16},
+    Conv2dShape{.n = 2, .c_in = 20, .h = 9, .w = 8, .c_out = 20, .kh = 2, .kw = 7, .stride_h = 3, .stride_w = 3, .pad_h = 1, .pad_w = 9, .groups = 20},
+    Conv2dShape{.n = 2, .c_in = 48, .h = 11, .w = 9, .c_out = 48, .kh = 3, .kw = 2, .pad_h = 3, .dilation_h = 3, .dilation_w = 4, .groups = 48},
     Conv2dShape{.n = 1, .c_in = 6, .h = 3, .w = 3, .c_out = 1, .kh = 3, .kw = 3},
     Conv2dShape{.n = 0, .c_in = 6, .h = 3, .w = 3, .c_out = 2, .kh = 3, .kw = 3}));
 INSTANTIATE_TEST_SUITE_P(Shapes, WinogradOf, testing::Values(
@@ -127,6 +131,18 @@ INSTANTIATE_TEST_SUITE_P(Shapes, WinogradOf, testing::Values(
 TEST(Conv2d, ThinKernelsAreForFewChannels) {
   EXPECT_TRUE(conv2d_is_thin({.n = 1, .c_in = 3, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
   EXPECT_FALSE(conv2d_is_thin({.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
+}
+
+TEST(Conv2d, DepthwiseKernelsAreForManyChannels) {
+  const Conv2dShape s{
+      .n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 32, .kh = 5, .kw = 5, .groups = 32};
+  EXPECT_TRUE(conv2d_is_depthwise(s));
+  Conv2dShape other = s;
+  other.c_out = 64;
+  EXPECT_FALSE(conv2d_is_depthwise(other));
+  other = s;
+  other.kw = 8;
+  EXPECT_FALSE(conv2d_is_depthwise(other));
 }
 
 TEST(Conv2d, UsesWinogradForLarge3x3Windows) {

@@ -62,6 +62,10 @@ bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat
 bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
                              BFloat16* dweight, BFloat16* dbias) {
   if (s.n == 0) return false;
+  if (conv2d_is_depthwise(s)) {
+    depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
+    return true;
+  }
   // oneDNN 2.6 reads beyond rows that are narrower than the stride.
   if (s.w < s.stride_w) return false;
   if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias) == DnnlConv2d::kNone) return false;
@@ -93,6 +97,7 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
     if (dbias != nullptr) std::fill_n(dbias, s.c_out, 0.0F);
     return;
   }
+  if (conv2d_is_depthwise(s)) return depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias) == DnnlConv2d::kMultipliedPadding) {

@@ -5,8 +5,9 @@
 //   bias     [c_out], or null
 //   y        [n, c_out, out_h, out_w]     channels-last in memory
 //
-// f32 runs in oneDNN, except for inputs of few channels: there oneDNN's channels-last kernels fall
-// back to reference code, and ours reads the image directly. f64 is for gradient checks: simple
+// f32 runs in oneDNN, except for inputs of few channels, where oneDNN's channels-last kernels fall
+// back to reference code and ours reads the image directly, for large 3x3 windows (Winograd), and
+// for the weight gradient of depthwise convolutions. f64 is for gradient checks: simple
 // loops. Results have the same bits on every run with the same number of threads.
 //
 // Algorithms round differently, but which results and gradients are finite, infinite or NaN always
@@ -66,6 +67,12 @@ void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
                          const float* bias, bool relu, float* y);
 void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias);
+// True for at least 16 channels, each convolved with its own window of at most 7 columns.
+bool conv2d_is_depthwise(const Conv2dShape& s) noexcept;
+void depthwise_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                       float* dweight, float* dbias);
+void depthwise_conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
+                                       BFloat16* dweight, BFloat16* dbias);
 // True if Winograd is the fastest. It can compute any 3x3 window with stride and dilation 1, one
 // group and padding of at most 2.
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
