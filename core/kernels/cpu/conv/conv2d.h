@@ -5,10 +5,10 @@
 //   bias     [c_out], or null
 //   y        [n, c_out, out_h, out_w]     channels-last in memory
 //
-// f32 runs in oneDNN, except for inputs of few channels, where oneDNN's channels-last kernels fall
-// back to reference code and ours reads the image directly, for large 3x3 windows (Winograd), and
-// for the weight gradient of depthwise convolutions. f64 is for gradient checks: simple
-// loops. Results have the same bits on every run with the same number of threads.
+// f32 runs in oneDNN, except for inputs of few channels (there oneDNN's channels-last kernels fall
+// back to reference code, and ours reads the image directly), large 3x3 windows (Winograd) and the
+// weight gradient of depthwise convolutions. f64 is for gradient checks: simple loops. Results have
+// the same bits on every run with the same number of threads.
 //
 // Algorithms round differently, but which results and gradients are finite, infinite or NaN always
 // follows the definition; padding contributes nothing, not even 0 times infinity. NaN stays NaN
