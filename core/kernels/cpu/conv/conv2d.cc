@@ -1,10 +1,13 @@
 #include "core/kernels/cpu/conv/conv2d.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include "core/kernels/cpu/common/dense_runs.h"
 #include "core/kernels/cpu/conv/conv2d_direct.h"
 #include "core/kernels/cpu/conv/conv2d_dnnl.h"
+#include "core/kernels/cpu/linear/gemm.h"
 
 namespace dl::kernels {
 namespace {
@@ -44,6 +47,65 @@ std::int64_t pixels_out(const Conv2dShape& s) noexcept {
   return s.n * s.out_h() * s.out_w();
 }
 
+// 1x1 windows: pixels times the weight, [c_out, c_in]. For few pixels a product is faster, because
+// oneDNN's convolution first brings the weight into an order of its own.
+bool is_product(const Conv2dShape& s) noexcept {
+  constexpr std::int64_t kFewPixels = 1024;
+  return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
+         s.pad_w == 0 && s.groups == 1 && pixels_out(s) <= kFewPixels;
+}
+
+template <typename T>
+Gemm<T> forward_product(const Conv2dShape& s, const T* x, const T* weight, T* y) {
+  return {.m = pixels_out(s),
+          .n = s.c_out,
+          .k = s.c_in,
+          .a = x,
+          .lda = s.c_in,
+          .b = weight,
+          .ldb = s.c_in,
+          .transpose_b = true,
+          .c = y,
+          .ldc = s.c_out};
+}
+
+template <typename T>
+Gemm<T> data_product(const Conv2dShape& s, const T* dy, const T* weight, T* dx) {
+  return {.m = pixels_out(s),
+          .n = s.c_in,
+          .k = s.c_out,
+          .a = dy,
+          .lda = s.c_out,
+          .b = weight,
+          .ldb = s.c_in,
+          .c = dx,
+          .ldc = s.c_in};
+}
+
+template <typename T>
+Gemm<T> weights_product(const Conv2dShape& s, const T* x, const T* dy, T* dweight) {
+  return {.m = s.c_out,
+          .n = s.c_in,
+          .k = pixels_out(s),
+          .a = dy,
+          .lda = s.c_out,
+          .transpose_a = true,
+          .b = x,
+          .ldb = s.c_in,
+          .c = dweight,
+          .ldc = s.c_in};
+}
+
+void sum_pixels(const Conv2dShape& s, const float* dy, float* dbias) {
+  std::vector<double> sums(static_cast<std::size_t>(s.c_out));
+  for (std::int64_t p = 0; p < pixels_out(s); ++p) {
+    for (std::int64_t o = 0; o < s.c_out; ++o) {
+      sums[static_cast<std::size_t>(o)] += static_cast<double>(dy[p * s.c_out + o]);
+    }
+  }
+  std::ranges::transform(sums, dbias, [](double sum) { return static_cast<float>(sum); });
+}
+
 }  // namespace
 
 bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* weight,
@@ -51,11 +113,13 @@ bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* wei
   // oneDNN multiplies pairs of channels, and would complete one channel by the next pixel.
   const bool is_depthwise = s.groups > 1 && s.c_in == s.groups && s.c_out == s.groups;
   if (s.c_in == s.groups && !is_depthwise) return false;
+  if (is_product(s)) return gemm({.first = forward_product(s, x, weight, y), .bias = bias});
   return s.n == 0 || dnnl_conv2d_forward(s, x, weight, bias, y) != DnnlConv2d::kNone;
 }
 
 bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat16* weight,
                           BFloat16* dx) {
+  if (is_product(s)) return gemm({.first = data_product(s, dy, weight, dx)});
   return s.n == 0 || dnnl_conv2d_backward_data(s, dy, weight, dx) != DnnlConv2d::kNone;
 }
 
@@ -65,6 +129,9 @@ bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFlo
   if (conv2d_is_depthwise(s)) {
     depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
     return true;
+  }
+  if (is_product(s) && dbias == nullptr) {
+    return gemm({.first = weights_product(s, x, dy, dweight)});
   }
   // oneDNN 2.6 reads beyond rows that are narrower than the stride.
   if (s.w < s.stride_w) return false;
@@ -78,7 +145,14 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
   if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
-  if (dnnl_conv2d_forward(s, x, weight, bias, y) == DnnlConv2d::kMultipliedPadding) {
+  if (is_product(s)) {
+    Gemm<float> product = forward_product(s, x, weight, y);
+    product.accumulate = bias != nullptr;
+    for (std::int64_t p = 0; product.accumulate && p < product.m; ++p) {
+      std::copy_n(bias, s.c_out, y + p * s.c_out);
+    }
+    gemm(product);
+  } else if (dnnl_conv2d_forward(s, x, weight, bias, y) == DnnlConv2d::kMultipliedPadding) {
     direct_conv2d_mend_border(s, x, weight, bias, y);
   }
   if (relu) relu_in_place(pixels_out(s) * s.c_out, y);
@@ -87,6 +161,7 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
   if (s.n == 0) return;
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_data(s, dy, weight, dx);
+  if (is_product(s)) return gemm(data_product(s, dy, weight, dx));
   dnnl_conv2d_backward_data(s, dy, weight, dx);
 }
 
@@ -100,6 +175,10 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
   if (conv2d_is_depthwise(s)) return depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (is_product(s)) {
+    if (dbias != nullptr) sum_pixels(s, dy, dbias);
+    return gemm(weights_product(s, x, dy, dweight));
+  }
   if (dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias) == DnnlConv2d::kMultipliedPadding) {
     direct_conv2d_mend_weights(s, x, dy, dweight);
   }
