@@ -147,9 +147,8 @@ class WinogradNonFinite : public testing::TestWithParam<Conv2dShape> {};
 
 TEST_P(WinogradNonFinite, IsTheDefinitions) {
   const Threads one(1);
-  check<float>(GetParam(), {.forward = winograd_conv2d_forward,
-                            .backward_data = winograd_conv2d_backward_data,
-                            .backward_weights = winograd_conv2d_backward_weights});
+  check<float>(GetParam(), kWinograd<2>);
+  check<float>(GetParam(), kWinograd<4>);
 }
 
 TEST(Conv2dNonFiniteThreads, SeveralFindWhatEachHasSpoiled) {

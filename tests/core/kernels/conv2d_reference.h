@@ -24,6 +24,12 @@ struct Kernels {
                            T*) = conv2d_backward_weights;
 };
 
+template <int kTile>
+inline const Kernels<float> kWinograd{
+    .forward = [](auto... args) { winograd_conv2d_forward(kTile, args...); },
+    .backward_data = [](auto... args) { winograd_conv2d_backward_data(kTile, args...); },
+    .backward_weights = [](auto... args) { winograd_conv2d_backward_weights(kTile, args...); }};
+
 struct Reference {
   explicit Reference(const Conv2dShape& shape) : s(shape) {}
 

@@ -95,10 +95,8 @@ TEST_P(Conv2dOf, EqualsTheDefinitionInF64) {
 class WinogradOf : public testing::TestWithParam<Conv2dShape> {};
 
 TEST_P(WinogradOf, EqualsTheDefinition) {
-  Case<float>(GetParam(), {.forward = winograd_conv2d_forward,
-                           .backward_data = winograd_conv2d_backward_data,
-                           .backward_weights = winograd_conv2d_backward_weights})
-      .check();
+  Case<float>(GetParam(), kWinograd<2>).check();
+  Case<float>(GetParam(), kWinograd<4>).check();
 }
 
 // clang-format off
@@ -159,6 +157,16 @@ TEST(Conv2d, UsesWinogradForLarge3x3Windows) {
   EXPECT_FALSE(changed(&Conv2dShape::pad_h, 3));
   EXPECT_FALSE(changed(&Conv2dShape::c_in, 8));
   EXPECT_FALSE(changed(&Conv2dShape::n, 2));
+}
+
+TEST(Conv2d, LargeTilesOfWinogradAreForManyPixels) {
+  Conv2dShape s{
+      .n = 8, .c_in = 32, .h = 16, .w = 16, .c_out = 64, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1};
+  EXPECT_EQ(winograd_tile(s), 4);
+  s.n = 1;
+  EXPECT_EQ(winograd_tile(s), 2);
+  s = {.n = 99, .c_in = 32, .h = 2, .w = 2, .c_out = 64, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1};
+  EXPECT_EQ(winograd_tile(s), 2);
 }
 
 // oneDNN's channels-last code for one channel is its reference code; the other layout it is given

@@ -150,6 +150,7 @@ struct Convolved {
 
 const Convolved kConvolutions[] = {
     {"3x3", {3, 32, 9, 8}, {48, 32, 3, 3}, {.padding = {1, 1}}},
+    {"many pixels", {1, 16, 36, 36}, {16, 16, 3, 3}, {.padding = {1, 1}}},
     {"one pixel", {5, 64, 1, 1}, {16, 64, 3, 3}, {.padding = {1, 1}}},
     {"stride", {2, 16, 11, 10}, {24, 16, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
     {"narrow rows", {2, 16, 8, 1}, {8, 16, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},

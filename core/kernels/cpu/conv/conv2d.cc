@@ -113,12 +113,18 @@ bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* wei
   // oneDNN multiplies pairs of channels, and would complete one channel by the next pixel.
   const bool is_depthwise = s.groups > 1 && s.c_in == s.groups && s.c_out == s.groups;
   if (s.c_in == s.groups && !is_depthwise) return false;
+  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
+    return winograd_conv2d_forward(4, s, x, weight, bias, y);
+  }
   if (is_product(s)) return gemm({.first = forward_product(s, x, weight, y), .bias = bias});
   return s.n == 0 || dnnl_conv2d_forward(s, x, weight, bias, y) != DnnlConv2d::kNone;
 }
 
 bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat16* weight,
                           BFloat16* dx) {
+  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
+    return winograd_conv2d_backward_data(4, s, dy, weight, dx);
+  }
   if (is_product(s)) return gemm({.first = data_product(s, dy, weight, dx)});
   return s.n == 0 || dnnl_conv2d_backward_data(s, dy, weight, dx) != DnnlConv2d::kNone;
 }
@@ -129,6 +135,9 @@ bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFlo
   if (conv2d_is_depthwise(s)) {
     depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
     return true;
+  }
+  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
+    return winograd_conv2d_backward_weights(4, s, x, dy, dweight, dbias);
   }
   if (is_product(s) && dbias == nullptr) {
     return gemm({.first = weights_product(s, x, dy, dweight)});
@@ -144,7 +153,8 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
                     bool relu, float* y) {
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
-  if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
+  if (conv2d_is_winograd(s))
+    return winograd_conv2d_forward(winograd_tile(s), s, x, weight, bias, relu, y);
   if (is_product(s)) {
     Gemm<float> product = forward_product(s, x, weight, y);
     product.accumulate = bias != nullptr;
@@ -160,7 +170,8 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
 
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
   if (s.n == 0) return;
-  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_data(s, dy, weight, dx);
+  if (conv2d_is_winograd(s))
+    return winograd_conv2d_backward_data(winograd_tile(s), s, dy, weight, dx);
   if (is_product(s)) return gemm(data_product(s, dy, weight, dx));
   dnnl_conv2d_backward_data(s, dy, weight, dx);
 }
@@ -174,7 +185,8 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
   }
   if (conv2d_is_depthwise(s)) return depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
-  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (conv2d_is_winograd(s))
+    return winograd_conv2d_backward_weights(winograd_tile(s), s, x, dy, dweight, dbias);
   if (is_product(s)) {
     if (dbias != nullptr) sum_pixels(s, dy, dbias);
     return gemm(weights_product(s, x, dy, dweight));

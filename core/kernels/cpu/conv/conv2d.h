@@ -74,13 +74,22 @@ void depthwise_conv2d_backward_weights(const Conv2dShape& s, const float* x, con
 void depthwise_conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
                                        BFloat16* dweight, BFloat16* dbias);
 // True if Winograd is the fastest. It can compute any 3x3 window with stride and dilation 1, one
-// group and padding of at most 2.
+// group and padding of at most 2. `tile`, 2 or 4, is the size of a tile of the output;
+// winograd_tile() is the faster one. bfloat16 is read and rounded, and computed in float32; false:
+// a result is not finite, and some may be wrong.
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
-void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+int winograd_tile(const Conv2dShape& s) noexcept;
+void winograd_conv2d_forward(int tile, const Conv2dShape& s, const float* x, const float* weight,
                              const float* bias, bool relu, float* y);
-void winograd_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
-                                   float* dx);
-void winograd_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
-                                      float* dweight, float* dbias);
+bool winograd_conv2d_forward(int tile, const Conv2dShape& s, const BFloat16* x,
+                             const BFloat16* weight, const BFloat16* bias, BFloat16* y);
+void winograd_conv2d_backward_data(int tile, const Conv2dShape& s, const float* dy,
+                                   const float* weight, float* dx);
+bool winograd_conv2d_backward_data(int tile, const Conv2dShape& s, const BFloat16* dy,
+                                   const BFloat16* weight, BFloat16* dx);
+void winograd_conv2d_backward_weights(int tile, const Conv2dShape& s, const float* x,
+                                      const float* dy, float* dweight, float* dbias);
+bool winograd_conv2d_backward_weights(int tile, const Conv2dShape& s, const BFloat16* x,
+                                      const BFloat16* dy, BFloat16* dweight, BFloat16* dbias);
 
 }  // namespace dl::kernels
