@@ -14,24 +14,25 @@ namespace {
 
 constexpr std::int64_t kColumnsAtOnce = 64;  // sums of one pass
 
-// to[i] = (or +=) the sum of column i. Blocks of rows have their own sums, so that the rounding
-// error does not grow with the number of rows.
-template <typename T>
-void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_t columns,
-                 bool accumulate, T* to) {
+// to[i] = (or +=) the sum of column i, computed in T. Blocks of rows have their own sums, so that
+// the rounding error does not grow with the number of rows.
+template <typename T, typename Stored>
+void sum_columns(std::int64_t rows, std::int64_t row, const Stored* from, std::int64_t columns,
+                 bool accumulate, Stored* to) {
   constexpr std::int64_t kRows = 128;
   std::array<T, kColumnsAtOnce> total{};
   for (std::int64_t first = 0; first < rows; first += kRows) {
     std::array<T, kColumnsAtOnce> sums{};
     for (std::int64_t r = first; r < std::min(rows, first + kRows); ++r) {
       for (std::int64_t i = 0; i < columns; ++i) {
-        sums[static_cast<std::size_t>(i)] += from[r * row + i];
+        sums[static_cast<std::size_t>(i)] += static_cast<T>(from[r * row + i]);
       }
     }
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += sums[i];
   }
   for (std::int64_t i = 0; i < columns; ++i) {
-    to[i] = (accumulate ? to[i] : T{0}) + total[static_cast<std::size_t>(i)];
+    const T before = accumulate ? static_cast<T>(to[i]) : T{0};
+    to[i] = static_cast<Stored>(before + total[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -76,25 +77,29 @@ void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool 
   });
 }
 
+template <typename T, typename Stored>
+void bias_gradient_in(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+  const std::int64_t rows = dy.size(0);
+  const std::int64_t out = dy.size(1);
+  const std::int64_t grain =
+      std::max<std::int64_t>(kColumnsAtOnce, 32 * 1024 / std::max<std::int64_t>(1, rows));
+  parallel_for(out, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; i += kColumnsAtOnce) {
+      sum_columns<T>(rows, out, dy.data<Stored>() + i, std::min(kColumnsAtOnce, end - i),
+                     accumulate, dbias.data<Stored>() + i);
+    }
+  });
+}
+
 // Writes or adds the column sums of dy to dbias.
 void bias_gradient(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+  if (dy.dtype() == DType::kBF16) return bias_gradient_in<float, BFloat16>(dy, accumulate, dbias);
   if (is_half_width(dy)) {
     const Tensor wide = accumulate ? widened(dbias) : wide_like(dbias);
     bias_gradient(widened(dy), accumulate, wide);
     return round_into(wide, dbias);
   }
-  visit_f32_f64(dy, "linear", [&]<typename T>() {
-    const std::int64_t rows = dy.size(0);
-    const std::int64_t out = dy.size(1);
-    const std::int64_t grain =
-        std::max<std::int64_t>(kColumnsAtOnce, 32 * 1024 / std::max<std::int64_t>(1, rows));
-    parallel_for(out, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; i += kColumnsAtOnce) {
-        sum_columns(rows, out, dy.data<T>() + i, std::min(kColumnsAtOnce, end - i), accumulate,
-                    dbias.data<T>() + i);
-      }
-    });
-  });
+  visit_f32_f64(dy, "linear", [&]<typename T>() { bias_gradient_in<T, T>(dy, accumulate, dbias); });
 }
 
 }  // namespace
