@@ -12,20 +12,22 @@
 namespace dl::kernels::cpu {
 namespace {
 
-template <typename T>
-std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in) {
+template <typename T, typename S>
+std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const Tensor& tensor) {
+  const ConvertedInput<S> in(tensor);
   struct Part {
     double count = 0;
     std::vector<double> means;
     std::vector<double> squares;
   };
   const NormLoops<T>& loops = norm_loops<T>();
+  const ColumnLoops<T, S>& columns = column_loops<T, S>();
   const WideRows wide(args);
   const std::int64_t channels = args.channels;
   const auto size = static_cast<std::size_t>(channels);
   std::vector<Part> parts(static_cast<std::size_t>(wide.parts));
   parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<S> memory = block_memory<S>(in.is_converted(), wide.at_once * channels);
     std::vector<T> sums(static_cast<std::size_t>(wide.width));
     std::vector<T> distances(sums.size());
     std::vector<T> squares(sums.size());
@@ -36,17 +38,17 @@ std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const Conv
       part.squares.resize(size);
       const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
         const std::int64_t rows = wide_rows * wide.folded + rest;
-        const T* const x = in.at(r * channels, rows * channels, memory.data());
-        const T* const last = x + wide_rows * wide.width;
+        const S* const x = in.at(r * channels, rows * channels, memory.data());
+        const S* const last = x + wide_rows * wide.width;
         for (auto* each : {&sums, &distances, &squares}) std::ranges::fill(*each, T(0));
-        loops.column_sums(wide_rows, wide.width, x, sums.data());
-        loops.column_sums(rest, channels, last, sums.data());
+        columns.sums(wide_rows, wide.width, x, sums.data());
+        columns.sums(rest, channels, last, sums.data());
         wide.fold(sums);
         for (std::size_t c = 0; c < size; ++c) sums[c] /= static_cast<T>(rows);
         if (wide.folded > 1) means = wide.repeated(sums.data());
         const T* const near = wide.folded > 1 ? means.data() : sums.data();
-        loops.column_moments(wide_rows, wide.width, x, near, distances.data(), squares.data());
-        loops.column_moments(rest, channels, last, near, distances.data(), squares.data());
+        columns.moments(wide_rows, wide.width, x, near, distances.data(), squares.data());
+        columns.moments(rest, channels, last, near, distances.data(), squares.data());
         wide.fold(distances);
         wide.fold(squares);
         loops.column_join(channels, static_cast<double>(rows), near, distances.data(),
@@ -83,8 +85,11 @@ Moments moments_of_channel(const BatchNormArgs& args, const ConvertedInput<T>& i
 
 template <typename T>
 std::vector<Moments> moments_in(const BatchNormArgs& args, const Tensor& x) {
+  if (args.channels_last) {
+    return visit_stored<T>({&x},
+                           [&]<typename S>() { return moments_channels_last<T, S>(args, x); });
+  }
   const ConvertedInput<T> in(x);
-  if (args.channels_last) return moments_channels_last(args, in);
   std::vector<Moments> result(static_cast<std::size_t>(args.channels));
   for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
     result[static_cast<std::size_t>(c)] = moments_of_channel(args, in, c, memory);

@@ -53,27 +53,28 @@ void find_stats(const BatchNormArgs& args, const Tensor& x, const Tensor& runnin
 }
 
 // y = (x - shift) scale + add, with one number of each for each channel.
-template <typename T>
-void map_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in, const T* shift,
-                       const T* scale, const T* add, const ConvertedOutput<T>& out) {
-  const NormLoops<T>& loops = norm_loops<T>();
+template <typename T, typename S>
+void map_rows(const BatchNormArgs& args, const Tensor& from, const T* shift, const T* scale,
+              const T* add, const Tensor& result) {
+  const ConvertedInput<S> in(from);
+  const ConvertedOutput<S> out(result);
+  const ColumnLoops<T, S>& columns = column_loops<T, S>();
   const WideRows wide(args);
   const std::int64_t channels = args.channels;
   const std::vector<T> shifts = wide.repeated(shift);
   const std::vector<T> scales = wide.repeated(scale);
   const std::vector<T> adds = wide.repeated(add);
   parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> read = block_memory<T>(in.is_converted(), wide.at_once * channels);
-    std::vector<T> written = block_memory<T>(out.is_converted(), wide.at_once * channels);
+    std::vector<S> read = block_memory<S>(in.is_converted(), wide.at_once * channels);
+    std::vector<S> written = block_memory<S>(out.is_converted(), wide.at_once * channels);
     const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
       const std::int64_t first = r * channels;
       const std::int64_t count = wide_rows * wide.width + rest * channels;
-      const T* const x = in.at(first, count, read.data());
-      T* const to = out.at(first, written.data());
-      loops.column_map(wide_rows, wide.width, x, shifts.data(), scales.data(), adds.data(), to);
+      const S* const x = in.at(first, count, read.data());
+      S* const to = out.at(first, written.data());
+      columns.map(wide_rows, wide.width, x, shifts.data(), scales.data(), adds.data(), to);
       const std::int64_t done = wide_rows * wide.width;
-      loops.column_map(rest, channels, x + done, shifts.data(), scales.data(), adds.data(),
-                       to + done);
+      columns.map(rest, channels, x + done, shifts.data(), scales.data(), adds.data(), to + done);
       out.done(first, count, to);
     };
     wide.for_each_block(wide.begin(begin), wide.begin(end), block);
@@ -81,12 +82,16 @@ void map_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& in, c
 }
 
 template <typename T>
+void map_channels_last(const BatchNormArgs& args, const Tensor& from, const T* shift,
+                       const T* scale, const T* add, const Tensor& result) {
+  visit_stored<T>({&from, &result},
+                  [&]<typename S>() { map_rows<T, S>(args, from, shift, scale, add, result); });
+}
+
+template <typename T>
 void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                    const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                    const Tensor& y, const Tensor& stats) {
-  const NormLoops<T>& loops = norm_loops<T>();
-  const ConvertedInput<T> in(x);
-  const ConvertedOutput<T> out(y);
   find_stats<T>(args, x, running_mean, running_var, stats);
   const ConvertedTensor<T> weights(weight);
   const ConvertedTensor<T> biases(bias);
@@ -99,6 +104,9 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
         biases.get(c, T(0)) - means[2 * args.channels + c] * scales[static_cast<std::size_t>(c)];
   }
   if (!args.channels_last) {
+    const NormLoops<T>& loops = norm_loops<T>();
+    const ConvertedInput<T> in(x);
+    const ConvertedOutput<T> out(y);
     for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
       for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
         T* const to = out.at(first, memory + kBlockElements);
@@ -109,7 +117,7 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
     });
     return;
   }
-  map_channels_last(args, in, means, scales.data(), adds.data(), out);
+  map_channels_last<T>(args, x, means, scales.data(), adds.data(), y);
 }
 
 // For each channel, sums over the batch of g and of g (x - mean).
@@ -118,18 +126,21 @@ struct BatchSums {
   std::vector<double> by_x;
 };
 
-template <typename T>
-BatchSums sums_channels_last(const BatchNormArgs& args, const ConvertedInput<T>& dy,
-                             const ConvertedInput<T>& in, const T* means) {
+template <typename T, typename S>
+BatchSums sums_channels_last(const BatchNormArgs& args, const Tensor& gradient, const Tensor& input,
+                             const T* means) {
+  const ConvertedInput<S> dy(gradient);
+  const ConvertedInput<S> in(input);
   const NormLoops<T>& loops = norm_loops<T>();
+  const ColumnLoops<T, S>& columns = column_loops<T, S>();
   const WideRows wide(args);
   const std::int64_t channels = args.channels;
   const auto size = static_cast<std::size_t>(wide.width);
   const std::vector<T> shifts = wide.repeated(means);
   std::vector<BatchSums> parts(static_cast<std::size_t>(wide.parts));
   parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> g_memory = block_memory<T>(dy.is_converted(), wide.at_once * channels);
-    std::vector<T> x_memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<S> g_memory = block_memory<S>(dy.is_converted(), wide.at_once * channels);
+    std::vector<S> x_memory = block_memory<S>(in.is_converted(), wide.at_once * channels);
     std::vector<T> by_g(size);
     std::vector<T> by_x(size);
     for (std::int64_t p = begin; p < end; ++p) {
@@ -138,11 +149,10 @@ BatchSums sums_channels_last(const BatchNormArgs& args, const ConvertedInput<T>&
       const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
         const std::int64_t done = wide_rows * wide.width;
         const std::int64_t count = done + rest * channels;
-        const T* const g = dy.at(r * channels, count, g_memory.data());
-        const T* const x = in.at(r * channels, count, x_memory.data());
-        loops.column_dots(wide_rows, wide.width, g, x, shifts.data(), by_g.data(), by_x.data());
-        loops.column_dots(rest, channels, g + done, x + done, shifts.data(), by_g.data(),
-                          by_x.data());
+        const S* const g = dy.at(r * channels, count, g_memory.data());
+        const S* const x = in.at(r * channels, count, x_memory.data());
+        columns.dots(wide_rows, wide.width, g, x, shifts.data(), by_g.data(), by_x.data());
+        columns.dots(rest, channels, g + done, x + done, shifts.data(), by_g.data(), by_x.data());
         loops.take_sums(wide.width, by_g.data(), part.by_g.data());
         loops.take_sums(wide.width, by_x.data(), part.by_x.data());
       };
@@ -164,9 +174,15 @@ BatchSums sums_channels_last(const BatchNormArgs& args, const ConvertedInput<T>&
 }
 
 template <typename T>
-BatchSums sums_of(const BatchNormArgs& args, const ConvertedInput<T>& dy,
-                  const ConvertedInput<T>& in, const T* means) {
-  if (args.channels_last) return sums_channels_last(args, dy, in, means);
+BatchSums sums_of(const BatchNormArgs& args, const Tensor& gradient, const Tensor& input,
+                  const T* means) {
+  if (args.channels_last) {
+    return visit_stored<T>({&gradient, &input}, [&]<typename S>() {
+      return sums_channels_last<T, S>(args, gradient, input, means);
+    });
+  }
+  const ConvertedInput<T> dy(gradient);
+  const ConvertedInput<T> in(input);
   const NormLoops<T>& loops = norm_loops<T>();
   const auto size = static_cast<std::size_t>(args.channels);
   BatchSums result{std::vector<double>(size), std::vector<double>(size)};
@@ -221,14 +237,48 @@ Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
   return result;
 }
 
+template <typename T, typename S>
+void combine_rows(const BatchNormArgs& args, const Tensor& gradient, const Tensor& input,
+                  const T* means, const Combination<T>& by, const Tensor& dx) {
+  const ConvertedInput<S> dy(gradient);
+  const ConvertedInput<S> in(input);
+  const ConvertedOutput<S> out(dx);
+  const ColumnLoops<T, S>& columns = column_loops<T, S>();
+  const WideRows wide(args);
+  const std::int64_t channels = args.channels;
+  const std::vector<T> shifts = wide.repeated(means);
+  const std::vector<T> a = wide.repeated(by.a.data());
+  const std::vector<T> b = wide.repeated(by.b.data());
+  const std::vector<T> c = wide.repeated(by.c.data());
+  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<S> g_memory = block_memory<S>(dy.is_converted(), wide.at_once * channels);
+    std::vector<S> x_memory = block_memory<S>(in.is_converted(), wide.at_once * channels);
+    std::vector<S> written = block_memory<S>(out.is_converted(), wide.at_once * channels);
+    const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
+      const std::int64_t first = r * channels;
+      const std::int64_t done = wide_rows * wide.width;
+      const std::int64_t count = done + rest * channels;
+      const S* const g = dy.at(first, count, g_memory.data());
+      const S* const x = in.at(first, count, x_memory.data());
+      S* const to = out.at(first, written.data());
+      columns.combine(wide_rows, wide.width, g, x, shifts.data(), a.data(), b.data(), c.data(), to);
+      columns.combine(rest, channels, g + done, x + done, shifts.data(), a.data(), b.data(),
+                      c.data(), to + done);
+      out.done(first, count, to);
+    };
+    wide.for_each_block(wide.begin(begin), wide.begin(end), block);
+  });
+}
+
 template <typename T>
-void write_gradient(const BatchNormArgs& args, const ConvertedInput<T>& dy,
-                    const ConvertedInput<T>& in, const T* means, const Combination<T>& by,
-                    const Tensor& dx) {
-  const NormLoops<T>& loops = norm_loops<T>();
-  const ConvertedOutput<T> out(dx);
+void write_gradient(const BatchNormArgs& args, const Tensor& gradient, const Tensor& input,
+                    const T* means, const Combination<T>& by, const Tensor& dx) {
   const bool reads_x = args.batch_statistics;  // with fixed statistics, dx = a * g
   if (!args.channels_last) {
+    const NormLoops<T>& loops = norm_loops<T>();
+    const ConvertedInput<T> dy(gradient);
+    const ConvertedInput<T> in(input);
+    const ConvertedOutput<T> out(dx);
     for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
       const auto i = static_cast<std::size_t>(c);
       for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
@@ -246,54 +296,28 @@ void write_gradient(const BatchNormArgs& args, const ConvertedInput<T>& dy,
     return;
   }
   if (!reads_x) {  // b is 0 everywhere
-    return map_channels_last(args, dy, by.b.data(), by.a.data(), by.b.data(), out);
+    return map_channels_last<T>(args, gradient, by.b.data(), by.a.data(), by.b.data(), dx);
   }
-  const WideRows wide(args);
-  const std::int64_t channels = args.channels;
-  const std::vector<T> shifts = wide.repeated(means);
-  const std::vector<T> a = wide.repeated(by.a.data());
-  const std::vector<T> b = wide.repeated(by.b.data());
-  const std::vector<T> c = wide.repeated(by.c.data());
-  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> g_memory = block_memory<T>(dy.is_converted(), wide.at_once * channels);
-    std::vector<T> x_memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
-    std::vector<T> written = block_memory<T>(out.is_converted(), wide.at_once * channels);
-    const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
-      const std::int64_t first = r * channels;
-      const std::int64_t done = wide_rows * wide.width;
-      const std::int64_t count = done + rest * channels;
-      const T* const g = dy.at(first, count, g_memory.data());
-      const T* const x = in.at(first, count, x_memory.data());
-      T* const to = out.at(first, written.data());
-      loops.column_combine(wide_rows, wide.width, g, x, shifts.data(), a.data(), b.data(), c.data(),
-                           to);
-      loops.column_combine(rest, channels, g + done, x + done, shifts.data(), a.data(), b.data(),
-                           c.data(), to + done);
-      out.done(first, count, to);
-    };
-    wide.for_each_block(wide.begin(begin), wide.begin(end), block);
-  });
+  visit_stored<T>({&gradient, &input, &dx},
+                  [&]<typename S>() { combine_rows<T, S>(args, gradient, input, means, by, dx); });
 }
 
 template <typename T>
 void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
                     const Tensor& weight, const Tensor& stats, const Tensor& dx,
                     const Tensor& dweight, const Tensor& dbias) {
-  const ConvertedInput<T> gradient(dy);
-  const ConvertedInput<T> in(x);
   const ConvertedTensor<T> kept(stats);
   const T* const means = kept.data();
   const T* const scales = means + args.channels;
   const T* const rests = scales + args.channels;
-  BatchSums sums = args.sums_of_all.empty() ? sums_of(args, gradient, in, means)
-                                            : sums_of_all_ranks(args, scales);
+  BatchSums sums =
+      args.sums_of_all.empty() ? sums_of<T>(args, dy, x, means) : sums_of_all_ranks(args, scales);
   for (std::size_t c = 0; args.sums_of_all.empty() && c < sums.by_x.size(); ++c) {
     sums.by_x[c] -= static_cast<double>(rests[c]) * sums.by_g[c];
   }
   if (dx.defined()) {
     const ConvertedTensor<T> weights(weight);
-    write_gradient(args, gradient, in, means, combination_of(args, sums, weights, scales, rests),
-                   dx);
+    write_gradient<T>(args, dy, x, means, combination_of(args, sums, weights, scales, rests), dx);
   }
   if (dbias.defined()) {
     store_from(DType::kF64, dbias.dtype())(sums.by_g.data(), dbias.data_ptr(), 1, args.channels);

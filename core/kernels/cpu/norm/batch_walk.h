@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 #include "core/args/norm_args.h"
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/reduce/moments.h"
+#include "core/tensor/half.h"
 #include "core/tensor/tensor.h"
 
 namespace dl::kernels::cpu {
@@ -88,6 +91,19 @@ inline std::int64_t channel_grain(const BatchNormArgs& args) {
 template <typename T>
 std::vector<T> block_memory(bool wanted, std::int64_t count) {
   return std::vector<T>(wanted ? static_cast<std::size_t>(count) : 0);
+}
+
+// Calls body<S>(), S: what the tensors hold, if T's column loops (norm_loops.h) can read it, else
+// T. Undefined tensors do not count.
+template <typename T, typename Body>
+decltype(auto) visit_stored(std::initializer_list<const Tensor*> tensors, const Body& body) {
+  const bool is_bf16 = std::ranges::all_of(tensors, [](const Tensor* tensor) {
+    return !tensor->defined() || tensor->dtype() == DType::kBF16;
+  });
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_bf16) return body.template operator()<BFloat16>();
+  }
+  return body.template operator()<T>();
 }
 
 // visit(first element, count) for the blocks of channel c.

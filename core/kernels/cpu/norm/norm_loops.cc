@@ -168,6 +168,38 @@ void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* 
   }
 }
 
+template <typename D>
+HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
+  return hn::LoadU(d, from);
+}
+template <typename D>
+HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, D> halves;
+  const hn::Rebind<std::uint32_t, D> words;
+  const auto bits = hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
+}
+
+template <typename D>
+HWY_INLINE void store(hn::Vec<D> x, D d, hn::TFromD<D>* to) {
+  hn::StoreU(x, d, to);
+}
+// Rounded to nearest even; NaN stays NaN.
+template <typename D>
+HWY_INLINE void store(hn::Vec<D> x, D, BFloat16* to) {
+  const hn::Rebind<std::uint16_t, D> halves;
+  const hn::RebindToUnsigned<D> words;
+  const hn::RebindToSigned<D> whole;
+  const auto bits = hn::BitCast(words, x);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(words, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fff))));
+  const auto quiet = hn::Or(high, hn::Set(words, 0x40));
+  const auto word = hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(x)), quiet, rounded);
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, word)), halves,
+             reinterpret_cast<std::uint16_t*>(to));
+}
+
 // Processes a tile of columns down all rows at a time, so that the tile's sums stay in registers.
 template <int kVectors, typename D>
 struct Tile {
@@ -176,10 +208,14 @@ struct Tile {
   static HWY_INLINE void load(const T* from, V (&to)[kVectors]) {
     for (int k = 0; k < kVectors; ++k) to[k] = hn::LoadU(D(), from + k * lanes());
   }
-  static HWY_INLINE void store(const V (&from)[kVectors], T* to) {
-    for (int k = 0; k < kVectors; ++k) hn::StoreU(from[k], D(), to + k * lanes());
+  template <typename S>
+  static HWY_INLINE void store(const V (&from)[kVectors], S* to) {
+    for (int k = 0; k < kVectors; ++k) HWY_NAMESPACE::store(from[k], D(), to + k * lanes());
   }
-  static HWY_INLINE V at(const T* from, int k) { return hn::LoadU(D(), from + k * lanes()); }
+  template <typename S>
+  static HWY_INLINE V at(const S* from, int k) {
+    return HWY_NAMESPACE::load(D(), from + k * lanes());
+  }
   static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::MaxLanes(D())); }
 };
 
@@ -194,8 +230,8 @@ HWY_INLINE void for_each_tile(std::int64_t n, const Visit& visit) {
   for (; i < n; ++i) visit(Tile<1, hn::CappedTag<T, 1>>(), i);
 }
 
-template <typename T>
-void column_sums(std::int64_t rows, std::int64_t n, const T* x, T* sums) {
+template <typename T, typename S>
+void column_sums(std::int64_t rows, std::int64_t n, const S* x, T* sums) {
   for_each_tile<4, T>(
       n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
         hn::Vec<D> total[kVectors];
@@ -208,8 +244,8 @@ void column_sums(std::int64_t rows, std::int64_t n, const T* x, T* sums) {
       });
 }
 
-template <typename T>
-void column_moments(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
+template <typename T, typename S>
+void column_moments(std::int64_t rows, std::int64_t n, const S* x, const T* shift, T* sums,
                     T* squares) {
   for_each_tile<4, T>(
       n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
@@ -229,9 +265,9 @@ void column_moments(std::int64_t rows, std::int64_t n, const T* x, const T* shif
       });
 }
 
-template <typename T>
-void column_map(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
-                const T* add, T* y) {
+template <typename T, typename S>
+void column_map(std::int64_t rows, std::int64_t n, const S* x, const T* shift, const T* scale,
+                const T* add, S* y) {
   for_each_tile<4, T>(
       n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
         hn::Vec<D> from[kVectors], by[kVectors], plus[kVectors];
@@ -248,8 +284,8 @@ void column_map(std::int64_t rows, std::int64_t n, const T* x, const T* shift, c
       });
 }
 
-template <typename T>
-void column_dots(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift, T* by_g,
+template <typename T, typename S>
+void column_dots(std::int64_t rows, std::int64_t n, const S* g, const S* x, const T* shift, T* by_g,
                  T* by_x) {
   for_each_tile<4, T>(
       n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
@@ -270,9 +306,9 @@ void column_dots(std::int64_t rows, std::int64_t n, const T* g, const T* x, cons
       });
 }
 
-template <typename T>
-void column_combine(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
-                    const T* a, const T* b, const T* c, T* dx) {
+template <typename T, typename S>
+void column_combine(std::int64_t rows, std::int64_t n, const S* g, const S* x, const T* shift,
+                    const T* a, const T* b, const T* c, S* dx) {
   for_each_tile<2, T>(n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile,
                                                        std::int64_t i) HWY_ATTR {
     hn::Vec<D> from[kVectors], by_g[kVectors], by_x[kVectors], plus[kVectors];
@@ -328,15 +364,28 @@ constexpr NormLoops<T> kNormLoops{
     .dots = &dots<T>,
     .combine = &combine<T>,
     .gather = &gather<T>,
-    .column_sums = &column_sums<T>,
-    .column_moments = &column_moments<T>,
-    .column_map = &column_map<T>,
-    .column_dots = &column_dots<T>,
-    .column_combine = &column_combine<T>,
     .column_join = &column_join<T>,
     .take_sums = &take_sums<T>,
 };
 
+template <typename T, typename S>
+constexpr ColumnLoops<T, S> kColumnLoops{
+    .sums = &column_sums<T, S>,
+    .moments = &column_moments<T, S>,
+    .map = &column_map<T, S>,
+    .dots = &column_dots<T, S>,
+    .combine = &column_combine<T, S>,
+};
+
+const ColumnLoops<float, float>* find_column_loops_f32() {
+  return &kColumnLoops<float, float>;
+}
+const ColumnLoops<float, BFloat16>* find_column_loops_bf16() {
+  return &kColumnLoops<float, BFloat16>;
+}
+const ColumnLoops<double, double>* find_column_loops_f64() {
+  return &kColumnLoops<double, double>;
+}
 const NormLoops<float>* find_norm_loops_f32() {
   return &kNormLoops<float>;
 }
@@ -353,6 +402,9 @@ namespace dl::kernels::cpu {
 
 HWY_EXPORT(find_norm_loops_f32);
 HWY_EXPORT(find_norm_loops_f64);
+HWY_EXPORT(find_column_loops_f32);
+HWY_EXPORT(find_column_loops_bf16);
+HWY_EXPORT(find_column_loops_f64);
 
 template <>
 const NormLoops<float>& norm_loops<float>() noexcept {
@@ -361,6 +413,18 @@ const NormLoops<float>& norm_loops<float>() noexcept {
 template <>
 const NormLoops<double>& norm_loops<double>() noexcept {
   return *HWY_DYNAMIC_DISPATCH(find_norm_loops_f64)();
+}
+template <>
+const ColumnLoops<float, float>& column_loops<float, float>() noexcept {
+  return *HWY_DYNAMIC_DISPATCH(find_column_loops_f32)();
+}
+template <>
+const ColumnLoops<float, BFloat16>& column_loops<float, BFloat16>() noexcept {
+  return *HWY_DYNAMIC_DISPATCH(find_column_loops_bf16)();
+}
+template <>
+const ColumnLoops<double, double>& column_loops<double, double>() noexcept {
+  return *HWY_DYNAMIC_DISPATCH(find_column_loops_f64)();
 }
 
 }  // namespace dl::kernels::cpu

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/tensor/half.h"
+
 namespace dl::kernels::cpu {
 
 template <typename T>
@@ -25,16 +27,6 @@ struct NormLoops {
   // by_g += g, by_x += g ((x - shift) scale + add), element by element.
   void (*gather)(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* by_g, T* by_x);
 
-  // For `rows` rows of n columns: one result for each column.
-  void (*column_sums)(std::int64_t rows, std::int64_t n, const T* x, T* sums);
-  void (*column_moments)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
-                         T* squares);
-  void (*column_map)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
-                     const T* add, T* y);
-  void (*column_dots)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
-                      T* by_g, T* by_x);
-  void (*column_combine)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
-                         const T* a, const T* b, const T* c, T* dx);
   // Merges moments of n columns (Chan, Golub and LeVeque 1983): those of `rows` rows, given as sums
   // of the distances from `near` and of their squares, into the mean and the squared distances of
   // the `before` rows so far.
@@ -46,5 +38,23 @@ struct NormLoops {
 
 template <typename T>
 const NormLoops<T>& norm_loops() noexcept;  // float and double
+
+// For `rows` rows of n columns: one result for each column. The rows hold S, which is T, or
+// bfloat16 for float.
+template <typename T, typename S>
+struct ColumnLoops {
+  void (*sums)(std::int64_t rows, std::int64_t n, const S* x, T* sums);
+  void (*moments)(std::int64_t rows, std::int64_t n, const S* x, const T* shift, T* sums,
+                  T* squares);
+  void (*map)(std::int64_t rows, std::int64_t n, const S* x, const T* shift, const T* scale,
+              const T* add, S* y);
+  void (*dots)(std::int64_t rows, std::int64_t n, const S* g, const S* x, const T* shift, T* by_g,
+               T* by_x);
+  void (*combine)(std::int64_t rows, std::int64_t n, const S* g, const S* x, const T* shift,
+                  const T* a, const T* b, const T* c, S* dx);
+};
+
+template <typename T, typename S>
+const ColumnLoops<T, S>& column_loops() noexcept;
 
 }  // namespace dl::kernels::cpu
