@@ -1,5 +1,6 @@
 #include "collectives/api/process_group.h"
 
+#include "collectives/api/memory_making.h"
 #include "collectives/call/checks.h"
 #include "collectives/waiting/group_error.h"
 #include "collectives/waiting/joined_work.h"
@@ -84,14 +85,29 @@ Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
               name_, backend_);
 }
 
+Identity ProcessGroup::identity(int rank) const {
+  return {.rank = rank};
+}
+
 Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
-  return make_ordinary_memory(bytes, shares_none(*this,
-                                                 "only ranks of one node share memory, in a shm "
-                                                 "group or a hybrid one"));
+  check_memory_size(bytes);
+  MemoryMaking making(*this, {.call = kForAllocate, .bytes = bytes});
+  Ref<SymmetricMemory> memory;
+  const std::string why = making.run([&] {
+    return making.together([&] {
+      memory = make_ordinary_memory(bytes, shares_none(*this,
+                                                       "only ranks of one node share memory, in a "
+                                                       "shm group or a hybrid one"));
+    });
+  });
+  DL_CHECK(why.empty(), kIo, "allocate: {}", why);
+  return memory;
 }
 
 Ref<SymmetricMemory> ProcessGroup::register_symmetric(void* data, std::size_t bytes,
                                                       Ref<RefCounted> owner) {
+  MemoryMaking making(*this, {.call = kForRegister, .bytes = bytes});
+  making.run([&] { return making.together([] {}); });
   return make_unshared_memory(data, bytes, std::move(owner),
                               shares_none(*this, "only a shm group can share existing memory"));
 }

@@ -55,6 +55,7 @@ struct SplitOptions {
 };
 
 struct Call;
+struct Identity;
 class ProcessGroup;
 
 // Makes a group anew with the ranks that are left (init/init.h, reform()).
@@ -107,9 +108,8 @@ class ProcessGroup : public RefCounted {
 
   // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
   // share if the backend can. Otherwise it is ordinary memory and why_not() gives the reason
-  // (symmetric_memory.h). Throws the errors of all_gather(). If the backend shares memory, it also
-  // throws kMismatch if `bytes` differ, and kIo on every rank if one rank has too little memory.
-  // The group stays usable after these two.
+  // (symmetric_memory.h). Throws the errors of all_gather(), kMismatch if `bytes` differ, and kIo
+  // on every rank if one rank has too little memory. The group stays usable after these two.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
   // Like allocate_symmetric(), but for existing memory, which `owner` keeps alive. It is shared
   // while the result lives. It must be whole pages of private anonymous memory, and no thread may
@@ -136,6 +136,8 @@ class ProcessGroup : public RefCounted {
   virtual Ref<Work> start_all(std::span<const Call> calls);
   // This rank's number in the job, which may differ from its number in this group.
   virtual int rank_in_job() const noexcept { return rank(); }
+  // A rank of this group, as errors name it.
+  virtual Identity identity(int rank) const;
   // abort() with a known cause: an error as error() returns it. Collectives with a sequence number
   // up to `completes_until` still complete, because the rank that found the cause has completed
   // them. Nullopt: up to the last one that this rank has completed. If the group is already broken,

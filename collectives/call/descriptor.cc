@@ -16,6 +16,16 @@ std::uint64_t mix(std::uint64_t h) noexcept {
   return h ^ (h >> 33);
 }
 
+// What the program has called, if the operation is an exchange of the group's own; else empty.
+std::string_view purpose_of(const Descriptor& d) noexcept {
+  const OpRow& row = row_of(d.op);
+  if (row.is_message || row.root != Root::kNone) return {};
+  if (d.root == kForSplit) return "split";
+  if (d.root == kForAllocate) return "allocate";
+  if (d.root == kForRegister) return "register";
+  return {};
+}
+
 }  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept {
@@ -41,11 +51,12 @@ std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noe
 }
 
 std::string title(const Descriptor& d) {
-  return fmt::format("{} #{}", name_of(d.op), d.sequence);
+  const std::string_view purpose = purpose_of(d);
+  return fmt::format("{} #{}", purpose.empty() ? name_of(d.op) : purpose, d.sequence);
 }
 
 std::string payload_text(const Descriptor& d) {
-  if (d.op == OpKind::kBarrier) return {};
+  if (d.op == OpKind::kBarrier || !purpose_of(d).empty()) return {};
   const OpRow& row = row_of(d.op);
   std::string text(short_name(d.dtype));
   if (row.has_common_count) text += fmt::format("[{}]", d.count);
@@ -78,7 +89,7 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
         "dlrun the same on all ranks?",
         title(ours), theirs_who, theirs.plan, ours_who, ours.plan);
   }
-  if (theirs.op == ours.op && theirs.sequence == ours.sequence) {
+  if (title(theirs) == title(ours)) {
     return fmt::format("{}: {} sent {}, {} expects {}; are the models the same on all ranks?",
                        title(ours), theirs_who, payload_text(theirs), ours_who, payload_text(ours));
   }

@@ -20,8 +20,9 @@ struct Identity {
   // Its rank in the job (RANK).
   int in_job() const noexcept { return job_rank >= 0 ? job_rank : shown(); }
   // "rank 3 (node2, pid 4711)": its rank in the job. If its group numbers it differently: "rank 3
-  // (1 in the group, node2, pid 4711)".
+  // (1 in the group, node2, pid 4711)". "rank 3" if its host is not known.
   std::string text() const {
+    if (host.empty()) return fmt::format("rank {}", in_job());
     const bool differs = in_job() != shown();
     return fmt::format("rank {} ({}{}, pid {})", in_job(),
                        differs ? fmt::format("{} in the group, ", shown()) : std::string(), host,

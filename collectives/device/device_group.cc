@@ -70,6 +70,7 @@ class DeviceGroup final : public ProcessGroup {
     host_->abort(reason);
   }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
+  Identity identity(int rank) const override { return host_->identity(rank); }
   // Sequence numbers differ between the parts, so neither can use `completes_until`.
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> /*completes_until*/) noexcept override {

@@ -353,7 +353,7 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     is_reported = heard != nullptr;
     std::uint64_t until = completes_until.value_or(completed());
     if (heard) until = std::min(until, inner_.all->completes_until());
-    if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
+    if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->rank_in_job();
     operations_.fail(cause, until);
     end_later();
   }
@@ -434,7 +434,7 @@ void Core::stop() noexcept {
     changed_.notify_all();
   }
   if (under_way) {
-    fail(cause_of_destruction(inner_.all->name(), inner_.all->identity().text(), &*under_way));
+    fail(cause_of_destruction(inner_.all->name(), inner_.all->own_identity().text(), &*under_way));
   }
   thread_.join();
   Inner groups;

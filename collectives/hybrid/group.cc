@@ -1,7 +1,6 @@
 #include "collectives/hybrid/group.h"
 
-#include <algorithm>
-
+#include "collectives/api/memory_making.h"
 #include "collectives/call/checks.h"
 #include "collectives/join/split.h"
 #include "collectives/shm/shm_group.h"
@@ -9,16 +8,6 @@
 #include "collectives/waiting/joined_work.h"
 
 namespace dl::collectives::hybrid {
-namespace {
-
-// What the ranks exchange after each node has made its symmetric memory.
-struct Made {
-  std::uint64_t bytes = 0;
-  std::uint64_t is_good = 0;
-};
-
-}  // namespace
-
 Ref<Work> Group::start(const Call& call) {
   if (call.row().is_message) return core_->pass_on().start(call);
   check_is_on_cpu(call, backend());
@@ -45,7 +34,7 @@ Ref<Work> Group::pass_on(const Call& call) {
 }
 
 void Group::abort(std::string_view reason) noexcept {
-  core_->fail(cause_of_abort(name(), core_->all().identity().text(), reason));
+  core_->fail(cause_of_abort(name(), core_->all().own_identity().text(), reason));
 }
 
 // The parent group exchanges the new groups' addresses. Ranks of one node get a group over shared
@@ -69,39 +58,24 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
   if (places_.nodes.size() == places_.node_of.size()) {
     return ProcessGroup::allocate_symmetric(bytes);
   }
-  tcp::Group& all = core_->pass_on();
+  check_memory_size(bytes);
+  MemoryMaking making(core_->pass_on(), {.call = kForAllocate, .bytes = bytes});
   // A lane takes operations in the same order on all ranks, so let those under way finish first.
   for (const Ref<Work>& work : core_->under_way()) work->wait();
-  Made own{.bytes = bytes};
   Ref<SymmetricMemory> memory;
-  std::string why;
-  try {
-    memory = core_->allocate_on_node(bytes);
-    own.is_good = 1;
-  } catch (const Error& error) {
-    core_->throw_if_broken();
-    why = error.what();
-  }
-  const std::vector<Made> made = tell_failure(making_of_memory(bytes), rank_in_job(), [&] {
-    std::vector<Made> of_all(static_cast<std::size_t>(size()));
-    all.all_gather(
-           {.input = &own, .output = of_all.data(), .count = sizeof own, .dtype = DType::kU8})
-        ->wait();
-    for (std::size_t r = 0; r < of_all.size(); ++r) {
-      if (of_all[r].bytes == bytes) continue;
-      const Identity& other = all.identity(static_cast<int>(r));
-      throw_mismatch(other.in_job(),
-                     "symmetric memory: {} wants {} bytes, {} wants {}; all ranks must make the "
-                     "same calls in the same order",
-                     other.text(), of_all[r].bytes, all.identity().text(), bytes);
-    }
-    return of_all;
+  const std::string why = making.run([&] {
+    // A lane cannot see what ranks of other nodes call, so all ranks agree before it is used.
+    making.together([] {});
+    return making.together([&] {
+      try {
+        memory = core_->allocate_on_node(bytes);
+      } catch (const Error&) {
+        core_->throw_if_broken();
+        throw;
+      }
+    });
   });
-  DL_CHECK(own.is_good != 0, kIo, "{}", why);
-  const auto bad = std::ranges::find(made, std::uint64_t{0}, &Made::is_good);
-  DL_CHECK(bad == made.end(), kIo,
-           "allocate: the node of {} cannot share {} bytes; its ranks' errors say why",
-           all.identity(static_cast<int>(bad - made.begin())).text(), bytes);
+  DL_CHECK(why.empty(), kIo, "allocate: {}", why);
   return memory;
 }
 

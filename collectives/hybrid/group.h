@@ -30,6 +30,7 @@ class Group final : public ProcessGroup {
   std::exception_ptr error() const noexcept override { return core_->error(); }
   std::exception_ptr gone_rank() const override { return core_->all().gone_rank(); }
   int rank_in_job() const noexcept override { return how_.in_job(); }
+  Identity identity(int rank) const override { return core_->all().identity(rank); }
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> completes_until) noexcept override {
     core_->fail(cause_of(cause), {}, completes_until);

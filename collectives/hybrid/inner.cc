@@ -11,7 +11,7 @@ std::optional<Cause> Inner::cause() const noexcept {
     const std::exception_ptr error = lane ? lane->error() : nullptr;
     if (!error) continue;
     Cause found = cause_of(error);
-    if (found.found_by == all->identity().in_job()) return found;
+    if (found.found_by == all->rank_in_job()) return found;
   }
   return std::nullopt;
 }

@@ -33,6 +33,7 @@ class Group final : public ProcessGroup {
   std::exception_ptr error() const noexcept override { return core_->error(); }
   std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
   int rank_in_job() const noexcept override { return how_.in_job(); }
+  Identity identity(int rank) const override { return core_->identity(rank); }
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> completes_until) noexcept override {
     core_->fail(cause_of(cause), completes_until);
@@ -45,8 +46,8 @@ class Group final : public ProcessGroup {
   // allocate.cc
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes, std::vector<Ref<Memories>> known_in);
   template <typename MakeOwn>
-  Ref<Mapped> share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCounted> owner,
-                    std::string& why);
+  Ref<Mapped> share(std::int32_t call, std::size_t bytes, const MakeOwn& make_own,
+                    Ref<RefCounted> owner, std::string& why);
 
   Ref<Core> core_;
   GroupOptions how_;

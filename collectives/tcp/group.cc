@@ -105,7 +105,7 @@ void Group::fail(const std::exception_ptr& cause,
 }
 
 void Group::abort(std::string_view reason) noexcept {
-  break_with([&] { return cause_of_abort(name(), identity().text(), reason); });
+  break_with([&] { return cause_of_abort(name(), own_identity().text(), reason); });
 }
 
 template <typename F>

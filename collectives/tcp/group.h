@@ -25,11 +25,11 @@ class Group final : public ProcessGroup {
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> completes_until) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }
+  Identity identity(int rank) const override { return core_->group().who(rank); }
 
   // For a hybrid group that contains this group.
   // ----------------------------------------------------
-  const Identity& identity(int rank) const noexcept { return core_->group().who(rank); }
-  const Identity& identity() const noexcept { return identity(rank()); }
+  Identity own_identity() const { return identity(rank()); }
   const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
   // Collective without data: checks that all ranks have called the same operation, whose data moves
   // elsewhere. It takes one of this group's sequence numbers and stores it in `what`. If ranks

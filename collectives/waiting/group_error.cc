@@ -70,11 +70,6 @@ std::string making_of(std::string_view group) {
   return fmt::format("the making of group '{}'", group);
 }
 
-Called making_of_memory(std::size_t bytes) {
-  return {.operation = "the making of symmetric memory",
-          .text = fmt::format("allocate of {} bytes", bytes)};
-}
-
 void report_failed_call(const Called& called, int self, Cause cause) noexcept {
   if (!rendezvous::blames(cause.blame)) return;
   // An operation of a group that broke meanwhile: the group has told it.

@@ -48,8 +48,6 @@ struct Called {
 };
 // "the making of group 'world'"
 std::string making_of(std::string_view group);
-// Of symmetric memory.
-Called making_of_memory(std::size_t bytes);
 
 // Runs `call`. If it fails because of another rank, this rank's agent hears of it before the
 // program does. Success tells that the program has got over such reports before. `self`: this rank

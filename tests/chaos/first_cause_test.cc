@@ -106,6 +106,15 @@ TEST(FirstCause, IsARankThatAllocatesAnotherSize) {
   }
 }
 
+TEST(FirstCause, IsARankThatAllocatesWhileTheOthersReduce) {
+  for (const int nodes : {1, 2, 4}) {
+    Job job(nodes, 4 / nodes, {"allocate", "1"});
+    job.expect(1, "rank 1 (node ");
+    EXPECT_THAT(job.err(), HasSubstr("rank 1 called allocate #"));
+    EXPECT_THAT(job.err(), HasSubstr("ranks 0 and 2-3 called all_reduce #"));
+  }
+}
+
 TEST(FirstCause, OfAGroupThatIsNotMadeInTimeIsTheAbsentRank) {
   std::string err;
   // A loaded machine may take long to start the other ranks.

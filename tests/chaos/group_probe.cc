@@ -10,6 +10,7 @@
 //   reversed RANK DIR         so, but the numbers are not given
 //   unnamed RANK              it calls init with another name
 //   memory RANK               it allocates symmetric memory of another size
+//   allocate RANK             it allocates symmetric memory, and the others call all_reduce
 //   caught RANK HOW           all catch a mismatch in another group; then it ends, by "kill", "throw",
 //                             "leave" or "differ", while the others wait for it
 //   killed RANK               so, and it is killed before any other call
@@ -267,6 +268,7 @@ int main(int argc, char** argv) {
   if (what == "leave" && dl::rank() == odd) return 0;
   if (what == "leave") dl::default_group()->barrier({})->synchronize();
   if (dl::rank() == odd) dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");
+  if (what == "allocate" && dl::rank() == odd) dl::default_group()->allocate_symmetric(4096);
   all_reduce()->synchronize();
   return 0;
 }

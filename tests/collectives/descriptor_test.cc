@@ -75,6 +75,24 @@ TEST(Descriptor, MismatchOfAPartQuotesBothNumbers) {
       "both ranks?");
 }
 
+TEST(Descriptor, ExchangesOfAGroupAreNamedByTheirPurpose) {
+  Descriptor split{
+      .sequence = 4, .count = 2, .root = kForSplit, .op = OpKind::kAllGather, .dtype = DType::kI32};
+  EXPECT_EQ(text(split), "split #4");
+  Descriptor plain = split;
+  plain.root = -1;
+  EXPECT_NE(hash(split, 1), hash(plain, 1));
+  EXPECT_EQ(mismatch_text(split, "rank 1", plain, "rank 0"),
+            "rank 1 called split #4, but rank 0 called all_gather #4 (i32[2]); all ranks must make "
+            "the same calls in the same order");
+  split.root = kForAllocate;
+  EXPECT_EQ(text(split), "allocate #4");
+  split.root = kForRegister;
+  EXPECT_EQ(text(split), "register #4");
+  // The tag of a message is any number.
+  EXPECT_EQ(title({.sequence = 4, .root = kForSplit, .op = OpKind::kSend}), "send #4");
+}
+
 TEST(Descriptor, BarrierHasNoPayloadText) {
   EXPECT_EQ(text({.sequence = 3, .op = OpKind::kBarrier}), "barrier #3");
 }

@@ -76,6 +76,37 @@ TEST(Mismatch, OfCountQuotesBothSidesOnBoth) {
              {"all_reduce #1: rank ", "f32[1000] sum", "f32[1024] sum", "are the models the same"});
 }
 
+// Rank 1 makes a call that consists of exchanges of the group's own.
+TEST(Mismatch, OfACallThatExchangesFirstNamesThatCall) {
+  using Make = std::function<void(ProcessGroup&)>;
+  const std::pair<std::string, Make> calls[] = {
+      {"allocate #1", [](ProcessGroup& group) { group.allocate_symmetric(4096); }},
+      {"register #1",
+       [](ProcessGroup& group) {
+         const Ref<SymmetricMemory> memory = make_ordinary_memory(4096, "it is for a test");
+         group.register_symmetric(memory->data(), 4096, memory);
+       }},
+      {"split #1", [](ProcessGroup& group) { group.split({}); }}};
+  for (const auto& [name, make] : calls) {
+    const auto thrown = all_thrown(4, [&](ProcessGroup& group) {
+      if (group.rank() == 1) return make(group);
+      all_reduce(group, 8)->wait();
+    });
+    expect_all(thrown, ErrorKind::kMismatch, {"called " + name, "all_reduce #1 (f32[8] sum)"});
+  }
+}
+
+TEST(Mismatch, OfTheSizeOfSymmetricMemoryLeavesTheGroupUsable) {
+  run_ranks(4, [](ProcessGroup& group) {
+    const Thrown thrown =
+        thrown_by([&] { group.allocate_symmetric(group.rank() == 1 ? 5000 : 4096); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    EXPECT_NE(thrown.text.find(" wants 5000"), std::string::npos) << thrown.text;
+    EXPECT_EQ(group.allocate_symmetric(4096)->bytes(), 4096u);
+    group.barrier()->wait();
+  });
+}
+
 TEST(Mismatch, OfALargeCount) {
   const auto thrown = all_thrown(3, [](ProcessGroup& group) {
     all_reduce(group, group.rank() == 2 ? 200'000 : 200'001)->wait();
