@@ -357,6 +357,9 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     operations_.fail(cause, until);
     end_later();
   }
+  if (groups.all && !is_reported) {
+    cause = as_told(std::move(cause), groups.all->rank_in_job());
+  }
   if (rendezvous::blames(cause.blame) && !is_reported) {
     rendezvous::report_peer_failure(
         {.cause = cause, .call = groups.all ? groups.all->own_call() : std::string()});

@@ -44,6 +44,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// That the rank itself has broken a group, of which its last words may say nothing.
+std::vector<std::string> own_failure(const RankEnd& end) {
+  if (!end.follows || end.follows->cause.rank != end.rank ||
+      end.follows->cause.blame != Blame::kBroke) {
+    return {};
+  }
+  const std::string& text = end.follows->cause.text;
+  return {"  " + text.substr(0, text.find('\n'))};
+}
+
 // True if the rank may have ended because its group failed: the program exits with a code of its
 // own, or aborts because no code catches the error. A shell's handler ends with 128+15 after
 // SIGTERM.
@@ -184,7 +194,7 @@ void FirstCause::judge() {
     const RankEnd& end = ends_[i];
     if (!end.failed() || end.stopped) continue;
     if (!end.is_follower()) {
-      finding_ = Finding{.rank = end.rank, .exit_code = end.exit_code()};
+      finding_ = Finding{.rank = end.rank, .notes = own_failure(end), .exit_code = end.exit_code()};
       return;
     }
     trails.push_back(follow(end));

@@ -44,11 +44,16 @@ void PeerFailures::recovered() {
   for (Report& report : all_) report.is_over = true;
 }
 
-std::optional<PeerFailure> PeerFailures::explanation(std::string_view last_message) const {
-  auto found = std::ranges::find_if(
-      all_, [&](const Report& report) { return quotes(last_message, report.failure.cause.text); });
-  if (found == all_.end()) {
-    found = std::ranges::find_if(all_, [](const Report& report) { return !report.is_over; });
+std::optional<PeerFailure> PeerFailures::explanation(int rank,
+                                                     std::string_view last_message) const {
+  auto found = std::ranges::find_if(all_, [](const Report& report) { return !report.is_over; });
+  const bool is_own = found != all_.end() && found->failure.cause.blame == Blame::kBroke &&
+                      found->failure.cause.rank == rank;
+  if (!is_own) {
+    const auto quoted = std::ranges::find_if(all_, [&](const Report& report) {
+      return quotes(last_message, report.failure.cause.text);
+    });
+    if (quoted != all_.end()) found = quoted;
   }
   if (found == all_.end()) return std::nullopt;
   PeerFailure failure = found->failure;

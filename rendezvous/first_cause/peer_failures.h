@@ -4,7 +4,9 @@
 // A program may catch a failure and go on without the group, so a report counts until the rank has
 // got over it: until a later call with other ranks has ended well. That call may have been made by
 // a thread that did not know of the failure. So a report that the rank's last message quotes counts
-// in any case, and before all others.
+// in any case, and before all others. The exception is a first report that the rank itself has
+// broken a group, by abort() for example: what it sees of the other ranks afterwards follows from
+// that.
 //
 // One thread at a time.
 #pragma once
@@ -25,11 +27,12 @@ class PeerFailures {
   // The rank has made its group anew: the failures so far never count.
   void renewed() { all_.clear(); }
 
-  // The failure that explains the end of the rank: the first one that its last message quotes, else
-  // the first one that it has not got over. If the rank has not got over a mismatch either, the
-  // result has its call: the other ranks' ends may be due to it. `last_message`: of its stderr and
-  // its error file.
-  std::optional<PeerFailure> explanation(std::string_view last_message) const;
+  // The failure that explains the end of `rank`, which has reported them: the first one that it has
+  // not got over, if that is its own; else the first one that its last message quotes; else the
+  // first one that it has not got over. If the rank has not got over a mismatch either, the result
+  // has its call: the other ranks' ends may be due to it. `last_message`: of its stderr and its
+  // error file.
+  std::optional<PeerFailure> explanation(int rank, std::string_view last_message) const;
 
  private:
   struct Report {

@@ -3,7 +3,8 @@
 //
 // A rank whose group breaks because of another rank reports that rank here, before its program gets
 // the error. So dlrun looks for the first cause at the blamed rank. While the blamed rank may still
-// end, dlrun does not show the reporting rank (a follower) as the cause.
+// end, dlrun does not show the reporting rank (a follower) as the cause. A rank that breaks a group
+// itself reports itself, before the other ranks hear of it.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -18,7 +19,7 @@
 
 namespace dl::rendezvous {
 
-// "My group broke because of another rank."
+// "My group broke because of this rank", another one or the one that reports.
 struct PeerFailure {
   Cause cause;
   // After a mismatch, of this group or another one: the operation that this rank has called in that

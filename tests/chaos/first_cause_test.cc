@@ -115,6 +115,14 @@ TEST(FirstCause, IsARankThatAllocatesWhileTheOthersReduce) {
   }
 }
 
+TEST(FirstCause, IsARankThatAbortsAGroupAndSeesTheOthersEnd) {
+  for (const int nodes : {1, 2}) {
+    Job job(nodes, 4 / nodes, {"aborts", "1"});
+    job.expect(1, "rank 1 (node 0");
+    EXPECT_THAT(job.err(), HasSubstr("it gives up"));
+  }
+}
+
 TEST(FirstCause, OfAGroupThatIsNotMadeInTimeIsTheAbsentRank) {
   std::string err;
   // A loaded machine may take long to start the other ranks.

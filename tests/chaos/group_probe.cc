@@ -11,6 +11,8 @@
 //   unnamed RANK              it calls init with another name
 //   memory RANK               it allocates symmetric memory of another size
 //   allocate RANK             it allocates symmetric memory, and the others call all_reduce
+//   aborts RANK               it aborts a group of half the ranks, whose other ranks then end, and ends
+//                             once it sees their ends in the group of all
 //   caught RANK HOW           all catch a mismatch in another group; then it ends, by "kill", "throw",
 //                             "leave" or "differ", while the others wait for it
 //   killed RANK               so, and it is killed before any other call
@@ -207,6 +209,14 @@ dl::UniqueId pass_id(const std::string& folder, int rank) {
   return id;
 }
 
+int aborts(int odd) {
+  const auto part = dl::default_group()->split({.color = dl::rank() % 2});
+  if (dl::rank() == odd) part->abort("it gives up");
+  if (dl::rank() % 2 == odd % 2 && dl::rank() != odd) part->barrier()->synchronize();
+  dl::default_group()->barrier({})->synchronize();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -258,7 +268,9 @@ int main(int argc, char** argv) {
     dl::default_group()->allocate_symmetric(bytes);
     return 0;
   }
+  if (what == "aborts") return aborts(odd);
   all_reduce()->synchronize();
+  if (what == "allocate" && dl::rank() == odd) dl::default_group()->allocate_symmetric(4096);
   if (what == "differ") return differ(dl::rank() == odd, argv[3]);
   if (what == "reset") return reset(dl::rank() == odd, argv[3]);
   if (what == "slow") return slow(odd);
@@ -268,7 +280,6 @@ int main(int argc, char** argv) {
   if (what == "leave" && dl::rank() == odd) return 0;
   if (what == "leave") dl::default_group()->barrier({})->synchronize();
   if (dl::rank() == odd) dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");
-  if (what == "allocate" && dl::rank() == odd) dl::default_group()->allocate_symmetric(4096);
   all_reduce()->synchronize();
   return 0;
 }

@@ -48,6 +48,20 @@ TEST(FirstCause, IsTheFirstFailureOfARankOnItsOwn) {
   EXPECT_EQ(cause.finding()->exit_code, 7);
 }
 
+// Rank 1 has aborted a group and reported that, rank 2 ended because of it, and rank 3 because of
+// rank 2.
+TEST(FirstCause, IsARankThatBrokeAGroupItselfInACircleOfBlame) {
+  FirstCause cause;
+  cause.ended(follower(3, 2));
+  cause.ended(follower(2, 1, Blame::kBroke, 1));
+  RankEnd first = follower(1, 1, Blame::kBroke);
+  first.follows->cause.text = "group 'part' was aborted by rank 1: it gives up\nand more";
+  cause.ended(first);
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_THAT(cause.finding()->notes,
+              ElementsAre("  group 'part' was aborted by rank 1: it gives up"));
+}
+
 TEST(FirstCause, OfAJobThatGoesOnIsTheFirstThatNoRankOutlives) {
   FirstCause cause({}, OnFailure::kKeep);
   cause.ended(exited(1, 7));

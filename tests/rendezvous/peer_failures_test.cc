@@ -16,7 +16,7 @@ PeerFailure failure(int rank, const std::string& call = {}) {
 }
 // The rank that the explanation blames; -1: there is none.
 int blamed(const PeerFailures& failures, std::string_view last_message = {}) {
-  const auto found = failures.explanation(last_message);
+  const auto found = failures.explanation(0, last_message);
   return found ? found->cause.rank : -1;
 }
 
@@ -58,6 +58,24 @@ TEST(PeerFailures, OfAShortTextAreNotQuotedByChance) {
   EXPECT_EQ(blamed(failures, "an error\n"), 1);
 }
 
+// Rank 0 has aborted a group; the ends of the others, of which it hears later, follow from that.
+TEST(PeerFailures, OfTheRanksOwnMakingComeBeforeWhatItQuotes) {
+  PeerFailures failures;
+  const PeerFailure own{.cause = {.blame = Blame::kBroke,
+                                  .rank = 0,
+                                  .found_by = 0,
+                                  .text = "group 'part' was aborted by rank 0: it gives up"}};
+  failures.add(own);
+  failures.add(failure(1));
+  EXPECT_EQ(blamed(failures, failure(1).cause.text), 0);
+  failures.recovered();
+  EXPECT_EQ(blamed(failures, failure(1).cause.text), 1);
+  failures.add(failure(2));
+  failures.add(own);
+  EXPECT_EQ(blamed(failures), 2) << "it has aborted because of rank 2";
+  EXPECT_EQ(blamed(failures, failure(1).cause.text), 1);
+}
+
 TEST(PeerFailures, OfAGroupThatIsMadeAnewNeverCount) {
   PeerFailures failures;
   failures.add(failure(1));
@@ -69,7 +87,7 @@ TEST(PeerFailures, GetTheCallThatTheRankMakesLater) {
   PeerFailures failures;
   failures.add(failure(1));
   failures.add(failure(1, "barrier #1"));
-  EXPECT_EQ(failures.explanation({})->call, "barrier #1");
+  EXPECT_EQ(failures.explanation(0, {})->call, "barrier #1");
 }
 
 TEST(PeerFailures, KeepTheCallOfAMismatchBeforeAnotherFailure) {
@@ -79,12 +97,12 @@ TEST(PeerFailures, KeepTheCallOfAMismatchBeforeAnotherFailure) {
   mismatch.cause.text = "barrier #1: rank 1 called something else";
   failures.add(mismatch);
   failures.add(failure(2));
-  const auto found = failures.explanation(failure(2).cause.text);
+  const auto found = failures.explanation(0, failure(2).cause.text);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->cause.rank, 2);
   EXPECT_EQ(found->call, "barrier #1");
   failures.recovered();
-  EXPECT_EQ(failures.explanation(failure(2).cause.text)->call, "");
+  EXPECT_EQ(failures.explanation(0, failure(2).cause.text)->call, "");
 }
 
 TEST(PeerFailures, OfAProgramThatTriesForEverAreTheFirstAndTheLast) {

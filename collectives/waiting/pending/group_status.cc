@@ -37,6 +37,11 @@ void GroupStatus::begin_to_break(Cause& cause, std::uint64_t completes_until,
   error_ = std::make_exception_ptr(GroupError(cause));
   own_call_ = std::move(own_call);
   completes_until_.store(completes_until);
+  // Report a failure of this rank's own before the others hear of it. Their ends, which it sees in
+  // other groups, follow from it.
+  if (cause.blame == Blame::kNone && reports_) {
+    rendezvous::report_peer_failure({.cause = as_told(cause, self_.in_job())});
+  }
 }
 
 void GroupStatus::end_to_break(const Cause& cause) {

@@ -23,7 +23,8 @@ namespace dl::collectives {
 class GroupStatus {
  public:
   // `self`: this rank, which owns the group. `log`: lives as long as this object. `reports`: the
-  // agent is told of a cause that blames a rank, and looks for the first cause at that rank.
+  // agent is told of a cause that blames a rank, and looks for the first cause at that rank. A
+  // cause that blames none is this rank's own.
   GroupStatus(std::string group, Identity self, record::GroupRecorder& log, bool reports)
       : group_(std::move(group)), self_(std::move(self)), log_(log), reports_(reports) {}
 
@@ -58,8 +59,9 @@ class GroupStatus {
   void note_completed(std::uint64_t sequence) noexcept {
     completed_.store(sequence, std::memory_order_release);
   }
-  // Breaks the group; false if it is broken already. First tell() tells the other ranks, then the
-  // recorder logs the cause, and the agent gets it with `own_call`. Only then is_broken() is true.
+  // Breaks the group; false if it is broken already. The agent gets a cause of this rank's own.
+  // Then tell() tells the other ranks, the recorder logs the cause, and the agent gets one that
+  // blames another rank, with `own_call`. Only then is_broken() is true.
   template <typename Tell>
   bool break_with(Cause cause, std::uint64_t completes_until, std::string own_call,
                   const Tell& tell) {

@@ -289,7 +289,7 @@ void Generation::judge(Rank& rank) {
       rank.memory_kills = *now - *memory_kills_before_;
     }
   }
-  rank.end.follows = rank.lifeline->failures().explanation(last);
+  rank.end.follows = rank.lifeline->failures().explanation(rank.number, last);
   if (rank.end.failed()) {
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
