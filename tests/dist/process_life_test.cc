@@ -193,11 +193,7 @@ int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
   if (!is_for_the_parent(said_by([&] { under_way->wait(); }))) return 4;
   if (!under_way->is_completed() || under_way->error() == nullptr) return 5;
   if (!is_for_the_parent(said_by([&] { group.split({.color = 0}); }))) return 6;
-  // A tcp group's memory is ordinary memory, and needs no other rank.
-  if (group.backend() != "tcp" &&
-      !is_for_the_parent(said_by([&] { group.allocate_symmetric(4096); }))) {
-    return 7;
-  }
+  if (!is_for_the_parent(said_by([&] { group.allocate_symmetric(4096); }))) return 7;
   group.abort("a child has nothing to say");
   if (group.gone_rank() != nullptr || group.error() == nullptr) return 8;
   if (is_initialized() || group.rank() != kVictim) return 9;
