@@ -1,7 +1,15 @@
 #include "rendezvous/net/cause.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/system/unique_fd.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::rendezvous {
@@ -71,6 +79,40 @@ TEST(Lifeline, PacketsAreReadAsWhatTheyAre) {
   EXPECT_TRUE(is_renewal("renewal\n"));
   EXPECT_TRUE(is_recovery("recovery\n"));
   EXPECT_FALSE(is_recovery("renewal\n"));
+}
+
+// A recovery would take back a report that the program has not got over.
+TEST(Lifeline, TakesBackNoReportOfAnotherThread) {
+  int line[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line), 0);
+  const UniqueFd ours(line[0]);
+  UniqueFd theirs(line[1]);
+  ::setenv("DLRUN_LIFELINE_FD", std::to_string(theirs.get()).c_str(), 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 20; ++k) {
+        report_recovery(standing_report());
+        report_peer_failure({.cause = kCause});
+        report_recovery(standing_report());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ::unsetenv("DLRUN_LIFELINE_FD");
+  EXPECT_EQ(standing_report(), 0u) << "the last report of all was got over";
+  theirs = UniqueFd();
+  int reports = 0;
+  bool stands = false;
+  std::array<char, 8192> packet{};
+  for (ssize_t n; (n = ::recv(ours.get(), packet.data(), packet.size(), 0)) > 0;) {
+    const bool is_report = !is_recovery({packet.data(), static_cast<std::size_t>(n)});
+    EXPECT_TRUE(is_report || stands) << "a second recovery from one report";
+    stands = is_report;
+    reports += is_report ? 1 : 0;
+  }
+  EXPECT_EQ(reports, 60);
+  EXPECT_FALSE(stands);
 }
 
 }  // namespace
