@@ -12,8 +12,8 @@ Deadline connect_deadline(const GroupOptions& options) {
 }
 
 void check_still_making(const GroupOptions& options, const Identity& who) {
+  if (options.check_making) options.check_making();  // it may say why the rank has ended
   check_alive(options.name, who);
-  if (options.check_making) options.check_making();
 }
 
 void forget_connecting(GroupOptions& options) {

@@ -52,8 +52,8 @@ struct GroupOptions {
   // `connect_timeout`. Nullopt: `connect_timeout` after the call.
   std::optional<Deadline> connect_by{};
   bool all_announced = false;  // see RosterOptions
-  // Called twice a second while ranks connect: throws if another rank has given up. Null: nothing
-  // tells.
+  // Called twice a second while ranks connect: throws if the group cannot be made, for example
+  // because another rank has given up. Null: nothing tells.
   std::function<void()> check_making{};
   // Called now and then while this rank waits long for a rank's record: throws if that rank cannot
   // come. Null: nothing tells.
@@ -86,7 +86,7 @@ struct GroupOptions {
 };
 
 Deadline connect_deadline(const GroupOptions& options);
-// Throws kPeerFailed if the rank's process has ended, and what check_making() throws.
+// Throws what check_making() throws, and kPeerFailed if the rank's process has ended.
 void check_still_making(const GroupOptions& options, const Identity& who);
 // Clears the options for making one group, so that another group can be made from the rest.
 void forget_connecting(GroupOptions& options);

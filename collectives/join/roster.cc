@@ -224,7 +224,12 @@ std::string await_value(const RosterOptions& options, const Identity& self, cons
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
     }
-    if (options.all_announced) present.check_all_alive();
+    try {
+      if (options.all_announced) present.check_all_alive();
+    } catch (const Error&) {
+      if (looks) options.check_absent(rank);  // it may say why the rank has ended
+      throw;
+    }
     if (looks && (look.is_due() || deadline.has_passed())) {
       options.check_absent(rank);
       look.looked();

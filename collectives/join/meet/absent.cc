@@ -62,4 +62,11 @@ GroupError late_error(const ExchangeOptions& o, const Absent& absent) {
                            detail::has_or_have(absent.count), seconds_text(o.timeout), o.hint)});
 }
 
+std::string twice_text(const std::string& group, int rank, const std::string& first,
+                       const std::string& second) {
+  return fmt::format(
+      "group '{}': {} and {} have both come as rank {}; give each process a number of its own",
+      group, first, second, rank);
+}
+
 }  // namespace dl::collectives::meet

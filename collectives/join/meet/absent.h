@@ -1,4 +1,5 @@
-// Absent: the ranks that have not come to an exchange, as errors and dlrun name them.
+// Absent: the ranks that have not come to an exchange, as errors and dlrun name them; and ranks
+// that have come twice.
 //
 // Values; any thread.
 #pragma once
@@ -33,5 +34,10 @@ GroupError late_error(const ExchangeOptions& options, const Absent& absent);
 inline GroupError late_error(const ExchangeOptions& options, const std::vector<int>& ranks) {
   return late_error(options, absent_of(options, ranks));
 }
+
+// For two processes that have come as one rank: "group 'world': rank 1 (...) and rank 2 (...) have
+// both come as rank 1; ...".
+std::string twice_text(const std::string& group, int rank, const std::string& first,
+                       const std::string& second);
 
 }  // namespace dl::collectives::meet

@@ -59,6 +59,10 @@ bool is_over(int fd) {
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+bool is_there(const FrameSocket* socket) {
+  return socket != nullptr && !socket->has_ended() && !is_over(socket->fd());
+}
+
 // What came before the host did. Ranks that have given up meanwhile are no strangers, which an
 // acceptor would log.
 std::vector<rendezvous::Listener::Accepted> take_waiting(rendezvous::Listener& listener) {
@@ -118,21 +122,51 @@ void Host::add(rendezvous::Connection connection) {
     socket->send(Frame::Type::kFailure, bytes_of(encode(cause, kLongestLine)),
                  Deadline::after(kAnswerTime));
   };
-  if (rank < 0 || rank >= options_.size || rank == options_.rank) {
+  if (rank < 0 || rank >= options_.size) {
     return refuse(fmt::format("group '{}': {} is no other rank of the {} ranks that {} expects",
                               options_.group, connection.peer.from, options_.size,
                               options_.hello.from));
   }
   Seat& guest = guests_[static_cast<std::size_t>(rank)];
   // A guest that has left may come again.
-  if (guest.socket && !guest.socket->has_ended() && !is_over(guest.socket->fd())) {
-    return refuse(fmt::format("group '{}': {} comes as rank {}, as which {} has come already",
-                              options_.group, connection.peer.from, rank, guest.from));
+  const bool is_free = rank != options_.rank && !is_there(guest.socket.get());
+  const bool has_rival = guest.rival && is_there(guest.rival->socket.get());
+  if (!is_free && (round_ > 0 || has_rival)) {
+    const std::string& first = rank == options_.rank ? options_.hello.from : guest.from;
+    return refuse(twice_text(options_.group, rank, first, connection.peer.from));
   }
-  guest = {.socket = std::move(socket), .from = connection.peer.from, .line = std::nullopt};
+  Seat come{.socket = std::move(socket), .from = connection.peer.from, .line = std::nullopt};
+  if (is_free) {
+    come.rival = std::move(guest.rival);
+    guest = std::move(come);
+  } else {
+    guest.rival = std::make_unique<Seat>(std::move(come));
+  }
 }
 
-std::string Host::read(Seat& guest) {
+void Host::look_at_rival(int rank) {
+  Seat& first = guests_[static_cast<std::size_t>(rank)];
+  if (!first.rival) return;
+  const bool is_own = rank == options_.rank;
+  if (!is_own && !is_there(first.socket.get())) {
+    first = std::move(*std::unique_ptr<Seat>(std::move(first.rival)));
+    return;
+  }
+  Seat& rival = *first.rival;
+  if (!read(rank, rival).empty()) {
+    first.rival.reset();
+    return;
+  }
+  if (!rival.line || (!is_own && !first.line)) return;
+  throw GroupError({.kind = ErrorKind::kMismatch,
+                    .blame = Blame::kMismatch,
+                    .rank = rival.in_job,
+                    .found_by = is_own ? job_rank_of(options_, rank) : first.in_job,
+                    .text = twice_text(options_.group, rank,
+                                       is_own ? options_.hello.from : first.from, rival.from)});
+}
+
+std::string Host::read(int number, Seat& guest) {
   while (const std::optional<Frame> frame = guest.socket->next()) {
     WireReader reader(frame->body);
     if (frame->type == Frame::Type::kQuestion) {
@@ -158,11 +192,13 @@ std::string Host::read(Seat& guest) {
       return "it sent a frame that does not belong here";
     }
     guest.line.emplace(line.begin(), line.end());
-    const auto rank = static_cast<std::size_t>(&guest - guests_.data());
-    if (rank < options_.job_ranks.size() && options_.job_ranks[rank] < 0) {
+    guest.in_job = said_in_job;
+    const auto rank = static_cast<std::size_t>(number);
+    if (rank < options_.job_ranks.size() && options_.job_ranks[rank] < 0 &&
+        number != options_.rank) {
       options_.job_ranks[rank] = said_in_job;
     }
-    const int in_job = job_rank_of(options_, static_cast<int>(rank));
+    const int in_job = job_rank_of(options_, number);
     if (size != static_cast<std::uint32_t>(options_.size)) {
       throw_mismatch(in_job,
                      "group '{}': {} has a world size of {}, {} has {}; start all ranks with the "
@@ -183,6 +219,7 @@ std::vector<Host::Lost> Host::step(std::span<pollfd> others, Deadline until) {
   for (const auto& acceptor : acceptors_) polled.push_back({acceptor->poll_fd(), POLLIN, 0});
   for (const Seat& guest : guests_) {
     polled.push_back({guest.socket ? guest.socket->fd() : -1, POLLIN, 0});
+    if (guest.rival) polled.push_back({guest.rival->socket->fd(), POLLIN, 0});
   }
   if (::poll(polled.data(), polled.size(), until.poll_timeout()) < 0) {
     if (errno != EINTR) throw_errno(errno, "poll");
@@ -197,19 +234,22 @@ std::vector<Host::Lost> Host::step(std::span<pollfd> others, Deadline until) {
   std::vector<Lost> lost = std::exchange(lost_, {});
   for (int rank = 0; rank < options_.size; ++rank) {
     Seat& guest = guests_[static_cast<std::size_t>(rank)];
+    look_at_rival(rank);
     // Also a guest that has come just now.
     if (!guest.socket) continue;
     std::string why;
     try {
-      why = read(guest);
+      why = read(rank, guest);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMismatch) throw;
       why = error.what();
     }
     if (why.empty()) continue;
     lost.push_back({rank, fmt::format("{}: {}", guest.from, why), std::move(guest.said)});
-    guest = Seat{};
-    guest.has_left = true;
+    Seat left;
+    left.has_left = true;
+    left.rival = std::move(guest.rival);
+    guest = std::move(left);
   }
   return lost;
 }
@@ -247,6 +287,9 @@ void Host::fail(Cause cause) noexcept {
   try {
     if (cause.found_by < 0) cause.found_by = job_rank_of(options_, options_.rank);
     const std::string body = encode(cause, kLongestLine);
+    for (std::size_t i = guests_.size(); i-- > 0;) {
+      if (guests_[i].rival) guests_.push_back(std::move(*guests_[i].rival));
+    }
     for (Seat& guest : guests_) {
       if (!guest.socket) continue;
       guest.socket->send(Frame::Type::kFailure, bytes_of(body), Deadline::after(kAnswerTime));

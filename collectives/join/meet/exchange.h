@@ -97,11 +97,16 @@ class Host final : public Exchange {
     std::optional<Cause> said{};  // why it left
     bool is_excused = false;
     bool has_left = false;
+    int in_job = -1;  // its rank in the job, as it says with its line
+    // Another process that has come as this rank, while the first is there.
+    std::unique_ptr<Seat> rival{};
   };
   const Seat& at(int rank) const { return guests_[static_cast<std::size_t>(rank)]; }
   void add(rendezvous::Connection connection);
   // Returns why the guest is lost; empty: it is not.
-  std::string read(Seat& guest);
+  std::string read(int rank, Seat& guest);
+  // Throws kMismatch if two processes are this rank.
+  void look_at_rival(int rank);
   void throw_if_lost(const std::vector<Lost>& lost) const;
 
   ExchangeOptions options_;

@@ -71,23 +71,47 @@ TEST_F(Exchanges, GatherLinesRoundByRound) {
   });
 }
 
-TEST_F(Exchanges, RefuseARankThatIsThereAlready) {
-  auto host = this->host(3);
-  std::thread second([&] {
-    Guest first = guest(1, 3);
-    std::thread twin([&] {
-      Guest other = guest(1, 3);
-      const Thrown thrown = thrown_by([&] { other.all_gather("b", Deadline::after(60s)); });
+// All ranks hear of it: each of the two processes may be the one with the wrong number.
+TEST_F(Exchanges, EndIfTwoProcessesAreOneRank) {
+  for (const int number : {0, 1}) {
+    auto host = this->host(3);
+    const auto expect_twice = [&](const Thrown& thrown) {
       EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
-      EXPECT_NE(thrown.text.find("has come already"), std::string::npos) << thrown.text;
-      Guest last = guest(2, 3);
-      EXPECT_EQ(last.all_gather("c", Deadline::after(60s)).size(), 3u);
-    });
-    EXPECT_EQ(first.all_gather("a", Deadline::after(60s))[1], "a");
+      EXPECT_NE(thrown.text.find(number == 0 ? "rank 0 and a twin have both come as rank 0"
+                                             : "have both come as rank 1"),
+                std::string::npos)
+          << thrown.text;
+      EXPECT_NE(thrown.text.find("a twin"), std::string::npos) << thrown.text;
+    };
+    const auto come = [&](int rank, const std::string& from) {
+      ExchangeOptions own = options(rank, 3);
+      own.hello.from = from;
+      Guest guest(own,
+                  rendezvous::connect_and_prove(endpoint_, own.hello, key_, Deadline::after(60s)));
+      expect_twice(thrown_by([&] { guest.all_gather("", Deadline::after(60s)); }));
+    };
+    std::thread first([&] { come(1, "rank 1"); });
+    std::thread twin([&] { come(number, "a twin"); });
+    expect_twice(thrown_by([&] { host->all_gather("", Deadline::after(60s)); }));
+    first.join();
     twin.join();
+  }
+}
+
+TEST_F(Exchanges, RefuseATwinOfARankOnceTheyAreComplete) {
+  auto host = this->host(2);
+  std::thread other([&] {
+    Guest first = guest(1, 2);
+    EXPECT_EQ(first.all_gather("a", Deadline::after(60s))[1], "a");
+    const Thrown thrown = thrown_by([&] { guest(1, 2).all_gather("", Deadline::after(60s)); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    EXPECT_NE(thrown.text.find("have both come as rank 1"), std::string::npos) << thrown.text;
+    EXPECT_EQ(first.all_gather("b", Deadline::after(60s))[1], "b");
   });
-  EXPECT_EQ(host->all_gather("", Deadline::after(60s)), (std::vector<std::string>{"", "a", "c"}));
-  second.join();
+  for (const std::string line : {"a", "b"}) {
+    EXPECT_EQ(host->all_gather("", Deadline::after(60s))[1], line);
+  }
+  other.join();
 }
 
 // Garbage of a rank that has proved the key ends the exchange in one sentence, on all ranks.

@@ -260,6 +260,16 @@ TEST(MakeGroup, OfOneRankChecksItsOptions) {
   EXPECT_TRUE(holds(refusal({.backend = "udp"}), "backend is 'udp'"));
 }
 
+TEST(UniqueIds, AreForOneProcessARank) {
+  const UniqueId id = make_unique_id();
+  run_threads(3, [&](int process) {
+    const Thrown thrown =
+        thrown_by([&] { make_group({.rank = std::min(process, 1), .size = 3, .id = id}); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    EXPECT_TRUE(holds(thrown.text, ") have both come as rank 1; ")) << thrown.text;
+  });
+}
+
 TEST(UniqueIds, RefuseARankThatIsNone) {
   const UniqueId id = make_unique_id();
   run_threads(3, [&](int rank) {
