@@ -8,6 +8,7 @@
 #include "collectives/compose/objects.h"
 #include "collectives/device/device_group.h"
 #include "collectives/hybrid/route/places.h"
+#include "collectives/init/attendance/attendance.h"
 #include "collectives/init/checkpoint/preemption_signals.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
@@ -86,8 +87,10 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
 collectives::HeldPlace hold_place(const collectives::MeetingOptions& where) {
   const auto store = env::get(env::Var::kStore);
   if (!store || where.init_method != "env://") return {};
-  collectives::HeldPlace place(fmt::format("{} {} {} {} {}", *store, where.job, where.generation,
-                                           where.launch.rank, where.name));
+  // A process that a rank has started has the rank's number in the job, too. If two ranks of the
+  // job come as one rank, the store tells both.
+  collectives::HeldPlace place(fmt::format("{} {} {} {} {} {}", *store, where.job, where.generation,
+                                           where.launch.rank, where.job_rank, where.name));
   DL_CHECK(!place.holder(), kInvalidArgument,
            "init: process {} is rank {} of job '{}' already, and this process ({}) would be it a "
            "second time; give each rank its own number, and do not call init in a process that a "
@@ -96,19 +99,20 @@ collectives::HeldPlace hold_place(const collectives::MeetingOptions& where) {
   return place;
 }
 
-// Meets the job's other ranks and makes the group. `asked`: the backend for CPU memory.
-Session join_job(const ProcessGroupOptions& options, const collectives::Launch& launch,
-                 const std::string& asked, const collectives::Plan& plan,
-                 std::chrono::nanoseconds timeout, bool must_be_nccl) {
+// Meets the job's other ranks and makes the group. `asked`: the backend for CPU memory. `deadline`:
+// for all steps together.
+Session join_once(const ProcessGroupOptions& options, const collectives::Launch& launch,
+                  const std::string& asked, const collectives::Plan& plan,
+                  std::chrono::nanoseconds timeout, Deadline deadline, bool must_be_nccl) {
   const collectives::JobPlace place = collectives::find_job_place();
-  const collectives::MeetingOptions where{.init_method = options.init_method,
-                                          .name = options.name,
-                                          .launch = launch,
-                                          .job = place.job,
-                                          .generation = place.generation,
-                                          .timeout = timeout};
-  // One deadline for all following steps together.
-  const Deadline deadline = Deadline::after(timeout);
+  const collectives::MeetingOptions where{
+      .init_method = options.init_method,
+      .name = options.name,
+      .launch = launch,
+      .job = place.job,
+      .generation = place.generation,
+      .job_rank = place.is_in_job ? collectives::find_launch({}, {}).rank : -1,
+      .timeout = timeout};
   Session session;
   session.place = hold_place(where);
   // Open the recorder first: even a rank that fails below leaves a record.
@@ -127,6 +131,7 @@ Session join_job(const ProcessGroupOptions& options, const collectives::Launch& 
       .connect_timeout = timeout,
       .connect_by = deadline,
       .all_announced = session.meeting->all_announced(),
+      .check_making = [&session] { session.meeting->check(); },
       .check_absent = [&session](int rank) { session.meeting->check_absent(rank); },
       .node = place.node,
       .recorder = recorder,
@@ -150,6 +155,20 @@ Session join_job(const ProcessGroupOptions& options, const collectives::Launch& 
               launch.world_size, session.group->backend(), session.group->plan());
   }
   return session;
+}
+
+Session join_job(const ProcessGroupOptions& options, const collectives::Launch& launch,
+                 const std::string& asked, const collectives::Plan& plan,
+                 std::chrono::nanoseconds timeout, bool must_be_nccl) {
+  const Deadline deadline = Deadline::after(timeout);
+  for (;;) {
+    try {
+      return join_once(options, launch, asked, plan, timeout, deadline, must_be_nccl);
+    } catch (const collectives::Superseded& error) {
+      if (deadline.has_passed()) throw;
+      log::info("{}; this rank joins it", error.what());
+    }
+  }
 }
 
 Session make_session(const ProcessGroupOptions& options) {

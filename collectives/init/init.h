@@ -63,7 +63,9 @@ struct ProcessGroupOptions {
 // Collective: every rank calls it; returns when all ranks have come. Throws kInvalidArgument if
 // there is a default group already, in this process or in a living one that has this rank's place
 // in a job of dlrun, or the environment is inconsistent, kTimeout naming the missing ranks,
-// kMismatch, kAuthentication, kConnection.
+// kMismatch, kAuthentication, kConnection. If two processes come as one rank, all ranks get a
+// kMismatch that names both. It may be called again after an error: ranks that try again meet,
+// however often each of them has tried before.
 void init_process_group(const ProcessGroupOptions& options = {});
 // Leaves the default group, in which other ranks may still be working. Does nothing without a
 // group. A program may still hold the group, but its calls throw kInvalidArgument. Operations that

@@ -1,11 +1,11 @@
 #include "collectives/init/meeting.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "collectives/init/attendance/attendance.h"
 #include "collectives/join/roster.h"
 #include "collectives/process/at_exit.h"
 #include "collectives/waiting/group_error.h"
@@ -49,73 +49,12 @@ std::string generation_of(const MeetingOptions& options) {
   return PrefixStore::generation_prefix(options.generation);
 }
 
-// How often a rank has begun the init of groups with a name.
-std::string count_key(std::string_view name, int rank) {
-  return fmt::format("inits/{}/{}", name, rank);
+// This process, as errors of the init name it.
+Identity self_of(const MeetingOptions& options) {
+  Identity self = this_process(options.launch.rank, {});
+  self.job_rank = options.job_rank;
+  return self;
 }
-
-// One init of this rank in the store of its generation.
-//
-// Ranks that give their groups different names would wait for each other until the deadline. So a
-// rank that waits long writes the name of its group, and reads the name that the absent rank waits
-// with.
-class Attendance {
- public:
-  Attendance(rendezvous::Store& generation, const MeetingOptions& options, Deadline deadline)
-      : generation_(generation),
-        name_(options.name),
-        rank_(options.launch.rank),
-        number_(generation.add(count_key(name_, rank_), 1, deadline)) {}
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
-
-  // The prefix of the keys of this init.
-  std::string place() const { return fmt::format("init/{}/{}/", name_, number_); }
-
-  // See Meeting. Not while another thread calls it.
-  void check_absent(int rank) {
-    const Deadline soon = Deadline::after(kTimeToLook);
-    try {
-      if (!has_said_) generation_.set(key(rank_), fmt::format("{} {}", number_, name_), soon);
-      has_said_ = true;
-      const auto said = generation_.try_get(key(rank), soon);
-      if (!said || said->empty()) return;
-      const std::string_view words = *said;
-      const std::size_t space = words.find(' ');
-      const std::string_view theirs = words.substr(space + 1);
-      if (theirs == name_) return;
-      // If this rank has been in that init, the other rank will leave it.
-      const auto own = generation_.try_get(count_key(theirs, rank_), soon);
-      const auto number = read_number<std::int64_t>(words.substr(0, space));
-      if (own && read_number<std::int64_t>(*own) >= number) return;
-      throw_mismatch(rank,
-                     "init of group '{}': rank {} waits in the init of a group that it calls '{}'; "
-                     "give the group the same name on all ranks",
-                     name_, rank, theirs);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout) throw;
-    }
-  }
-  // The init is over.
-  void leave() noexcept {
-    if (!std::exchange(has_said_, false)) return;
-    try {
-      generation_.set(key(rank_), "", Deadline::after(kTimeToLook));
-    } catch (const std::exception& error) {
-      log::info("the others are not told that this init is over: {}", error.what());
-    }
-  }
-
- private:
-  static constexpr std::chrono::seconds kTimeToLook{1};
-  static std::string key(int rank) { return fmt::format("waits_in_init/{}", rank); }
-
-  rendezvous::Store& generation_;
-  const std::string name_;
-  const int rank_;
-  const std::int64_t number_;
-  bool has_said_ = false;
-};
 
 // A store that another process serves: dlrun, or rank 0.
 class RemoteMeeting final : public Meeting {
@@ -126,13 +65,14 @@ class RemoteMeeting final : public Meeting {
             {.endpoint = endpoint, .key = key ? *key : open_key(), .hello = hello_of(options)},
             deadline)),
         generation_(*store_, generation_of(options)),
-        attendance_(generation_, options, deadline),
+        attendance_(generation_, options.name, self_of(options), deadline),
         place_(generation_, attendance_.place()) {
     key_ = key;
     route_to_ = endpoint.host;
   }
   ~RemoteMeeting() override { attendance_.leave(); }
   rendezvous::Store& store() noexcept override { return place_; }
+  void check() override { attendance_.check(); }
   void check_absent(int rank) override { attendance_.check_absent(rank); }
   void joined() noexcept override { attendance_.leave(); }
 
@@ -224,13 +164,14 @@ class HostedMeeting final : public Meeting {
   HostedMeeting(const MeetingOptions& options, const Endpoint& endpoint,
                 const std::optional<JobKey>& key, Deadline deadline)
       : generation_(host(options, endpoint, key, deadline), generation_of(options)),
-        attendance_(generation_, options, deadline),
+        attendance_(generation_, options.name, self_of(options), deadline),
         place_(generation_, attendance_.place()) {
     key_ = key;
     route_to_ = endpoint.host;
   }
   ~HostedMeeting() override { attendance_.leave(); }
   rendezvous::Store& store() noexcept override { return place_; }
+  void check() override { attendance_.check(); }
   void check_absent(int rank) override { attendance_.check_absent(rank); }
   void joined() noexcept override { attendance_.leave(); }
 
@@ -239,16 +180,6 @@ class HostedMeeting final : public Meeting {
   Attendance attendance_;
   PrefixStore place_;
 };
-
-// A number that differs from those of earlier runs, whose processes may have had the same pid.
-std::string this_run() {
-  static const std::uint64_t number = [] {
-    std::uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
-    return random;
-  }();
-  return fmt::format("{:016x}", number);
-}
 
 class FileMeeting final : public Meeting {
  public:
@@ -267,6 +198,7 @@ class FileMeeting final : public Meeting {
   }
   ~FileMeeting() override { leave(); }
   rendezvous::Store& store() noexcept override { return *place_; }
+  void check() override { attendance_->check(); }
   void check_absent(int rank) override { attendance_->check_absent(rank); }
   void joined() noexcept override {
     has_joined_ = true;
@@ -281,11 +213,14 @@ class FileMeeting final : public Meeting {
     const int rank = options.launch.rank;
     const auto first = generation_.compare_and_set(fmt::format("here/{}", rank), std::nullopt,
                                                    this_run(), deadline);
-    DL_CHECK(first.present == this_run(), kInvalidArgument,
-             "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has been "
-             "there; remove the directory, or give each run a new one",
-             directory, rank);
-    attendance_.emplace(generation_, options, deadline);
+    if (first.present != this_run()) {
+      Attendance::refuse_twin(generation_, options.name, self_of(options), deadline);
+      throw_error(ErrorKind::kInvalidArgument,
+                  "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has "
+                  "been there; remove the directory, or give each run a new one",
+                  directory, rank);
+    }
+    attendance_.emplace(generation_, options.name, self_of(options), deadline);
     place_.emplace(generation_, attendance_->place());
     const RosterOptions roster{.store = &*place_,
                                .group = options.name,

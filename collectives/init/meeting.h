@@ -1,10 +1,9 @@
 // Meeting: the store through which the ranks of a job find each other. The init method says which
 // store that is.
 //
-// Every init of a rank has its own prefix in the store, "init/NAME/n/". A rank's n-th init for a
-// group's name meets the n-th init of the others, and never reads the remains of an earlier one.
-// The store counts the inits, so this also works for several programs that run one after the other
-// in one job.
+// Every init has its own prefix in the store, "init/NAME/n/" (attendance/attendance.h). The store
+// counts the inits, so this also works for several programs that run one after the other in one
+// job.
 //
 // Owns its connection to the store, and must outlive all users of the store. If rank 0 serves the
 // store, it does so until its process ends: other ranks may reach their next init before rank 0 has
@@ -37,8 +36,8 @@ class Meeting {
   // Call it when the group is made. If the init fails before that, the destructor waits only
   // briefly.
   virtual void joined() noexcept {}
-  // See GroupOptions. Throws kMismatch if the rank is in the init of a group with another name, in
-  // which this rank has not been.
+  // See GroupOptions, check_making and check_absent. Both throw what Attendance throws.
+  virtual void check() = 0;
   virtual void check_absent(int rank) = 0;
   // A host towards which this rank reaches the others; empty: not known.
   const std::string& route_to() const noexcept { return route_to_; }
@@ -56,6 +55,7 @@ struct MeetingOptions {
   Launch launch{};
   std::string job = "local";
   std::uint64_t generation = 0;
+  int job_rank = -1;                   // in a job of dlrun: this rank's number there
   std::chrono::nanoseconds timeout{};  // of the init, for texts
 };
 

@@ -97,6 +97,19 @@ TEST(FirstCause, IsARankThatMakesAnotherGroup) {
   }
 }
 
+TEST(FirstCause, OfTwoProcessesAsOneRankIsToldOfBoth) {
+  for (const std::string how : {"init", "id"}) {
+    for (const int nodes : {1, 2}) {
+      const tests::TempDir folder;
+      Job job(nodes, 4 / nodes, {"twin", "2", how, folder.path()});
+      job.expect(1, "ranks 1-2 do not agree: ");
+      EXPECT_THAT(job.err(), HasSubstr(" rank 1 ("));
+      EXPECT_THAT(job.err(), HasSubstr("rank 2 (1 in the group, "));
+      EXPECT_THAT(job.err(), HasSubstr("have both come as rank 1;"));
+    }
+  }
+}
+
 TEST(FirstCause, IsARankThatAllocatesAnotherSize) {
   for (const int nodes : {1, 2}) {
     Job job(nodes, 4 / nodes, {"memory", "2"});

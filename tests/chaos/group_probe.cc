@@ -6,6 +6,7 @@
 //   early RANK DIR            so, of a group that is made over a store in the folder
 //   absent RANK SECONDS DIR   it never comes to that group, for which the others wait so long
 //   unlike RANK WHAT DIR      it makes that group with another name, size or backend
+//   twin RANK init|id DIR     it makes that group, or calls init, with the number of the rank before it
 //   turned RANK DIR           it ends with 0 before a group in which the ranks have other numbers
 //   reversed RANK DIR         so, but the numbers are not given
 //   unnamed RANK              it calls init with another name
@@ -235,6 +236,16 @@ int main(int argc, char** argv) {
     if (rank == odd) ::pause();
     made.timeout = std::chrono::seconds(std::atoi(argv[3]));
     make_over_a_store(argv[4], made);
+    return 0;
+  }
+  if (what == "twin") {
+    if (rank == odd) --made.rank;
+    if (std::string(argv[3]) == "init") {
+      dl::init_process_group({.rank = made.rank, .world_size = made.size});
+    } else {
+      made.id = pass_id(argv[4], rank);
+      dl::make_group(made);
+    }
     return 0;
   }
   if (what == "turned") {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "tests/collectives/init/processes.h"
 #include "tests/collectives/thrown.h"
 #include "tests/support/free_port.h"
+#include "tests/support/gate.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -91,6 +93,58 @@ TEST(InitAgain, LooksInWhichInitARankWaitsThatDoesNotCome) {
                             return ::testing::Test::HasFailure() ? 1 : 0;
                           }),
             (std::vector<int>{0}));
+}
+
+// Rank 1 comes when rank 0 has given up twice, so their tries have other numbers, and each try is
+// shorter than the time for which one rank is ahead.
+TEST(InitAgain, OfRanksThatTryAgainAndAgainMeet) {
+  const tests::TempDir directory;
+  rendezvous::JobKey::generate().write_file(directory.path() + "/key");
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
+  const tests::Gate gate;
+  EXPECT_EQ(run_processes(
+                2,
+                [&](int rank) {
+                  ::setenv("DLRUN_KEY_FILE", (directory.path() + "/key").c_str(), 1);
+                  if (rank == 1 && std::system(gate.wait().c_str()) != 0) return 3;
+                  for (int tries = 1; tries <= 20; ++tries) {
+                    try {
+                      init_process_group(
+                          {.init_method = method, .rank = rank, .world_size = 2, .timeout = 3s});
+                      return sum_of_ranks(2);
+                    } catch (const Error&) {
+                      if (rank == 0 && tries == 2) gate.open();
+                    }
+                  }
+                  return 4;
+                }),
+            (std::vector<int>{0, 0}));
+}
+
+// The others wait for rank 2, whose process comes as rank 1.
+TEST(InitAgain, OfTwoProcessesAsOneRankIsToldToAll) {
+  const tests::TempDir directory;
+  rendezvous::JobKey::generate().write_file(directory.path() + "/key");
+  for (const std::string& method : {"tcp://127.0.0.1:" + std::to_string(tests::free_port()),
+                                    "file://" + directory.path() + "/meet"}) {
+    EXPECT_EQ(run_processes(3,
+                            [&](int process) {
+                              ::setenv("DLRUN_KEY_FILE", (directory.path() + "/key").c_str(), 1);
+                              const Thrown thrown = thrown_by([&] {
+                                init_process_group({.init_method = method,
+                                                    .rank = std::min(process, 1),
+                                                    .world_size = 3,
+                                                    .timeout = 60s});
+                              });
+                              const bool is_told =
+                                  thrown.text.find(") have both come as rank 1;") !=
+                                  std::string::npos;
+                              if (!is_told) std::fprintf(stderr, "%s\n", thrown.text.c_str());
+                              return is_told && thrown.kind == ErrorKind::kMismatch ? 0 : 5;
+                            }),
+              (std::vector<int>{0, 0, 0}))
+        << method;
+  }
 }
 
 TEST(InitAgain, ByTheEnvironment) {
