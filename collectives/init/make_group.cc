@@ -95,17 +95,12 @@ class GroupReformer final : public Reformer {
              text_of_forked_child(std::string(group.name()), self_));
     group.abort(kRenewal);
     const std::chrono::nanoseconds time = timeout.value_or(how_.timeout);
-    const Deadline deadline = Deadline::after(time);
-    Ref<ProcessGroup> made;
-    while (!made) {
-      try {
-        made = make(time, deadline);
-      } catch (const Error& error) {
-        // A rank has died after all had agreed: the others agree again.
-        if (is_final(error.kind()) || deadline.has_passed()) throw;
-        log::info("reform of group '{}' begins again: {}", how_.name, error.what());
-      }
-    }
+    // What has broken the old group does not explain why the new one is not made.
+    rendezvous::report_recovery(rendezvous::standing_report());
+    const Called called{.operation = fmt::format("the reform of group '{}'", how_.name),
+                        .text = fmt::format("reform of '{}'", how_.name)};
+    Ref<ProcessGroup> made = tell_failure(
+        called, how_.in_job(), [&] { return make_in_time(time, Deadline::after(time)); });
     rendezvous::report_renewal();
     group.set_reformer(nullptr);
     made->set_reformer(Ref<Reformer>(this));
@@ -113,6 +108,18 @@ class GroupReformer final : public Reformer {
   }
 
  private:
+  Ref<ProcessGroup> make_in_time(std::chrono::nanoseconds time, Deadline deadline) {
+    for (;;) {
+      try {
+        return make(time, deadline);
+      } catch (const Error& error) {
+        // A rank has died after all had agreed: the others agree again.
+        if (is_final(error.kind()) || deadline.has_passed()) throw;
+        log::info("reform of group '{}' begins again: {}", how_.name, error.what());
+      }
+    }
+  }
+
   Ref<ProcessGroup> make(std::chrono::nanoseconds time, Deadline deadline) {
     if (!place_) return finish_(make_solo_group(name_of_generation(how_.name, ++alone_)));
     GroupOptions how = how_;

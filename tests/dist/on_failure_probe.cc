@@ -1,10 +1,12 @@
-// on_failure_probe DEAD exit|kill [save|renewed]: the rank DEAD ends in the middle of the job. Each
-// other rank learns of it by an error of its collective, and re-forms the group. With `save` it
-// then works until it is asked to save. With `renewed` all ranks make the group anew before.
+// on_failure_probe DEAD exit|kill [save|renewed|absent]: the rank DEAD ends in the middle of the
+// job. Each other rank learns of it by an error of its collective, and re-forms the group. With
+// `save` it then works until it is asked to save. With `renewed` all ranks make the group anew
+// before. With `absent` the last rank does not re-form it, and the others give up.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -43,6 +45,14 @@ int main(int argc, char** argv) {
     for (;;) sum_of_ones();
   } catch (const dl::Error& error) {
     say(fmt::format("heard: {}", error.what()));
+  }
+  if (how == "absent") {
+    if (dl::rank() == dl::world_size() - 1) ::pause();
+    try {
+      dl::reform(dl::default_group(), std::chrono::seconds(1));
+    } catch (const dl::Error&) {
+      ::_exit(4);
+    }
   }
   dl::reform(dl::default_group());
   say(fmt::format("goes on as {} of {}: sum {}", dl::rank(), dl::world_size(), sum_of_ones()));

@@ -163,6 +163,18 @@ TEST_F(KeepGroups, SurvivorsHearOfTheDeathAndReformTheirGroup) {
   }
 }
 
+TEST_F(KeepGroups, AReformThatFailsIsToldWithItsOwnReason) {
+  for (const std::string backend : {"shm", "tcp"}) {
+    tests::Process run({tests::program("dlrun"), "--nproc-per-node=3", "--on-failure=keep",
+                        tests::program("on_failure_probe"), "1", "exit", "absent"},
+                       {.environment = {"DLRUN_BACKEND=" + backend}});
+    EXPECT_TRUE(run.wait_for_err(", because of rank 2 in the reform of group 'world'; 1 rank goes"))
+        << run.err();
+    run.signal(SIGTERM);
+    run.wait();
+  }
+}
+
 // A rank that makes its group anew ends the old one, and has not failed by that.
 TEST_F(KeepGroups, ADeathAfterAReformIsItsOwnCause) {
   for (const std::string backend : {"shm", "tcp", "hybrid"}) {
