@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "collectives/call/checks.h"
+#include "collectives/api/purpose.h"
 
 namespace dl::collectives {
 namespace {
@@ -27,9 +27,7 @@ std::string MemoryMaking::meet(bool is_good) {
   std::vector<Part> parts(static_cast<std::size_t>(group_.size()));
   const AllGatherOptions all{
       .input = &own, .output = parts.data(), .count = sizeof own, .dtype = DType::kU8};
-  Call call = checked(all, group_.rank(), group_.size());
-  call.what.root = wish_.call;
-  group_.start(call)->wait();
+  start_for(wish_.call, group_, all)->wait();
   std::string bad;
   for (int r = 0; r < group_.size(); ++r) {
     const Part& part = parts[static_cast<std::size_t>(r)];

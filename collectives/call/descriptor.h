@@ -25,6 +25,7 @@ std::string_view name_of(ReduceOp op) noexcept;
 
 // What an all_gather or all_gatherv of a group's own is for, as Descriptor::root. Ranks that call
 // it for different things differ, and an error names the call that the program has made.
+inline constexpr std::int32_t kForProgram = -1;  // the program has called it
 inline constexpr std::int32_t kForSplit = -2;
 inline constexpr std::int32_t kForAllocate = -3;
 inline constexpr std::int32_t kForRegister = -4;
@@ -36,8 +37,8 @@ struct Descriptor {
   // v-variant: the sum of the counts, or 0 if not every rank knows all of them
   // (OpRow::has_common_count).
   std::uint64_t count = 0;
-  // -1: the operation has none; of a message: the tag; of an exchange of the group's own: kForSplit
-  // and so on.
+  // -1: the operation has none; of a message: the tag; of all_gather and all_gatherv: kForSplit and
+  // so on.
   std::int32_t root = -1;
   OpKind op = OpKind::kBarrier;
   DType dtype = DType::kU8;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <numeric>
 
+#include "collectives/api/purpose.h"
+#include "collectives/compose/split_plan.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -30,18 +32,23 @@ std::vector<std::string> cut(std::string_view all, const Lengths& lengths) {
 
 std::vector<std::string> all_gather_bytes(ProcessGroup& group, std::string_view bytes,
                                           const CallOptions& call) {
+  return all_gather_bytes_for(kForProgram, group, bytes, call);
+}
+
+std::vector<std::string> all_gather_bytes_for(std::int32_t purpose, ProcessGroup& group,
+                                              std::string_view bytes, const CallOptions& call) {
   Lengths lengths(static_cast<std::size_t>(group.size()));
   const std::size_t length = bytes.size();
   const AllGatherOptions of_lengths{
       .input = &length, .output = lengths.data(), .count = 1, .dtype = DType::kU64, .call = call};
-  group.all_gather(of_lengths)->synchronize();
+  start_for(purpose, group, of_lengths)->synchronize();
   std::string all(sum(lengths), '\0');
   const AllGathervOptions of_bytes{.input = bytes.data(),
                                    .output = all.data(),
                                    .counts = lengths,
                                    .dtype = DType::kU8,
                                    .call = call};
-  group.all_gatherv(of_bytes)->synchronize();
+  start_for(purpose, group, of_bytes)->synchronize();
   return cut(all, lengths);
 }
 

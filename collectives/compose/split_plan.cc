@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "collectives/call/checks.h"
+#include "collectives/api/purpose.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -23,9 +23,7 @@ SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& o, std::uint64_t 
   std::vector<Wish> wishes(static_cast<std::size_t>(parent.size()));
   const AllGatherOptions all{
       .input = own.data(), .output = wishes.data(), .count = own.size(), .dtype = DType::kI32};
-  Call call = checked(all, parent.rank(), parent.size());
-  call.what.root = kForSplit;
-  parent.start(call)->synchronize();
+  start_for(kForSplit, parent, all)->synchronize();
   SplitPlan plan;
   if (o.color == kNoColor) return plan;
   for (int r = 0; r < parent.size(); ++r) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/api/process_group.h"
@@ -17,5 +18,10 @@ struct SplitPlan {
 // Collective over `parent`, blocks. `number`: how many splits the parent has made; it becomes part
 // of a derived name. Throws kInvalidArgument for a color below kNoColor.
 SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
+
+// all_gather_bytes() (objects.h) of a group's own: errors name the call that needs it. `purpose`:
+// kForSplit and so on.
+std::vector<std::string> all_gather_bytes_for(std::int32_t purpose, ProcessGroup& group,
+                                              std::string_view bytes, const CallOptions& call = {});
 
 }  // namespace dl::collectives

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <exception>
 
-#include "collectives/compose/objects.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/deadline.h"
@@ -35,7 +34,7 @@ bool may_be_of_another(ErrorKind kind) {
 }  // namespace
 
 std::vector<std::string> SplitStore::gather(const std::string& line, Deadline) {
-  return all_gather_bytes(parent_, line);
+  return all_gather_bytes_for(kForSplit, parent_, line);
 }
 
 Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::uint64_t number,

@@ -3,6 +3,8 @@
 
 #include <latch>
 
+#include "collectives/api/purpose.h"
+#include "collectives/compose/split_plan.h"
 #include "collectives/join/roster.h"
 #include "collectives/join/split.h"
 #include "core/base/version.h"
@@ -153,6 +155,28 @@ TEST(SplitGroups, ARankThatCannotConnectIsAnErrorOnTheOthers) {
     over.arrive_and_wait();
     EXPECT_EQ(thrown.kind, group.rank() == 1 ? ErrorKind::kIo : ErrorKind::kAborted);
     EXPECT_NE(thrown.text.find("no more sockets"), std::string::npos) << thrown.text;
+  });
+}
+
+// Rank 1 stops to take part after the lengths.
+TEST(SplitGroups, TheirExchangesAreNamedAsTheSplit) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Thrown thrown = thrown_by([&] {
+      if (group.rank() == 0) {
+        all_gather_bytes_for(kForSplit, group, "a line");
+      } else {
+        const std::uint64_t length = 6;
+        std::uint64_t lengths[2];
+        start_for(
+            kForSplit, group,
+            AllGatherOptions{.input = &length, .output = lengths, .count = 1, .dtype = DType::kU64})
+            ->wait();
+      }
+      for (;;) group.barrier()->wait();
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+    EXPECT_NE(thrown.text.find("called split #2"), std::string::npos) << thrown.text;
+    EXPECT_NE(thrown.text.find("called barrier #2"), std::string::npos) << thrown.text;
   });
 }
 
