@@ -164,13 +164,13 @@ bool weights_of_tiles(const Conv2dShape& s, const T* x, const T* dy, T* dweight,
   return transform_back<kTile>(plan, sums.get(), dweight);
 }
 
-bool weights_f32(int tile, const Conv2dShape& s, const float* x, const float* dy, float* dweight,
-                 float* dbias) {
+bool winograd_weights_f32(int tile, const Conv2dShape& s, const float* x, const float* dy,
+                          float* dweight, float* dbias) {
   return tile == 2 ? weights_of_tiles<2>(s, x, dy, dweight, dbias)
                    : weights_of_tiles<4>(s, x, dy, dweight, dbias);
 }
-bool weights_bf16(int tile, const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
-                  BFloat16* dweight, BFloat16* dbias) {
+bool winograd_weights_bf16(int tile, const Conv2dShape& s, const BFloat16* x, const BFloat16* dy,
+                           BFloat16* dweight, BFloat16* dbias) {
   return tile == 2 ? weights_of_tiles<2>(s, x, dy, dweight, dbias)
                    : weights_of_tiles<4>(s, x, dy, dweight, dbias);
 }
@@ -182,19 +182,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dl::kernels {
 
-HWY_EXPORT(weights_f32);
-HWY_EXPORT(weights_bf16);
+HWY_EXPORT(winograd_weights_f32);
+HWY_EXPORT(winograd_weights_bf16);
 
 void winograd_conv2d_backward_weights(int tile, const Conv2dShape& s, const float* x,
                                       const float* dy, float* dweight, float* dbias) {
-  if (!HWY_DYNAMIC_DISPATCH(weights_f32)(tile, s, x, dy, dweight, dbias)) {
+  if (!HWY_DYNAMIC_DISPATCH(winograd_weights_f32)(tile, s, x, dy, dweight, dbias)) {
     direct_conv2d_mend_weights(s, x, dy, dweight);
   }
 }
 
 bool winograd_conv2d_backward_weights(int tile, const Conv2dShape& s, const BFloat16* x,
                                       const BFloat16* dy, BFloat16* dweight, BFloat16* dbias) {
-  return HWY_DYNAMIC_DISPATCH(weights_bf16)(tile, s, x, dy, dweight, dbias);
+  return HWY_DYNAMIC_DISPATCH(winograd_weights_bf16)(tile, s, x, dy, dweight, dbias);
 }
 
 }  // namespace dl::kernels

@@ -252,15 +252,16 @@ bool convolve(int tile, const Conv2dShape& s, const T* x, const Filters& filters
 }
 
 template <typename T>
-bool forward_of(int tile, const Conv2dShape& s, const T* x, const float* weight, const float* bias,
-                bool relu, T* y) {
+bool winograd_forward_of(int tile, const Conv2dShape& s, const T* x, const float* weight,
+                         const float* bias, bool relu, T* y) {
   return convolve(tile, s, x,
                   {.origin = weight, .by_output = s.c_in * 9, .by_input = 9, .by_tap = 1}, bias,
                   relu, y);
 }
 
 template <typename T>
-bool backward_data_of(int tile, const Conv2dShape& s, const T* dy, const float* weight, T* dx) {
+bool winograd_backward_data_of(int tile, const Conv2dShape& s, const T* dy, const float* weight,
+                               T* dx) {
   Conv2dShape turned = s;
   turned.c_in = s.c_out;
   turned.c_out = s.c_in;
@@ -273,21 +274,21 @@ bool backward_data_of(int tile, const Conv2dShape& s, const T* dy, const float* 
                   nullptr, false, dx);
 }
 
-void forward_f32(int tile, const Conv2dShape& s, const float* x, const float* weight,
-                 const float* bias, bool relu, float* y) {
-  forward_of(tile, s, x, weight, bias, relu, y);
+void winograd_forward_f32(int tile, const Conv2dShape& s, const float* x, const float* weight,
+                          const float* bias, bool relu, float* y) {
+  winograd_forward_of(tile, s, x, weight, bias, relu, y);
 }
-bool forward_bf16(int tile, const Conv2dShape& s, const BFloat16* x, const float* weight,
-                  const float* bias, BFloat16* y) {
-  return forward_of(tile, s, x, weight, bias, false, y);
+bool winograd_forward_bf16(int tile, const Conv2dShape& s, const BFloat16* x, const float* weight,
+                           const float* bias, BFloat16* y) {
+  return winograd_forward_of(tile, s, x, weight, bias, false, y);
 }
-void backward_data_f32(int tile, const Conv2dShape& s, const float* dy, const float* weight,
-                       float* dx) {
-  backward_data_of(tile, s, dy, weight, dx);
+void winograd_backward_data_f32(int tile, const Conv2dShape& s, const float* dy,
+                                const float* weight, float* dx) {
+  winograd_backward_data_of(tile, s, dy, weight, dx);
 }
-bool backward_data_bf16(int tile, const Conv2dShape& s, const BFloat16* dy, const float* weight,
-                        BFloat16* dx) {
-  return backward_data_of(tile, s, dy, weight, dx);
+bool winograd_backward_data_bf16(int tile, const Conv2dShape& s, const BFloat16* dy,
+                                 const float* weight, BFloat16* dx) {
+  return winograd_backward_data_of(tile, s, dy, weight, dx);
 }
 
 }  // namespace
@@ -297,10 +298,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dl::kernels {
 
-HWY_EXPORT(forward_f32);
-HWY_EXPORT(forward_bf16);
-HWY_EXPORT(backward_data_f32);
-HWY_EXPORT(backward_data_bf16);
+HWY_EXPORT(winograd_forward_f32);
+HWY_EXPORT(winograd_forward_bf16);
+HWY_EXPORT(winograd_backward_data_f32);
+HWY_EXPORT(winograd_backward_data_bf16);
 
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept {
   const bool can = s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 &&
@@ -326,25 +327,26 @@ int winograd_tile(const Conv2dShape& s) noexcept {
 
 void winograd_conv2d_forward(int tile, const Conv2dShape& s, const float* x, const float* weight,
                              const float* bias, bool relu, float* y) {
-  HWY_DYNAMIC_DISPATCH(forward_f32)(tile, s, x, weight, bias, relu, y);
+  HWY_DYNAMIC_DISPATCH(winograd_forward_f32)(tile, s, x, weight, bias, relu, y);
 }
 
 bool winograd_conv2d_forward(int tile, const Conv2dShape& s, const BFloat16* x,
                              const BFloat16* weight, const BFloat16* bias, BFloat16* y) {
   const winograd::Floats wide_weight = winograd::widened(weight, s.c_out * s.taps());
   const winograd::Floats wide_bias = winograd::widened(bias, s.c_out);
-  return HWY_DYNAMIC_DISPATCH(forward_bf16)(tile, s, x, wide_weight.get(), wide_bias.get(), y);
+  return HWY_DYNAMIC_DISPATCH(winograd_forward_bf16)(tile, s, x, wide_weight.get(), wide_bias.get(),
+                                                     y);
 }
 
 void winograd_conv2d_backward_data(int tile, const Conv2dShape& s, const float* dy,
                                    const float* weight, float* dx) {
-  HWY_DYNAMIC_DISPATCH(backward_data_f32)(tile, s, dy, weight, dx);
+  HWY_DYNAMIC_DISPATCH(winograd_backward_data_f32)(tile, s, dy, weight, dx);
 }
 
 bool winograd_conv2d_backward_data(int tile, const Conv2dShape& s, const BFloat16* dy,
                                    const BFloat16* weight, BFloat16* dx) {
   const winograd::Floats wide = winograd::widened(weight, s.c_out * s.taps());
-  return HWY_DYNAMIC_DISPATCH(backward_data_bf16)(tile, s, dy, wide.get(), dx);
+  return HWY_DYNAMIC_DISPATCH(winograd_backward_data_bf16)(tile, s, dy, wide.get(), dx);
 }
 
 }  // namespace dl::kernels
