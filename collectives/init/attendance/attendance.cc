@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds kTimeToLook{1};
 constexpr std::chrono::milliseconds kLookPause{250};
 // A rank that waits looks every 10 s at least (roster.cc). One that does not answer is gone.
-constexpr std::chrono::seconds kTimeToAnswer{12};
+constexpr std::chrono::seconds kLongestSilence{12};
 constexpr std::size_t kMostCauseBytes = 4096;
 
 // How often a rank has begun the init of groups with a name; the newest init of any rank.
@@ -125,7 +125,7 @@ void Attendance::refuse_twin(rendezvous::Store& generation, const std::string& n
   std::string verdict;
   try {
     verdict = generation.get(verdict_key(this_run()),
-                             Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
+                             Deadline::earlier(deadline, Deadline::after(kLongestSilence)));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kTimeout) throw;
     // The other process may be too busy to answer in so short a time.
