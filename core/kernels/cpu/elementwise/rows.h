@@ -46,7 +46,7 @@ struct VectorRows {
   Row bf16 = nullptr;
 };
 VectorRows vector_rows_of(UnaryFn fn) noexcept;
-Row vector_gradient_row_of(UnaryFn fn) noexcept;
+VectorRows vector_gradient_rows_of(UnaryFn fn) noexcept;
 VectorRows vector_rows_of(BinaryFn fn) noexcept;  // null for comparisons and integer rows
 Row vector_row_of(TernaryFn fn) noexcept;
 

@@ -154,7 +154,8 @@ Rows rows_of(UnaryFn fn) noexcept {
 }
 
 Rows gradient_rows_of(UnaryFn fn) noexcept {
-  return {.f32 = vector_gradient_row_of(fn), .f64 = kGradients[static_cast<std::size_t>(fn)]};
+  return with_vectors({.f64 = kGradients[static_cast<std::size_t>(fn)]},
+                      vector_gradient_rows_of(fn));
 }
 
 Rows rows_of(BinaryFn fn) noexcept {
