@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <new>
+#include <source_location>
 #include <string_view>
 
 #include "core/base/lifetime/ref.h"
@@ -33,8 +34,8 @@ class ThreadWatch {
  public:
   virtual void made(const Storage& storage) = 0;
   virtual void freed(const Storage& storage) noexcept = 0;
-  // The program got the address of memory in the storage.
-  virtual void accessed(const Storage& storage) = 0;
+  // The program got the address of memory in the storage, or, in the line `reader`, a value.
+  virtual void accessed(const Storage& storage, const std::source_location* reader) = 0;
   // The program did something that would differ if it were repeated: "random numbers".
   virtual void unrepeatable(std::string_view what) = 0;
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <source_location>
+#include <string_view>
 
 #include "core/memory/storage.h"
 #include "core/tensor/tensor_impl.h"
@@ -14,6 +16,12 @@ namespace {
 // The watch hears of storages that others own; a recording owns them, too, as far as it needs them.
 Ref<Storage> held(const Storage& storage) {
   return Ref<Storage>(const_cast<Storage*>(&storage));
+}
+
+// "train.cc:42"
+std::string line_of(const std::source_location& place) {
+  const std::string_view file = place.file_name();
+  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), place.line());
 }
 
 }  // namespace
@@ -89,13 +97,15 @@ void Recorder::freed(const Storage& storage) noexcept {
   if (found != living_.end() && found->second.storage == &storage) living_.erase(found);
 }
 
-void Recorder::accessed(const Storage& storage) {
+void Recorder::accessed(const Storage& storage, const std::source_location* reader) {
   if (inside_ > 0) return;
   if (storage.device().type != DeviceType::kCPU) return;
   Block& block =
       recording_.blocks[static_cast<std::size_t>(place_of(storage.data(), storage).block)];
   if (block.is_older || block.last >= 0) {
-    return refuse("a tensor is read on the host (item(), data())");
+    return refuse(reader == nullptr ? std::string("a tensor is read on the host (data())")
+                                    : fmt::format("a tensor is read on the host (item() in {})",
+                                                  line_of(*reader)));
   }
   // The program fills new memory: its values are the same in every run.
   if (!block.storage) block.storage = held(storage);

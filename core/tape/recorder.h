@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -100,7 +101,7 @@ class Recorder final : public ThreadWatch {
 
   void made(const Storage& storage) override;
   void freed(const Storage& storage) noexcept override;
-  void accessed(const Storage& storage) override;
+  void accessed(const Storage& storage, const std::source_location* reader) override;
   void unrepeatable(std::string_view what) override;
 
  private:

@@ -55,10 +55,10 @@ void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
   throw_error(ErrorKind::kDType, "{}: {} is not supported; wanted {}", op, name_of(dtype), wanted);
 }
 
-Scalar Tensor::item() const {
+Scalar Tensor::item(const std::source_location& caller) const {
   DL_CHECK(get("item").numel == 1, kShape,
            "item: a tensor of one element was wanted, its shape is {}", sizes().str());
-  note_access(*impl_);
+  note_access(*impl_, &caller);
   alignas(8) char on_host[8];
   const void* at = impl_->data();
   if (is_cuda()) {

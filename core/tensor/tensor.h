@@ -16,6 +16,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -138,15 +139,15 @@ class Tensor {
   // element, and kInvalidArgument if the value does not fit into an integer type T
   // (core/tensor/scalar/scalar.h).
   template <typename T>
-  T item() const {
-    const Scalar value = item();
+  T item(const std::source_location& caller = std::source_location::current()) const {
+    const Scalar value = item(caller);
     if (!value.fits<T>()) [[unlikely]]
       detail::refuse_item(value, sizeof(T), std::is_signed_v<T>);
     return value.to<T>();
   }
   // The value of a tensor of one element, as a Scalar of the dtype's kind (bool, integer,
-  // floating).
-  Scalar item() const;
+  // floating). A step that is being compiled (nn/compile/compile.h) names the caller.
+  Scalar item(const std::source_location& caller = std::source_location::current()) const;
   // One element on the CPU, for tests and small tools: at<float>({1, 2}).
   template <typename T>
   T& at(std::initializer_list<std::int64_t> index) const {
@@ -350,9 +351,9 @@ class Tensor {
   }
   std::size_t rank() const noexcept { return impl_->shape.size(); }
   [[noreturn]] void refuse_data(DType wanted) const;
-  static void note_access(const TensorImpl& impl) {
+  static void note_access(const TensorImpl& impl, const std::source_location* reader = nullptr) {
     if (detail::thread_watch != nullptr) [[unlikely]]
-      detail::thread_watch->accessed(*impl.storage);
+      detail::thread_watch->accessed(*impl.storage, reader);
   }
   std::int64_t offset_of(std::initializer_list<std::int64_t> index) const;
 
