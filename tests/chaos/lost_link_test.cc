@@ -25,7 +25,7 @@ TEST_P(ResetConnection, IsSaidAndNoRankIsCalledGone) {
       const std::string err = job.node(node).err();
       if (code == 0 && which != "all" && which != "closed") continue;  // it needed no link
       EXPECT_EQ(code, 1);
-      EXPECT_THAT(err, testing::ContainsRegex("dlrun: ranks [0-9, -]+ lost a connection: "))
+      EXPECT_THAT(err, testing::ContainsRegex("dlrun: ranks [0-9, and-]+ lost a connection: "))
           << which << err;
       EXPECT_THAT(err, HasSubstr(which == "closed" ? " was closed, " : " was reset, ")) << which;
       EXPECT_THAT(err, Not(HasSubstr(" is gone"))) << which;
