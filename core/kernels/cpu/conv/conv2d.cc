@@ -12,6 +12,8 @@
 namespace dl::kernels {
 namespace {
 
+constexpr int kTileInBf16 = 4;
+
 // Calls visit(x index, y index, weight index) for every product of the convolution.
 template <typename Visit>
 void for_each_product(const Conv2dShape& s, const Visit& visit) {
@@ -53,6 +55,11 @@ bool is_product(const Conv2dShape& s) noexcept {
   constexpr std::int64_t kFewPixels = 1024;
   return s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_h == 0 &&
          s.pad_w == 0 && s.groups == 1 && pixels_out(s) <= kFewPixels;
+}
+
+// Winograd's larger tiles outrun the CPU's instructions for bfloat16; its smaller ones do not.
+bool is_winograd_in_bf16(const Conv2dShape& s) noexcept {
+  return conv2d_is_winograd(s) && winograd_tile(s) == kTileInBf16;
 }
 
 template <typename T>
@@ -113,8 +120,8 @@ bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* wei
   // oneDNN multiplies pairs of channels, and would complete one channel by the next pixel.
   const bool is_depthwise = s.groups > 1 && s.c_in == s.groups && s.c_out == s.groups;
   if (s.c_in == s.groups && !is_depthwise) return false;
-  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
-    return winograd_conv2d_forward(4, s, x, weight, bias, y);
+  if (is_winograd_in_bf16(s)) {
+    return winograd_conv2d_forward(kTileInBf16, s, x, weight, bias, y);
   }
   if (is_product(s)) return gemm({.first = forward_product(s, x, weight, y), .bias = bias});
   return s.n == 0 || dnnl_conv2d_forward(s, x, weight, bias, y) != DnnlConv2d::kNone;
@@ -122,8 +129,8 @@ bool conv2d_forward(const Conv2dShape& s, const BFloat16* x, const BFloat16* wei
 
 bool conv2d_backward_data(const Conv2dShape& s, const BFloat16* dy, const BFloat16* weight,
                           BFloat16* dx) {
-  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
-    return winograd_conv2d_backward_data(4, s, dy, weight, dx);
+  if (is_winograd_in_bf16(s)) {
+    return winograd_conv2d_backward_data(kTileInBf16, s, dy, weight, dx);
   }
   if (is_product(s)) return gemm({.first = data_product(s, dy, weight, dx)});
   return s.n == 0 || dnnl_conv2d_backward_data(s, dy, weight, dx) != DnnlConv2d::kNone;
@@ -136,8 +143,8 @@ bool conv2d_backward_weights(const Conv2dShape& s, const BFloat16* x, const BFlo
     depthwise_conv2d_backward_weights(s, x, dy, dweight, dbias);
     return true;
   }
-  if (conv2d_is_winograd(s) && winograd_tile(s) == 4) {
-    return winograd_conv2d_backward_weights(4, s, x, dy, dweight, dbias);
+  if (is_winograd_in_bf16(s)) {
+    return winograd_conv2d_backward_weights(kTileInBf16, s, x, dy, dweight, dbias);
   }
   if (is_product(s) && dbias == nullptr) {
     return gemm({.first = weights_product(s, x, dy, dweight)});
