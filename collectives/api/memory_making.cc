@@ -33,11 +33,15 @@ std::string MemoryMaking::meet(bool is_good) {
     const Part& part = parts[static_cast<std::size_t>(r)];
     const Identity other = group_.identity(r);
     if (part.bytes != own.bytes || part.number != own.number) {
-      throw_mismatch(other.in_job(),
-                     "symmetric memory: {} wants {} bytes (call {}), {} wants {} (call {}); all "
-                     "ranks must make the same calls in the same order",
-                     other.text(), part.bytes, part.number, group_.identity(group_.rank()).text(),
-                     own.bytes, own.number);
+      const auto call = [&](const Part& of) {
+        return part.number == own.number ? std::string() : fmt::format(" (call {})", of.number);
+      };
+      throw_mismatch(
+          other.in_job(),
+          "symmetric memory: {} wants {} bytes{}, {} wants {}{}; all ranks must make the "
+          "same calls in the same order",
+          other.text(), part.bytes, call(part), group_.identity(group_.rank()).text(), own.bytes,
+          call(own));
     }
     if (part.is_good == 0 && bad.empty()) {
       bad = fmt::format("{} cannot {} its {} bytes; its own error says why", other.text(),

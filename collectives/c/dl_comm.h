@@ -107,7 +107,7 @@ int dl_comm_version(void);
 /* Text of this thread's last error; "" if there was none. Valid until its next failing call. */
 const char* dl_last_error(void);
 /* The rank in the job (RANK) that this error blames, for example one that died; -1: none. Of a
- * mismatch: one whose call differs from this rank's. */
+ * mismatch: one of the two whose calls the text quotes, which may be this rank. */
 int dl_last_error_rank(void);
 
 /* Groups. ---------------------------------------------------------------------------------------

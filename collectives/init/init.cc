@@ -165,7 +165,11 @@ Session join_job(const ProcessGroupOptions& options, const collectives::Launch& 
     try {
       return join_once(options, launch, asked, plan, timeout, deadline, must_be_nccl);
     } catch (const collectives::Superseded& error) {
-      if (deadline.has_passed()) throw;
+      DL_CHECK(
+          !deadline.has_passed(), kTimeout,
+          "init of group '{}': its time was over before it could join the others, who have begun "
+          "another init",
+          options.name);
       log::info("{}; this rank joins it", error.what());
     }
   }

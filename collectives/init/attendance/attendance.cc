@@ -21,6 +21,8 @@ constexpr std::chrono::milliseconds kLookPause{250};
 // A rank that waits looks every 10 s at least (roster.cc). One that does not answer is gone.
 constexpr std::chrono::seconds kLongestSilence{12};
 constexpr std::size_t kMostCauseBytes = 4096;
+// With less time than this left, a rank waits where it is and names who has not come.
+constexpr std::chrono::milliseconds kTimeToJoin{500};
 
 // How often a rank has begun the init of groups with a name; the newest init of any rank.
 std::string count_key(std::string_view name, int rank) {
@@ -103,7 +105,7 @@ Superseded::Superseded(const std::string& group)
 
 Attendance::Attendance(rendezvous::Store& generation, std::string name, Identity self,
                        Deadline deadline)
-    : generation_(generation), name_(std::move(name)), self_(std::move(self)) {
+    : generation_(generation), name_(std::move(name)), self_(std::move(self)), deadline_(deadline) {
   claim(deadline);
   try {
     begin(deadline);
@@ -167,15 +169,19 @@ void Attendance::begin(Deadline deadline) {
   if (number_ > own) generation_.set(own_key, std::to_string(number_), deadline);
 }
 
-void Attendance::look_for_twin(Deadline soon) {
+std::optional<Cause> Attendance::answer_twin(Deadline soon) {
   const auto twin = generation_.try_get(twin_key(name_, self_.rank), soon);
-  if (is_of_another(twin, self_.rank)) {
-    const Cause cause = cause_of_twin(name_, self_, process_of(*twin, self_.rank));
-    const std::string verdict = encode(cause, kMostCauseBytes);
-    generation_.set(twin_key(name_, self_.rank), "", soon);
-    generation_.set(verdict_key(run_of(*twin)), verdict, soon);
-    generation_.set(place().append(kVerdict), verdict, soon);
-    throw GroupError(cause);
+  if (!is_of_another(twin, self_.rank)) return {};
+  Cause cause = cause_of_twin(name_, self_, process_of(*twin, self_.rank));
+  generation_.set(twin_key(name_, self_.rank), "", soon);
+  generation_.set(verdict_key(run_of(*twin)), encode(cause, kMostCauseBytes), soon);
+  return cause;
+}
+
+void Attendance::look_for_twin(Deadline soon) {
+  if (std::optional<Cause> cause = answer_twin(soon)) {
+    generation_.set(place().append(kVerdict), encode(*cause, kMostCauseBytes), soon);
+    throw GroupError(std::move(*cause));
   }
   const auto verdict = generation_.try_get(place().append(kVerdict), soon);
   if (verdict) throw_verdict(*verdict);
@@ -204,6 +210,7 @@ void Attendance::look_at_name(int rank, Deadline soon) {
 
 void Attendance::look(Deadline soon) {
   look_for_twin(soon);
+  if (deadline_.left() < kTimeToJoin) return;
   const auto newest = generation_.try_get(newest_key(name_), soon);
   if (newest && read_number<std::int64_t>(*newest).value_or(0) > number_) throw Superseded(name_);
 }
@@ -226,6 +233,7 @@ void Attendance::leave() noexcept {
     const Deadline soon = Deadline::after(kTimeToLook);
     if (std::exchange(has_claimed_, false)) {
       generation_.set(claim_key(name_, self_.rank), "", soon);
+      answer_twin(soon);  // one that has waited for an answer meanwhile
     }
     if (std::exchange(has_said_, false)) generation_.set(name_key(self_.rank), "", soon);
   } catch (const std::exception& error) {

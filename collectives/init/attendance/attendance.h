@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collectives/call/identity.h"
@@ -60,10 +61,13 @@ class Attendance {
   void begin(Deadline deadline);
   void look_at_name(int rank, Deadline soon);
   void look_for_twin(Deadline soon);
+  // Tells another process that has come as this rank, if there is one, and returns what it is told.
+  std::optional<rendezvous::Cause> answer_twin(Deadline soon);
 
   rendezvous::Store& generation_;
   const std::string name_;
   const Identity self_;
+  const Deadline deadline_;
   std::int64_t number_ = 0;
   bool has_said_ = false;
   bool has_claimed_ = false;

@@ -16,7 +16,7 @@ class Error(RuntimeError):
 
     kind: "invalid argument", "timeout", "mismatch", "peer failed", ...
     rank: the rank of the job that it blames, for example one that died; None if it blames none. Of a
-        Mismatch: one whose call differs from this rank's.
+        Mismatch: one of the two whose calls the text quotes, which may be this rank.
     """
 
     def __init__(self, text: str, kind: str, rank: Optional[int] = None):

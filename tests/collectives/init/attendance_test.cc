@@ -57,6 +57,19 @@ TEST_F(AnAttendance, GoesOnWithTheOneThatTheOthersHaveBegun) {
   first->check();
 }
 
+TEST_F(AnAttendance, StaysIfThereIsNoTimeToJoinTheOthers) {
+  const auto waits = come(2, Deadline::after(400ms));
+  for (int i = 0; i < 2; ++i) come(0)->leave();
+  waits->check();
+}
+
+TEST_F(AnAttendance, ThatEndsAnswersAProcessThatHasComeAsTheSameRank) {
+  const auto first = come(1);
+  store_.set("twin/world/1", claim_of_another(1, 2), Deadline::never());
+  first->leave();
+  EXPECT_TRUE(store_.try_get("verdict/another run", Deadline::never()));
+}
+
 TEST_F(AnAttendance, OfOneRankTwiceIsToldToAllRanks) {
   const auto first = come(1);
   const auto other = come(0);
