@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kLookPause{250};
 // A rank that waits looks every 10 s at least (roster.cc). One that does not answer is gone.
 constexpr std::chrono::seconds kLongestSilence{12};
 constexpr std::size_t kMostCauseBytes = 4096;
-// With less time than this left, a rank waits where it is and names who has not come.
+// With less time than this left, a rank stays in its init, and names who has not come.
 constexpr std::chrono::milliseconds kTimeToJoin{500};
 
 // How often a rank has begun the init of groups with a name; the newest init of any rank.
