@@ -221,12 +221,17 @@ DnnlConv2d dnnl_conv2d_backward_weights(const Conv2dShape& s, const T* x, const 
   return run<T>(s, kPass, true, make_backward_weights, {x, dy, dweight, dbias});
 }
 
-#define DL_DNNL_CONV2D(T)                                                                        \
-  template DnnlConv2d dnnl_conv2d_forward(const Conv2dShape&, const T*, const T*, const T*, T*); \
-  template DnnlConv2d dnnl_conv2d_backward_data(const Conv2dShape&, const T*, const T*, T*);     \
-  template DnnlConv2d dnnl_conv2d_backward_weights(const Conv2dShape&, const T*, const T*, T*, T*);
-DL_DNNL_CONV2D(float)
-DL_DNNL_CONV2D(BFloat16)
-#undef DL_DNNL_CONV2D
+template DnnlConv2d dnnl_conv2d_forward(const Conv2dShape&, const float*, const float*,
+                                        const float*, float*);
+template DnnlConv2d dnnl_conv2d_backward_data(const Conv2dShape&, const float*, const float*,
+                                              float*);
+template DnnlConv2d dnnl_conv2d_backward_weights(const Conv2dShape&, const float*, const float*,
+                                                 float*, float*);
+template DnnlConv2d dnnl_conv2d_forward(const Conv2dShape&, const BFloat16*, const BFloat16*,
+                                        const BFloat16*, BFloat16*);
+template DnnlConv2d dnnl_conv2d_backward_data(const Conv2dShape&, const BFloat16*, const BFloat16*,
+                                              BFloat16*);
+template DnnlConv2d dnnl_conv2d_backward_weights(const Conv2dShape&, const BFloat16*,
+                                                 const BFloat16*, BFloat16*, BFloat16*);
 
 }  // namespace dl::kernels

@@ -3,6 +3,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 
@@ -48,7 +49,7 @@ template <>
 struct Scheme<2> {
   static constexpr int kSize = 4;  // of a transformed tile
   // B^T d
-  static HWY_INLINE void input(const V* d, V* to, int step) {
+  static HWY_INLINE void input(const V* d, V* to, std::ptrdiff_t step) {
     const V d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
     to[0] = hn::Sub(d0, d2);
     to[step] = hn::Add(d1, d2);
@@ -56,13 +57,13 @@ struct Scheme<2> {
     to[3 * step] = hn::Sub(d1, d3);
   }
   // A^T m
-  static HWY_INLINE void output(const V* m, V* to, int step) {
+  static HWY_INLINE void output(const V* m, V* to, std::ptrdiff_t step) {
     const V m0 = m[0], m1 = m[step], m2 = m[2 * step], m3 = m[3 * step];
     to[0] = hn::Add(hn::Add(m0, m1), m2);
     to[step] = hn::Sub(hn::Sub(m1, m2), m3);
   }
   // A g
-  static HWY_INLINE void gradient(const V* g, V* to, int step) {
+  static HWY_INLINE void gradient(const V* g, V* to, std::ptrdiff_t step) {
     const V g0 = g[0], g1 = g[step];
     to[0] = g0;
     to[step] = hn::Add(g0, g1);
@@ -70,7 +71,7 @@ struct Scheme<2> {
     to[3 * step] = hn::Neg(g1);
   }
   // G g
-  static HWY_INLINE void weight(const V* g, V* to, int step) {
+  static HWY_INLINE void weight(const V* g, V* to, std::ptrdiff_t step) {
     const V g0 = g[0], g1 = g[step], g2 = g[2 * step];
     const V ends = hn::Add(g0, g2);
     to[0] = g0;
@@ -79,7 +80,7 @@ struct Scheme<2> {
     to[3 * step] = g2;
   }
   // G^T u
-  static HWY_INLINE void weight_gradient(const V* u, V* to, int step) {
+  static HWY_INLINE void weight_gradient(const V* u, V* to, std::ptrdiff_t step) {
     const V u0 = u[0], u1 = u[step], u2 = u[2 * step], u3 = u[3 * step];
     const V sum = times(0.5F, hn::Add(u1, u2));
     to[0] = hn::Add(u0, sum);
@@ -94,7 +95,7 @@ struct Scheme<4> {
   static constexpr float kA = std::numbers::sqrt2_v<float> / 2;
   static constexpr float kB = std::numbers::sqrt2_v<float>;
 
-  static HWY_INLINE void input(const V* d, V* to, int step) {
+  static HWY_INLINE void input(const V* d, V* to, std::ptrdiff_t step) {
     const V d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step],
             d5 = d[5 * step];
     const V a_even = times_plus(-2, d2, d4);
@@ -108,7 +109,7 @@ struct Scheme<4> {
     to[4 * step] = hn::Sub(b_even, b_odd);
     to[5 * step] = hn::Add(d1, times_plus(-2.5F, d3, d5));
   }
-  static HWY_INLINE void output(const V* m, V* to, int step) {
+  static HWY_INLINE void output(const V* m, V* to, std::ptrdiff_t step) {
     const V m0 = m[0], m5 = m[5 * step];
     const V a_even = hn::Add(m[step], m[2 * step]);
     const V a_odd = times(kA, hn::Sub(m[step], m[2 * step]));
@@ -119,7 +120,7 @@ struct Scheme<4> {
     to[2 * step] = times_plus(0.5F, a_even, hn::Add(b_even, b_even));
     to[3 * step] = hn::Add(m5, times_plus(0.5F, a_odd, hn::Add(b_odd, b_odd)));
   }
-  static HWY_INLINE void gradient(const V* g, V* to, int step) {
+  static HWY_INLINE void gradient(const V* g, V* to, std::ptrdiff_t step) {
     const V g0 = g[0], g1 = g[step], g2 = g[2 * step], g3 = g[3 * step];
     const V a_even = times_plus(0.5F, g2, g0);
     const V a_odd = times(kA, times_plus(0.5F, g3, g1));
@@ -132,7 +133,7 @@ struct Scheme<4> {
     to[4 * step] = hn::Sub(b_even, b_odd);
     to[5 * step] = g3;
   }
-  static HWY_INLINE void weight(const V* g, V* to, int step) {
+  static HWY_INLINE void weight(const V* g, V* to, std::ptrdiff_t step) {
     const V g0 = g[0], g1 = g[step], g2 = g[2 * step];
     const V a_even = times(-2.0F / 3, times_plus(0.5F, g2, g0));
     const V a_odd = times(-2.0F / 3 * kA, g1);
@@ -145,7 +146,7 @@ struct Scheme<4> {
     to[4 * step] = hn::Sub(b_even, b_odd);
     to[5 * step] = g2;
   }
-  static HWY_INLINE void weight_gradient(const V* u, V* to, int step) {
+  static HWY_INLINE void weight_gradient(const V* u, V* to, std::ptrdiff_t step) {
     const V u0 = u[0], u5 = u[5 * step];
     const V a_even = times(-2.0F / 3, hn::Add(u[step], u[2 * step]));
     const V a_odd = times(-2.0F / 3 * kA, hn::Sub(u[step], u[2 * step]));
