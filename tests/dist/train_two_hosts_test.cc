@@ -21,7 +21,7 @@ TEST(TrainCnnOnTwoHosts, TakesTheStepsOfOneRankWithTheWholeBatch) {
         hosts.on(number, {tests::program("dlrun"), "--nnodes", "2", "--node-rank",
                           std::to_string(number), "--rdzv-endpoint", hosts.address(0) + ":29400",
                           "--nproc-per-node", "1", tests::program("train_cnn"), "--threads", "1",
-                          "--epochs", "1", "--batch-size", "32", "--json"}),
+                          "--epochs", "1", "--batch-size", "32", "--lr", "0.01", "--json"}),
         tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home.path()}});
   };
   const auto one = node(1);
@@ -29,7 +29,8 @@ TEST(TrainCnnOnTwoHosts, TakesTheStepsOfOneRankWithTheWholeBatch) {
   ASSERT_EQ(zero->wait(240s), 0) << zero->out() << zero->err();
   ASSERT_EQ(one->wait(240s), 0) << one->out() << one->err();
 
-  const Ran alone = shell(program("train_cnn") + " --threads 1 --epochs 1 --batch-size 64 --json");
+  const Ran alone =
+      shell(program("train_cnn") + " --threads 1 --epochs 1 --batch-size 64 --lr 0.01 --json");
   ASSERT_EQ(alone.code, 0) << alone.text;
 
   // That all ranks end with bitwise equal parameters, train_cnn itself makes sure.
