@@ -18,6 +18,8 @@
 //
 #include <hwy/highway.h>
 
+#include "core/kernels/cpu/common/bfloat16-inl.h"
+
 #ifndef DLRUN_CORE_KERNELS_CPU_CONV2D_DEPTHWISE_
 #define DLRUN_CORE_KERNELS_CPU_CONV2D_DEPTHWISE_
 namespace dl::kernels {
@@ -46,14 +48,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, kMostLanes>;
 using V = hn::Vec<D>;
 
-V load(const float* from) {
-  return hn::LoadU(D(), from);
-}
-V load(const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, D> narrow;
-  const hn::Rebind<std::uint32_t, D> wide;
-  const auto bits = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(from));
-  return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+template <typename T>
+HWY_INLINE V load(const T* from) {
+  return load_floats(D(), from);
 }
 
 // The sums of row `ky` of the window for the channels of one vector, [Columns][vector].

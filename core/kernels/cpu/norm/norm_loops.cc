@@ -9,6 +9,8 @@
 //
 #include <hwy/highway.h>
 
+#include "core/kernels/cpu/common/bfloat16-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
@@ -168,38 +170,6 @@ void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T add, T* 
   }
 }
 
-template <typename D>
-HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
-  return hn::LoadU(d, from);
-}
-template <typename D>
-HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, D> halves;
-  const hn::Rebind<std::uint32_t, D> words;
-  const auto bits = hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
-}
-
-template <typename D>
-HWY_INLINE void store(hn::Vec<D> x, D d, hn::TFromD<D>* to) {
-  hn::StoreU(x, d, to);
-}
-// Rounded to nearest even; NaN stays NaN.
-template <typename D>
-HWY_INLINE void store(hn::Vec<D> x, D, BFloat16* to) {
-  const hn::Rebind<std::uint16_t, D> halves;
-  const hn::RebindToUnsigned<D> words;
-  const hn::RebindToSigned<D> whole;
-  const auto bits = hn::BitCast(words, x);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(words, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fff))));
-  const auto quiet = hn::Or(high, hn::Set(words, 0x40));
-  const auto word = hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(x)), quiet, rounded);
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, word)), halves,
-             reinterpret_cast<std::uint16_t*>(to));
-}
-
 // Processes a tile of columns down all rows at a time, so that the tile's sums stay in registers.
 template <int kVectors, typename D>
 struct Tile {
@@ -210,11 +180,12 @@ struct Tile {
   }
   template <typename S>
   static HWY_INLINE void store(const V (&from)[kVectors], S* to) {
-    for (int k = 0; k < kVectors; ++k) HWY_NAMESPACE::store(from[k], D(), to + k * lanes());
+    for (int k = 0; k < kVectors; ++k)
+      kernels::HWY_NAMESPACE::store_floats(from[k], D(), to + k * lanes());
   }
   template <typename S>
   static HWY_INLINE V at(const S* from, int k) {
-    return HWY_NAMESPACE::load(D(), from + k * lanes());
+    return kernels::HWY_NAMESPACE::load_floats(D(), from + k * lanes());
   }
   static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::MaxLanes(D())); }
 };
