@@ -83,30 +83,24 @@ struct Descriptors {
   memory::dims stride, dilation, pad, pad_end;
 };
 
-dnnl::primitive_attr attributes() {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 dnnl::convolution_forward::primitive_desc forward_desc(const Descriptors& d) {
   return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kDirect, d.x, d.weight,
                                           d.bias, d.y, d.stride, d.dilation, d.pad, d.pad_end),
-          attributes(), dnnl_engine()};
+          dnnl_attributes(), dnnl_engine()};
 }
 
 dnnl::convolution_backward_data::primitive_desc data_desc(const Descriptors& d) {
   return {dnnl::convolution_backward_data::desc(kDirect, d.x, d.weight, d.y, d.stride, d.dilation,
                                                 d.pad, d.pad_end),
-          attributes(), dnnl_engine(), forward_desc(d)};
+          dnnl_attributes(), dnnl_engine(), forward_desc(d)};
 }
 
 dnnl::convolution_backward_weights::primitive_desc weights_desc(const Descriptors& d) {
   return {dnnl::convolution_backward_weights::desc(kDirect, d.x, d.weight, d.bias, d.y, d.stride,
                                                    d.dilation, d.pad, d.pad_end),
-          attributes(), dnnl_engine(), forward_desc(d)};
+          dnnl_attributes(), dnnl_engine(), forward_desc(d)};
 }
 
 // Uses channels-last if oneDNN has an optimised kernel for it. Its reference code is a hundred

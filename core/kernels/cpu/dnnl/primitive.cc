@@ -39,6 +39,12 @@ dnnl::stream& dnnl_stream() {
   return stream;
 }
 
+dnnl::primitive_attr dnnl_attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
 DnnlPort::DnnlPort(int arg, Direction direction, const dnnl::memory::desc& user,
                    const dnnl::memory::desc& inner)
     : arg_(arg), direction_(direction), user_(user, dnnl_engine(), DNNL_MEMORY_NONE) {

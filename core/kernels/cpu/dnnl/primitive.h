@@ -17,6 +17,9 @@ namespace dl::kernels {
 dnnl::engine& dnnl_engine();
 dnnl::stream& dnnl_stream();
 
+// The attributes of every primitive: the caller gives it its scratch memory.
+dnnl::primitive_attr dnnl_attributes();
+
 // One argument of a primitive.
 class DnnlPort {
  public:

@@ -42,8 +42,7 @@ std::unique_ptr<DnnlPrimitive> make_product(const Key& key) {
   const memory::desc b =
       batch_of(key.count, key.b_step, key.k, key.n, key.ldb, key.transpose_b != 0);
   const memory::desc c = batch_of(key.count, key.c_step, key.m, key.n, key.ldc, false);
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::primitive_attr attr = dnnl_attributes();
   if (key.accumulate != 0) {
     dnnl::post_ops add_to_c;
     add_to_c.append_sum();
