@@ -163,12 +163,7 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
   if (conv2d_is_winograd(s))
     return winograd_conv2d_forward(winograd_tile(s), s, x, weight, bias, relu, y);
   if (is_product(s)) {
-    Gemm<float> product = forward_product(s, x, weight, y);
-    product.accumulate = bias != nullptr;
-    for (std::int64_t p = 0; product.accumulate && p < product.m; ++p) {
-      std::copy_n(bias, s.c_out, y + p * s.c_out);
-    }
-    gemm(product);
+    gemm_with_bias(forward_product(s, x, weight, y), bias);
   } else if (dnnl_conv2d_forward(s, x, weight, bias, y) == DnnlConv2d::kMultipliedPadding) {
     direct_conv2d_mend_border(s, x, weight, bias, y);
   }

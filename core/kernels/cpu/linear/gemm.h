@@ -6,6 +6,7 @@
 // instructions for it. The same number of threads gives the same bits on every run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/tensor/half.h"
@@ -31,6 +32,14 @@ struct Gemm {
 void gemm(const Gemm<float>& g);
 void gemm(const Gemm<double>& g);
 void gemm(const Gemm<std::int64_t>& g);
+
+// C = op(A) op(B) + bias, [n], in each row; without it if bias is null.
+template <typename T>
+void gemm_with_bias(Gemm<T> g, const T* bias) {
+  g.accumulate = bias != nullptr;
+  for (std::int64_t i = 0; g.accumulate && i < g.m; ++i) std::copy_n(bias, g.n, g.c + i * g.ldc);
+  gemm(g);
+}
 
 // A batch of bfloat16 products of one shape. Sums are float32, rounded once.
 struct Bf16Gemm {

@@ -67,12 +67,8 @@ void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool 
     return round_into(wide, y);
   }
   visit_f32_f64(x, "linear", [&]<typename T>() {
-    Gemm<T> g = product_of<T>(x, weight, y);
-    g.accumulate = bias.defined();
-    for (std::int64_t r = 0; g.accumulate && r < g.m; ++r) {
-      std::copy_n(bias.data<T>(), g.n, g.c + r * g.n);
-    }
-    gemm(g);
+    const Gemm<T> g = product_of<T>(x, weight, y);
+    gemm_with_bias<T>(g, bias.defined() ? bias.data<T>() : nullptr);
     if (relu) relu_in_place(g.m * g.n, g.c);
   });
 }
