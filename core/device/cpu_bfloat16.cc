@@ -5,7 +5,7 @@
 namespace dl {
 
 bool cpu_has_bfloat16() noexcept {
-  // Each instruction set has the bits of those that it includes.
+  // If one instruction set includes another, its number has all bits of the other number.
   static const bool has = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
                           dnnl_cpu_isa_avx512_core_bf16;
   return has;

@@ -44,7 +44,8 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::HWY_NAMESPACE {
 namespace {
 
-// The taps of one input channel and a vector of output channels; zero for those that do not exist.
+// The taps of one input channel for a vector of output channels. A channel beyond the last has the
+// taps 0.
 HWY_INLINE void load_filters(const Conv2dShape& s, const Filters& filters, std::int64_t o,
                              std::int64_t c, V (&taps)[9]) {
   const D d;
