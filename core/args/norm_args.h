@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/args/part_work.h"
+
 namespace dl {
 
 // Each row of channels x inner elements is normalised by its own mean and variance. Channel c of
@@ -20,6 +22,7 @@ struct RowNormArgs {
   std::int64_t inner = 1;
   double eps = 0;
   bool centered = true;  // false: rms_norm, which divides by the root of the mean square
+  PartHooks hooks{};     // of x and y, backward of dy and dx
 
   std::int64_t width() const noexcept { return channels * inner; }
   bool operator==(const RowNormArgs&) const = default;
@@ -40,6 +43,7 @@ struct BatchNormArgs {
   // the batch is on one rank.
   std::int64_t rows_of_all = 0;
   std::span<const double> sums_of_all{};
+  PartHooks hooks{};  // of y; backward of dy and dx
 
   // Not the sums, which are memory and no number.
   bool operator==(const BatchNormArgs& other) const noexcept {

@@ -5,6 +5,7 @@
 // operands.
 #pragma once
 
+#include "core/args/part_work.h"
 #include "core/elementwise/list.h"
 #include "core/kernels/kernel.h"
 
@@ -29,5 +30,16 @@ DL_KERNEL(void, binary,
 DL_KERNEL(void, ternary,
           (TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
            const Parameters& parameters, const Tensor& out))
+
+// What these kernels do with a part of the elements; empty if operands differ in layout, or the
+// output is not dense. It holds the operands' addresses, not the tensors.
+namespace cpu {
+PartWork unary_in_parts(UnaryFn fn, const Tensor& input, const Parameters& parameters,
+                        const Tensor& out);
+PartWork unary_backward_in_parts(UnaryFn fn, const Tensor& grad, const Tensor& saved,
+                                 const Parameters& parameters, const Tensor& out);
+PartWork binary_in_parts(BinaryFn fn, const Tensor& a, const Tensor& b,
+                         const Parameters& parameters, const Tensor& out);
+}  // namespace cpu
 
 }  // namespace dl::kernels

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/elementwise/compute_type.h"
@@ -170,20 +171,33 @@ void run_strided(const Operation& operation, std::span<const Tensor* const> inpu
   });
 }
 
+using FlatSteps = std::array<std::int64_t, kMostInputs + 1>;  // of the output, then of the inputs
+
+// The steps with which one loop passes over all elements, or nothing.
+std::optional<FlatSteps> flat_steps(std::span<const Tensor* const> inputs, const Tensor& output) {
+  FlatSteps step{1};
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const bool alike = same_layout(*inputs[k], output);
+    if (!alike && inputs[k]->numel() != 1) return std::nullopt;
+    step[k + 1] = alike ? 1 : 0;
+  }
+  return step;
+}
+
+void run_flat(const Operation& operation, const FlatSteps& step, std::int64_t first,
+              std::int64_t count) {
+  const FlatSteps at{first, first * step[1], first * step[2], first * step[3]};
+  operation.run(at.data(), step.data(), count);
+}
+
 }  // namespace
 
 void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output) {
   if (output.numel() == 0) return;
   const Operation operation = prepare(rows, inputs, parameters, output);
-  std::array<std::int64_t, kMostInputs + 1> step{1};
-  bool flat = true;
-  for (std::size_t k = 0; k < inputs.size(); ++k) {
-    const bool alike = same_layout(*inputs[k], output);
-    step[k + 1] = alike ? 1 : 0;
-    flat = flat && (alike || inputs[k]->numel() == 1);
-  }
-  if (!flat) {
+  const std::optional<FlatSteps> step = flat_steps(inputs, output);
+  if (!step) {
     switch (inputs.size()) {
       case 1:
         return run_strided<1>(operation, inputs, output);
@@ -194,10 +208,16 @@ void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Par
     }
   }
   parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    const std::array<std::int64_t, kMostInputs + 1> at{begin, begin * step[1], begin * step[2],
-                                                       begin * step[3]};
-    operation.run(at.data(), step.data(), end - begin);
+    run_flat(operation, *step, begin, end - begin);
   });
+}
+
+PartWork rows_in_parts(const Rows& rows, std::span<const Tensor* const> inputs,
+                       const Parameters& parameters, const Tensor& output) {
+  const std::optional<FlatSteps> step = flat_steps(inputs, output);
+  if (!step || !is_dense(output.sizes(), output.strides())) return {};
+  return [operation = prepare(rows, inputs, parameters, output), step = *step](
+             std::int64_t first, std::int64_t count) { run_flat(operation, step, first, count); };
 }
 
 }  // namespace dl::kernels::cpu

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "core/args/part_work.h"
 #include "core/kernels/cpu/elementwise/rows.h"
 #include "core/tensor/tensor.h"
 
@@ -16,6 +17,11 @@ namespace dl::kernels::cpu {
 // dtype. Rows of three operands accept bool for any of them.
 void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output);
+
+// The same for a part of the elements, if all operands have the output's layout, which is dense, or
+// are one element; else empty. It holds the operands' addresses, not the tensors.
+PartWork rows_in_parts(const Rows& rows, std::span<const Tensor* const> inputs,
+                       const Parameters& parameters, const Tensor& output);
 
 // out = condition ? yes : no. The condition is bool, the others have one dtype; inputs are
 // broadcast to the output's shape. It moves elements of any dtype without converting them.

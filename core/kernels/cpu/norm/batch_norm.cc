@@ -76,6 +76,7 @@ void map_rows(const BatchNormArgs& args, const Tensor& from, const T* shift, con
       const std::int64_t done = wide_rows * wide.width;
       columns.map(rest, channels, x + done, shifts.data(), scales.data(), adds.data(), to + done);
       out.done(first, count, to);
+      args.hooks.wrote(first, count);
     };
     wide.for_each_block(wide.begin(begin), wide.begin(end), block);
   });
@@ -113,6 +114,7 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
         loops.map(count, in.at(first, count, memory), means[c], scales[static_cast<std::size_t>(c)],
                   adds[static_cast<std::size_t>(c)], to);
         out.done(first, count, to);
+        args.hooks.wrote(first, count);
       });
     });
     return;
@@ -149,6 +151,7 @@ BatchSums sums_channels_last(const BatchNormArgs& args, const Tensor& gradient, 
       const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
         const std::int64_t done = wide_rows * wide.width;
         const std::int64_t count = done + rest * channels;
+        args.hooks.reads(r * channels, count);
         const S* const g = dy.at(r * channels, count, g_memory.data());
         const S* const x = in.at(r * channels, count, x_memory.data());
         columns.dots(wide_rows, wide.width, g, x, shifts.data(), by_g.data(), by_x.data());
@@ -191,6 +194,7 @@ BatchSums sums_of(const BatchNormArgs& args, const Tensor& gradient, const Tenso
     double by_x = 0;
     for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
       T sums[2];
+      args.hooks.reads(first, count);
       loops.dots(count, dy.at(first, count, memory), in.at(first, count, memory + kBlockElements),
                  means[c], nullptr, sums);
       by_g += static_cast<double>(sums[0]);
@@ -265,6 +269,7 @@ void combine_rows(const BatchNormArgs& args, const Tensor& gradient, const Tenso
       columns.combine(rest, channels, g + done, x + done, shifts.data(), a.data(), b.data(),
                       c.data(), to + done);
       out.done(first, count, to);
+      args.hooks.wrote(first, count);
     };
     wide.for_each_block(wide.begin(begin), wide.begin(end), block);
   });
@@ -291,6 +296,7 @@ void write_gradient(const BatchNormArgs& args, const Tensor& gradient, const Ten
           loops.map(count, g, T(0), by.a[i], T(0), to);
         }
         out.done(first, count, to);
+        args.hooks.wrote(first, count);
       });
     });
     return;

@@ -116,6 +116,7 @@ class RowNorm {
     T* const out = to_.at(r * width, written.data());
     write(r % args_.groups * args_.channels, stats, in, out);
     to_.done(r * width, width, out);
+    args_.hooks.wrote(r * width, width);
     return true;
   }
 
@@ -157,6 +158,7 @@ void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight
     std::vector<T> read = rows.room();
     std::vector<T> written = rows.room();
     for (std::int64_t r = begin; r < end; ++r) {
+      args.hooks.reads(r * args.width(), args.width());
       if (rows.run(r, read, written)) continue;
       is_wide[static_cast<std::size_t>(r)] = 1;
       any_wide = true;
@@ -230,6 +232,7 @@ class RowNormGradient {
     std::vector<T> by_g(args_.inner == 1 ? channels() : 0);
     std::vector<T> by_x(by_g.size());
     for (std::int64_t r = begin; r < end; ++r) {
+      args_.hooks.reads(r * width, width);
       const T* const g = dy_.at(r * width, width, g_memory.data());
       const T* const x = x_.at(r * width, width, x_memory.data());
       const std::int64_t first = r % args_.groups * args_.channels;
@@ -247,6 +250,7 @@ class RowNormGradient {
       T* const out = dx_.at(r * width, written.data());
       write_row(stats, first, g, x, dots, out);
       dx_.done(r * width, width, out);
+      args_.hooks.wrote(r * width, width);
     }
     if (args_.inner == 1) sums.take(by_g, by_x);
   }
