@@ -73,7 +73,7 @@ void Recorder::run_host(std::string_view name, const std::function<void()>& act,
 }
 
 void Recorder::did(std::string_view name, std::function<void()> again, HostStep::Failed failed) {
-  add(std::make_unique<HostStep>(std::string(name), std::move(again), std::move(failed)), 0);
+  add(std::make_unique<HostStep>(std::string(name), std::move(again), std::move(failed)));
 }
 
 void Recorder::require(const void* object, Recording::Condition condition) {
@@ -143,18 +143,18 @@ Operand Recorder::operand_of(const Tensor& tensor) {
           .first = place.bytes,
           .sizes = impl.shape,
           .strides = impl.strides,
-          .dtype = impl.dtype};
+          .dtype = impl.dtype,
+          .numel = impl.numel};
 }
 
-void Recorder::add(std::unique_ptr<Step> step, std::size_t results) {
+void Recorder::add(std::unique_ptr<Step> step) {
   const auto number = static_cast<std::int64_t>(recording_.steps.size());
   const std::span<const Operand> operands = std::as_const(*step).operands();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].block == Operand::kUndefined) continue;
     Block& block = recording_.blocks[static_cast<std::size_t>(operands[i].block)];
     const bool is_constant = block.storage && !block.is_older;
-    const std::size_t changed = std::min(results, operands.size());
-    if (is_constant && i >= operands.size() - changed) {
+    if (is_constant && step->changes(i)) {
       refuse(fmt::format("{} changes memory that the program has filled", step->name()));
     }
     if (block.last < 0) block.first = number;

@@ -55,9 +55,6 @@ struct Recording {
 // conv2d differs"; empty: there is none.
 std::string difference(const Recording& a, const Recording& b);
 
-// In place of a number of results: a function may change any of its tensors.
-inline constexpr std::size_t kAnyTensor = static_cast<std::size_t>(-1);
-
 class Recorder final : public ThreadWatch {
  public:
   Recorder();
@@ -75,11 +72,9 @@ class Recorder final : public ThreadWatch {
   // Ends the recording.
   Recording finish();
 
-  // Calls function(arguments...) and writes it down. It must touch no memory but that of its
-  // tensors, of which it changes the last `results`.
+  // Calls the function and writes it down. It must touch no memory but that of its tensors.
   template <typename R, typename... Params>
-  R run(std::string_view name, std::size_t results, R (*function)(Params...),
-        std::type_identity_t<Params>... arguments);
+  R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments);
   // Calls `act` and writes it down: something with objects that outlive the recording. `failed` is
   // called if a run ends with an error, before or after this step.
   void run_host(std::string_view name, const std::function<void()>& act,
@@ -128,7 +123,7 @@ class Recorder final : public ThreadWatch {
 
   Operand operand_of(const Tensor& tensor);
   Place place_of(const void* address, const Storage& storage);
-  void add(std::unique_ptr<Step> step, std::size_t results);
+  void add(std::unique_ptr<Step> step);
   std::string after() const;
 
   Recording recording_;
@@ -138,23 +133,27 @@ class Recorder final : public ThreadWatch {
   std::set<const void*> settled_;
 };
 
-// Calls function(arguments...), as a step if this thread records.
+// Calls call.function(arguments...), as a step if this thread records.
+template <typename R, typename... Params>
+R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments) {
+  if (Recorder* const recorder = Recorder::current()) [[unlikely]] {
+    return recorder->run(call, std::forward<Params>(arguments)...);
+  }
+  return call.function(std::forward<Params>(arguments)...);
+}
 template <typename R, typename... Params>
 R run(std::string_view name, std::size_t results, R (*function)(Params...),
       std::type_identity_t<Params>... arguments) {
-  if (Recorder* const recorder = Recorder::current()) [[unlikely]] {
-    return recorder->run(name, results, function, std::forward<Params>(arguments)...);
-  }
-  return function(std::forward<Params>(arguments)...);
+  return run(Call<R, Params...>{.name = name, .results = results, .function = function},
+             std::forward<Params>(arguments)...);
 }
 
 template <typename R, typename... Params>
-R Recorder::run(std::string_view name, std::size_t results, R (*function)(Params...),
-                std::type_identity_t<Params>... arguments) {
+R Recorder::run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments) {
   if constexpr (!can_be_held<R, Params...>) {
-    refuse(std::string(name) + " gives numbers to the program");
+    refuse(std::string(call.name) + " gives numbers to the program");
     const Inside inside(*this);
-    return function(std::forward<Params>(arguments)...);
+    return call.function(std::forward<Params>(arguments)...);
   } else {
     std::vector<Operand> operands;
     const auto hold = [&](const auto& argument) {
@@ -169,17 +168,18 @@ R Recorder::run(std::string_view name, std::size_t results, R (*function)(Params
     std::tuple<detail::Held<Params>...> held{hold(arguments)...};
     auto step = std::apply(
         [&](auto&&... each) {
-          return std::make_unique<CallStep<R, Params...>>(std::string(name), std::move(operands),
-                                                          function, std::move(each)...);
+          return std::make_unique<CallStep<R, Params...>>(call, std::move(operands),
+                                                          std::move(each)...);
         },
         std::move(held));
     CallStep<R, Params...>& as_called = *step;
-    add(std::move(step), results);
+    add(std::move(step));
     const Inside inside(*this);
+    as_called.see_arguments(arguments...);
     if constexpr (std::is_void_v<R>) {
-      function(std::forward<Params>(arguments)...);
+      call.function(std::forward<Params>(arguments)...);
     } else {
-      const R result = function(std::forward<Params>(arguments)...);
+      const R result = call.function(std::forward<Params>(arguments)...);
       as_called.set_result(result);
       return result;
     }

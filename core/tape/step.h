@@ -4,6 +4,7 @@
 // One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/args/part_work.h"
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
 
@@ -33,6 +35,7 @@ struct Operand {
   Shape sizes{};
   Strides strides{};
   DType dtype = DType::kF32;
+  std::int64_t numel = 0;
   Tensor bound{};  // what the function gets, once the tape is bound
 
   bool same_as(const Operand& other) const {
@@ -41,10 +44,38 @@ struct Operand {
   }
 };
 
+// Operands over which a kernel with PartHooks passes part by part, by their numbers.
+struct PartOperands {
+  static constexpr int kNone = -1;
+
+  int read = kNone;       // what PartHooks::before precedes
+  int also_read = kNone;  // another input of as many elements
+  int written = kNone;    // what PartHooks::after follows
+  bool in_place = false;  // `written` may be the memory of `read`
+};
+
+// A function that a step calls.
+template <typename R, typename... Params>
+struct Call {
+  std::string_view name;
+  std::size_t results;  // the last so many of its tensors are what it changes
+  R (*function)(Params...);
+  PartOperands parts{};
+  // What the function does with a part of the elements; for element-wise functions only.
+  PartWork (*in_parts)(Params...) = nullptr;
+};
+
+// In place of a number of results: a function may change any of its tensors.
+inline constexpr std::size_t kAnyTensor = static_cast<std::size_t>(-1);
+
 class Step {
  public:
-  Step(std::string name, std::vector<Operand> operands)
-      : name_(std::move(name)), operands_(std::move(operands)) {}
+  Step(std::string name, std::vector<Operand> operands, std::size_t results = kAnyTensor,
+       PartOperands parts = {})
+      : name_(std::move(name)),
+        operands_(std::move(operands)),
+        results_(std::min(results, operands_.size())),
+        parts_(parts) {}
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
   virtual ~Step() = default;
@@ -52,6 +83,13 @@ class Step {
   virtual void run() = 0;
   // A run has ended with this error, before or after this step; called for the last step first.
   virtual void abandon(const std::exception_ptr&) noexcept {}
+  // Element-wise steps, once their operands are bound: what they do with a part of the elements.
+  virtual PartWork in_parts() const { return {}; }
+  // Steps with PartOperands: what to call for each part from now on.
+  virtual void set_hooks(const PartHooks&) {}
+  // Whether it is a call of the program's, of which the tape knows no operands.
+  virtual bool is_opaque() const noexcept { return false; }
+
   // Empty if `other`, the step in the same place of another recording, does the same; else what
   // differs: "a number of conv2d differs".
   std::string difference(const Step& other) const;
@@ -59,8 +97,14 @@ class Step {
   const std::string& name() const noexcept { return name_; }
   std::span<Operand> operands() noexcept { return operands_; }
   std::span<const Operand> operands() const noexcept { return operands_; }
+  // Whether it changes operand i.
+  bool changes(std::size_t i) const noexcept { return i + results_ >= operands_.size(); }
+  const PartOperands& parts() const noexcept { return parts_; }
+  // The step does the same with each element of its tensors, in the same order of memory.
+  bool is_elementwise() const noexcept { return is_elementwise_; }
 
  protected:
+  void mark_elementwise() noexcept { is_elementwise_ = true; }
   const Tensor& tensor(std::size_t i) const noexcept { return operands_[i].bound; }
 
  private:
@@ -69,6 +113,9 @@ class Step {
 
   std::string name_;
   std::vector<Operand> operands_;
+  std::size_t results_;
+  PartOperands parts_;
+  bool is_elementwise_ = false;
 };
 
 // Something that a step does with objects that outlive the tape, not with operands.
@@ -85,6 +132,7 @@ class HostStep final : public Step {
     } catch (...) {  // the caller gets `error`, not this exception
     }
   }
+  bool is_opaque() const noexcept override { return true; }
 
  private:
   bool has_same_numbers(const Step&) const override { return true; }
@@ -119,11 +167,17 @@ inline constexpr bool can_be_held =
 template <typename R, typename... Params>
 class CallStep final : public Step {
  public:
-  CallStep(std::string name, std::vector<Operand> operands, R (*function)(Params...),
+  CallStep(const Call<R, Params...>& call, std::vector<Operand> operands,
            detail::Held<Params>... held)
-      : Step(std::move(name), std::move(operands)),
-        function_(function),
+      : Step(std::string(call.name), std::move(operands), call.results, call.parts),
+        function_(call.function),
+        in_parts_(call.in_parts),
         held_(std::move(held)...) {}
+
+  // The arguments when the step was recorded.
+  void see_arguments(const std::remove_cvref_t<Params>&... arguments) {
+    if (in_parts_ != nullptr && in_parts_(arguments...)) mark_elementwise();
+  }
 
   // The result when the step was recorded.
   template <typename Result>
@@ -133,32 +187,38 @@ class CallStep final : public Step {
 
   void run() override {
     if constexpr (std::is_void_v<R>) {
-      call(std::index_sequence_for<Params...>{});
+      call(function_, std::index_sequence_for<Params...>{});
     } else {
-      const R result = call(std::index_sequence_for<Params...>{});
+      const R result = call(function_, std::index_sequence_for<Params...>{});
       if (result == result_) return;
       DL_CHECK(!(std::is_same_v<R, std::int64_t>), kIndex,
                "{}: element {} of its input is out of range", name(), result);
       throw_error(ErrorKind::kInternal, "{}: a run of a tape took another way", name());
     }
   }
+  PartWork in_parts() const override {
+    return is_elementwise() ? call(in_parts_, std::index_sequence_for<Params...>{}) : PartWork();
+  }
+  void set_hooks(const PartHooks& hooks) override {
+    if constexpr (requires { std::get<0>(held_).hooks; }) std::get<0>(held_).hooks = hooks;
+  }
 
  private:
   struct Nothing {};
 
-  template <std::size_t... i>
-  R call(std::index_sequence<i...>) {
+  template <typename Result, std::size_t... i>
+  Result call(Result (*function)(Params...), std::index_sequence<i...>) const {
     std::size_t next = 0;
     // A braced list is evaluated in order.
     const std::size_t places[] = {(detail::is_tensor<Params> ? next++ : next)..., 0};
-    return function_(argument<i, Params>(places)...);
+    return function(argument<i, Params>(places)...);
   }
   template <std::size_t i, typename T>
-  decltype(auto) argument(const std::size_t* places) {
+  decltype(auto) argument(const std::size_t* places) const {
     if constexpr (detail::is_tensor<T>) {
       return tensor(places[i]);
     } else {
-      return std::as_const(std::get<i>(held_));
+      return std::get<i>(held_);
     }
   }
   bool has_same_numbers(const Step& other) const override {
@@ -167,6 +227,7 @@ class CallStep final : public Step {
   }
 
   R (*function_)(Params...);
+  PartWork (*in_parts_)(Params...);
   std::tuple<detail::Held<Params>...> held_;
   std::conditional_t<std::is_void_v<R>, Nothing, R> result_{};
 };

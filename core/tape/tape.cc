@@ -9,20 +9,47 @@
 #include "core/memory/allocator.h"
 #include "core/memory/storage.h"
 #include "core/profiler/span.h"
+#include "core/tape/reuse.h"
 #include "core/tensor/tensor_impl.h"
 
 namespace dl::tape {
 
-Tape::Tape(Recording recording) : recording_(std::move(recording)) {
+Tape::Tape(Recording recording)
+    : recording_(std::move(recording)),
+      chains_(find_chains(recording_)),
+      holders_(find_reuses(recording_)) {
+  const std::vector<Block>& blocks = recording_.blocks;
+  std::vector<Lifetime> lives(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    lives[i] = {blocks[i].bytes, blocks[i].first, blocks[i].last};
+    if (holders_[i] != i)
+      lives[holders_[i]].last = std::max(lives[holders_[i]].last, lives[i].last);
+  }
+  for (const Chain& chain : chains_) keep_during(chain, lives);
   std::vector<Lifetime> lifetimes;
-  for (std::size_t i = 0; i < recording_.blocks.size(); ++i) {
-    const Block& block = recording_.blocks[i];
-    if (block.storage || block.last < 0) continue;
-    lifetimes.push_back({block.bytes, block.first, block.last});
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].storage || blocks[i].last < 0) continue;
+    shared_bytes_ += blocks[i].bytes;
+    if (holders_[i] != i) continue;
+    lifetimes.push_back(lives[i]);
     shared_.push_back(i);
-    shared_bytes_ += block.bytes;
   }
   plan_ = plan_arena(lifetimes, memory::kAlignment);
+}
+
+// All members of a chain run at the same time.
+void Tape::keep_during(const Chain& chain, std::vector<Lifetime>& lives) const {
+  const std::vector<std::size_t> members = chain.members();
+  const auto first = static_cast<std::int64_t>(members.front());
+  const auto last = static_cast<std::int64_t>(members.back());
+  for (const std::size_t i : members) {
+    for (const Operand& operand : std::as_const(*recording_.steps[i]).operands()) {
+      if (operand.block == Operand::kUndefined) continue;
+      Lifetime& life = lives[holders_[static_cast<std::size_t>(operand.block)]];
+      life.first = std::min(life.first, first);
+      life.last = std::max(life.last, last);
+    }
+  }
 }
 
 void Tape::bind() {
@@ -38,11 +65,27 @@ void Tape::bind() {
     for (Operand& operand : step->operands()) {
       if (operand.block == Operand::kUndefined) continue;
       operand.bound = Tensor(make_ref<TensorImpl>(
-          memory[static_cast<std::size_t>(operand.block)], operand.sizes, operand.strides,
+          memory[holders_[static_cast<std::size_t>(operand.block)]], operand.sizes, operand.strides,
           operand.first / static_cast<std::int64_t>(size_of(operand.dtype)), operand.dtype));
     }
   }
-  is_bound_ = true;
+  link();
+}
+
+void Tape::link() {
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> chain_of(recording_.steps.size(), kNone);
+  for (std::size_t c = 0; c < chains_.size(); ++c) {
+    for (const std::size_t i : chains_[c].members()) chain_of[i] = c;
+  }
+  for (std::size_t i = 0; i < chain_of.size(); ++i) {
+    if (chain_of[i] == kNone) {
+      links_.emplace_back(*recording_.steps[i]);
+      continue;
+    }
+    const Chain& chain = chains_[chain_of[i]];
+    if (i == chain.place) links_.emplace_back(chain, recording_);
+  }
 }
 
 bool Tape::can_run() const {
@@ -51,11 +94,11 @@ bool Tape::can_run() const {
 }
 
 void Tape::run() {
-  if (!is_bound_) bind();
+  if (links_.empty()) bind();
   try {
-    for (const auto& step : recording_.steps) {
-      const profiler::Span span({step->name()}, profiler::Category::kOperation);
-      step->run();
+    for (Link& link : links_) {
+      const profiler::Span span({link.name()}, profiler::Category::kOperation);
+      link.run();
     }
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

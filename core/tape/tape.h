@@ -1,8 +1,9 @@
 // Tape: a recording, ready to run: its steps with their memory.
 //
 // Memory that only steps use is in one arena, in which blocks that are never in use together share
-// a place. A run calls the steps in order, and does nothing else: no checks of shapes, no memory,
-// no autograd. It writes the bits that the recorded code would write, if that code would do the
+// a place; a result may have the place of an operand that ends with it. A run calls the steps in
+// order, some of them together (chain.h), and does nothing else: no checks of shapes, no memory, no
+// autograd. It writes the bits that the recorded code would write, if that code would do the
 // same again; the owner finds out whether it would (nn/compile).
 //
 // One thread at a time.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/tape/arena.h"
+#include "core/tape/chain.h"
 #include "core/tape/recorder.h"
 
 namespace dl::tape {
@@ -31,15 +33,20 @@ class Tape {
   std::size_t arena_bytes() const noexcept { return plan_.bytes; }
   // The bytes of all blocks that share the arena, each on its own.
   std::size_t shared_bytes() const noexcept { return shared_bytes_; }
+  std::size_t chains() const noexcept { return chains_.size(); }
 
  private:
+  void keep_during(const Chain& chain, std::vector<Lifetime>& lives) const;
   void bind();
+  void link();
 
   Recording recording_;
+  std::vector<Chain> chains_;
+  std::vector<std::size_t> holders_;  // for each block the one whose memory it takes
   ArenaPlan plan_;
   std::vector<std::size_t> shared_;  // the blocks in it, in the plan's order
   std::size_t shared_bytes_ = 0;
-  bool is_bound_ = false;
+  std::vector<Link> links_;  // in the order of a run; empty: not bound yet
 };
 
 }  // namespace dl::tape

@@ -228,6 +228,7 @@ CompileSummary CompiledFunction::summary() const {
     if (!entry->tape) continue;
     ++summary.tapes;
     summary.steps += entry->tape->recording().steps.size();
+    summary.chains += entry->tape->chains();
     summary.arena_bytes += entry->tape->arena_bytes();
     summary.separate_bytes += entry->tape->shared_bytes();
   }
@@ -240,10 +241,12 @@ namespace dl {
 
 std::string CompileSummary::str() const {
   return fmt::format(
-      "{} tape{} of {} steps, {:.1f} MiB ({:.1f} MiB without sharing), captured in {:.1f} ms; {} "
+      "{} tape{} of {} steps ({} chains), {:.1f} MiB ({:.1f} MiB without sharing), captured in "
+      "{:.1f} ms; {} "
       "replays, {} runs{}",
-      tapes, tapes == 1 ? "" : "s", steps, detail::mib(arena_bytes), detail::mib(separate_bytes),
-      capture_ms, replays, runs, why_not.empty() ? "" : ", because " + why_not);
+      tapes, tapes == 1 ? "" : "s", steps, chains, detail::mib(arena_bytes),
+      detail::mib(separate_bytes), capture_ms, replays, runs,
+      why_not.empty() ? "" : ", because " + why_not);
 }
 
 }  // namespace dl

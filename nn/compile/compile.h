@@ -12,9 +12,10 @@
 //
 // There is no compiler: the first call with inputs of one form runs the function and writes down
 // the kernels that it calls, with their memory (core/tape). The next calls (`checks`) run it again,
-// and compare what it does. From then on a call copies its inputs and calls the kernels: no
-// checks, no graph, no allocation. The results are those of the function, bit by bit. Optimizers
-// are called as they are, so they read their options anew; dropout draws from its generator.
+// and compare what it does. From then on a call copies its inputs and calls the kernels,
+// element-wise ones together with normalisation: no checks, no graph, no allocation. The results
+// are those of the function, bit by bit. Optimizers are called as they are, so they read their
+// options anew; dropout draws from its generator.
 //
 // Put a whole training step into the function, or a forward under a NoGradGuard. Everything that it
 // reads beside tensors is as in the first call: a number, a counter, a branch. A call of another
@@ -59,14 +60,15 @@ struct CompileOptions {
 struct CompileSummary {
   std::size_t tapes = 0;
   std::size_t steps = 0;           // of all tapes
+  std::size_t chains = 0;          // of steps that run together, part by part
   std::size_t arena_bytes = 0;     // the memory that tapes share among their steps
   std::size_t separate_bytes = 0;  // what it would be without sharing
   double capture_ms = 0;           // beside the time of the function itself
   std::int64_t replays = 0;        // calls that did not run the function
   std::int64_t runs = 0;           // calls that did
   std::string why_not;             // why a call ran the function; empty: only to record and check
-  // "2 tapes of 412 steps, 3.1 MiB (9.4 MiB without sharing), captured in 1.2 ms; 96 replays, 4
-  // runs"
+  // "2 tapes of 412 steps (31 chains), 3.1 MiB (9.4 MiB without sharing), captured in 1.2 ms; 96
+  // replays, 4 runs"
   std::string str() const;
 };
 

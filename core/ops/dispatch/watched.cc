@@ -7,6 +7,29 @@
 namespace dl {
 namespace {
 
+// Kernels that work part by part (core/tape/chain.h). Operands are the kernel's tensors.
+template <Op op>
+inline constexpr tape::PartOperands kParts{};
+template <>
+inline constexpr tape::PartOperands kParts<Op::kBatchNorm>{.also_read = 0, .written = 5};
+template <>
+inline constexpr tape::PartOperands kParts<Op::kBatchNormBackward>{
+    .read = 0, .also_read = 1, .written = 4, .in_place = true};
+template <>
+inline constexpr tape::PartOperands kParts<Op::kRowNorm>{.read = 0, .written = 3};
+template <>
+inline constexpr tape::PartOperands kParts<Op::kRowNormBackward>{
+    .read = 0, .also_read = 1, .written = 4, .in_place = true};
+
+template <Op op>
+inline constexpr std::nullptr_t kInParts = nullptr;
+template <>
+inline constexpr auto kInParts<Op::kUnary> = &kernels::cpu::unary_in_parts;
+template <>
+inline constexpr auto kInParts<Op::kUnaryBackward> = &kernels::cpu::unary_backward_in_parts;
+template <>
+inline constexpr auto kInParts<Op::kBinary> = &kernels::cpu::binary_in_parts;
+
 template <Op op, typename Kernel>
 struct Watched;
 template <Op op, typename R, typename... Params>
@@ -15,7 +38,11 @@ struct Watched<op, R (*)(Params...)> {
     const auto kernel =
         reinterpret_cast<R (*)(Params...)>(kernel_table().get(op, DeviceType::kCPU));
     constexpr std::size_t kResults = info(op).outputs > 0 ? info(op).outputs : tape::kAnyTensor;
-    return tape::run(name_of_call(op, arguments...), kResults, kernel,
+    return tape::run(tape::Call<R, Params...>{.name = name_of_call(op, arguments...),
+                                              .results = kResults,
+                                              .function = kernel,
+                                              .parts = kParts<op>,
+                                              .in_parts = kInParts<op>},
                      std::forward<Params>(arguments)...);
   }
 };
