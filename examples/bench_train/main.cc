@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,26 @@ double peak_mib(dl::Device device) {
   return static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
 }
 
+// The peak of the process's memory since the last reset, if the kernel can reset it.
+class StepsPeak {
+ public:
+  void reset() {
+    std::ofstream file("/proc/self/clear_refs");
+    was_reset_ = static_cast<bool>(file << "5" << std::flush);
+  }
+  std::optional<double> mib() const {
+    std::ifstream status("/proc/self/status");
+    constexpr std::string_view kName = "VmHWM:";
+    for (std::string line; was_reset_ && std::getline(status, line);) {
+      if (line.starts_with(kName)) return std::stod(line.substr(kName.size())) / 1024;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool was_reset_ = false;
+};
+
 struct Batch {
   dl::Tensor input;
   dl::Tensor target;
@@ -73,7 +95,8 @@ Batch make_batch(const Options& options, dl::Device device) {
 struct Result {
   std::int64_t parameters;
   std::vector<double> sorted_ms;
-  double peak_mib;
+  double peak_mib;                                        // of the whole run
+  std::optional<double> steps_peak_mib;                   // of the timed steps; CPU only
   std::string processor;                                  // the GPU's name; empty on a CPU
   std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
   std::optional<dl::CompileSummary> tape;
@@ -143,6 +166,8 @@ Result train(const Options& options, dl::Device device) {
   std::vector<double> times;
   dl::profiler::Profile profile;
   if (options.profile) profile.start();
+  StepsPeak steps_peak;
+  if (!on_gpu) steps_peak.reset();
   for (int i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     for (int k = 0; k < options.per_sync; ++k) step();
@@ -155,6 +180,7 @@ Result train(const Options& options, dl::Device device) {
   return {model.count_parameters(),
           std::move(times),
           peak_mib(device),
+          steps_peak.mib(),
           on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
           ddp ? std::optional(ddp->overlap()) : std::nullopt,
           options.mode == "compile" ? std::optional(compiled.summary()) : std::nullopt,
@@ -189,6 +215,7 @@ void print(const Options& options, const Result& result) {
                                      {"samples_per_s", samples_per_s},
                                      {"peak_mib", result.peak_mib},
                                      {"dlrun", dl::kVersion}};
+    if (result.steps_peak_mib) object["steps_peak_mib"] = *result.steps_peak_mib;
     if (!result.processor.empty()) {
       object["gpu"] = result.processor;
       object["per_sync"] = options.per_sync;
@@ -211,9 +238,10 @@ void print(const Options& options, const Result& result) {
   }
   fmt::print(
       "{} {} parameters, batch {} x {} ranks, {} threads, {} {} {}: {:.3f} ms a step "
-      "(p10 {:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}{}\n",
+      "(p10 {:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}{}{}\n",
       options.work.name, result.parameters, options.batch, world, options.threads, options.mode,
       options.dtype, options.device, median, p10, p90, samples_per_s, result.peak_mib,
+      result.steps_peak_mib ? fmt::format(" ({:.0f} in these steps)", *result.steps_peak_mib) : "",
       result.overlap ? ", " + result.overlap->str() : "",
       result.tape ? ", " + result.tape->str() : "");
   fmt::print("{}", result.profile);
