@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <memory>
 
@@ -33,6 +32,7 @@
 #include "nn/optim/algorithms/algorithms.h"
 #include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/utils/clip_grad.h"
+#include "tests/nn/compile/same_bits.h"
 
 namespace dl {
 namespace {
@@ -40,13 +40,6 @@ namespace {
 using testing::HasSubstr;
 
 using Make = std::function<std::unique_ptr<nn::Module>()>;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.detach().contiguous();
-  const Tensor y = b.detach().contiguous();
-  return x.sizes() == y.sizes() && x.dtype() == y.dtype() &&
-         (x.numel() == 0 || std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0);
-}
 
 // A training run of a network of class numbers.
 struct Run {
