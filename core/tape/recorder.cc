@@ -65,15 +65,15 @@ Recording Recorder::finish() {
   return std::move(recording_);
 }
 
-void Recorder::run_host(std::string_view name, const std::function<void()>& act,
+void Recorder::run_host(std::string_view name, const void* object, const std::function<void()>& act,
                         HostStep::Failed failed) {
-  did(name, act, std::move(failed));
+  add(std::make_unique<HostStep>(std::string(name), object, act, std::move(failed)));
   const Inside inside(*this);
   act();
 }
 
 void Recorder::did(std::string_view name, std::function<void()> again, HostStep::Failed failed) {
-  add(std::make_unique<HostStep>(std::string(name), std::move(again), std::move(failed)));
+  add(std::make_unique<HostStep>(std::string(name), nullptr, std::move(again), std::move(failed)));
 }
 
 void Recorder::require(const void* object, Recording::Condition condition) {

@@ -75,9 +75,10 @@ class Recorder final : public ThreadWatch {
   // Calls the function and writes it down. It must touch no memory but that of its tensors.
   template <typename R, typename... Params>
   R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments);
-  // Calls `act` and writes it down: something with objects that outlive the recording. `failed` is
-  // called if a run ends with an error, before or after this step.
-  void run_host(std::string_view name, const std::function<void()>& act,
+  // Calls `act` and writes it down: something with objects that outlive the recording, above all
+  // `object`, which tells the step from one with another object. `failed` is called if a run ends
+  // with an error, before or after this step.
+  void run_host(std::string_view name, const void* object, const std::function<void()>& act,
                 HostStep::Failed failed = {});
   // Writes down what has happened already: `again` does it in later runs.
   void did(std::string_view name, std::function<void()> again, HostStep::Failed failed = {});

@@ -15,7 +15,8 @@ std::string Step::difference(const Step& other) const {
       return fmt::format("tensor {} of {} is another one", i + 1, name_);
     }
   }
-  return has_same_numbers(other) ? std::string() : fmt::format("a number of {} differs", name_);
+  const std::string_view what = differing(other);
+  return what.empty() ? std::string() : fmt::format("{} of {} differs", what, name_);
 }
 
 }  // namespace dl::tape

@@ -108,8 +108,8 @@ class Step {
   const Tensor& tensor(std::size_t i) const noexcept { return operands_[i].bound; }
 
  private:
-  // Whether the arguments that are no tensors are the same. `other` is of the same class.
-  virtual bool has_same_numbers(const Step& other) const = 0;
+  // What differs beside tensors: "a number"; empty: nothing. `other` is of the same class.
+  virtual std::string_view differing(const Step& other) const = 0;
 
   std::string name_;
   std::vector<Operand> operands_;
@@ -123,8 +123,11 @@ class HostStep final : public Step {
  public:
   using Failed = std::function<void(const std::exception_ptr&)>;
 
-  HostStep(std::string name, std::function<void()> act, Failed failed)
-      : Step(std::move(name), {}), act_(std::move(act)), failed_(std::move(failed)) {}
+  HostStep(std::string name, const void* object, std::function<void()> act, Failed failed)
+      : Step(std::move(name), {}),
+        object_(object),
+        act_(std::move(act)),
+        failed_(std::move(failed)) {}
   void run() override { act_(); }
   void abandon(const std::exception_ptr& error) noexcept override {
     try {
@@ -135,8 +138,11 @@ class HostStep final : public Step {
   bool is_opaque() const noexcept override { return true; }
 
  private:
-  bool has_same_numbers(const Step&) const override { return true; }
+  std::string_view differing(const Step& other) const override {
+    return object_ == static_cast<const HostStep&>(other).object_ ? "" : "the object";
+  }
 
+  const void* object_;
   std::function<void()> act_;
   Failed failed_;
 };
@@ -221,9 +227,9 @@ class CallStep final : public Step {
       return std::get<i>(held_);
     }
   }
-  bool has_same_numbers(const Step& other) const override {
+  std::string_view differing(const Step& other) const override {
     const auto& with = static_cast<const CallStep&>(other);
-    return function_ == with.function_ && held_ == with.held_;
+    return function_ == with.function_ && held_ == with.held_ ? "" : "a number";
   }
 
   R (*function_)(Params...);

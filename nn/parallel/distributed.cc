@@ -129,7 +129,7 @@ void DistributedDataParallel::begin_forward() {
 Tensor DistributedDataParallel::forward(const Tensor& input) {
   const profiler::Span span("DistributedDataParallel.forward");
   if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->run_host("DistributedDataParallel", [this, records = is_grad_enabled()] {
+    recorder->run_host("DistributedDataParallel", this, [this, records = is_grad_enabled()] {
       const AutoGradMode mode(records);
       begin_forward();
     });

@@ -210,7 +210,7 @@ void LeafNode::run_ready() const {
   if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
     const Ref<const LeafNode> leaf(this);
     return recorder->run_host(
-        "gradient ready", [leaf] { leaf->run_ready(); },
+        "gradient ready", this, [leaf] { leaf->run_ready(); },
         [leaf](const std::exception_ptr& error) {
           if (backward_pass() != 0) leaf->run_failed(error);
         });

@@ -348,6 +348,15 @@ TEST(Compile, NamesWhatCannotBeRepeated) {
   int calls = 0;
   EXPECT_THAT(refusal(here, [&](const Tensor& x) { return here.step(x * (1.0 + ++calls)); }),
               HasSubstr("does not do the same in each call: step 1: a number of fill_ differs"));
+  optim::SGD other(here.model->parameters(), {.lr = 0.1});
+  EXPECT_THAT(refusal(here,
+                      [&](const Tensor& x) {
+                        const Tensor loss = here.loss(x);
+                        loss.backward();
+                        (++calls % 2 == 0 ? here.optimizer : other).step();
+                        return loss;
+                      }),
+              HasSubstr("the object of optimizer_step differs"));
   optim::ExponentialLR schedule(here.optimizer, {.gamma = 0.9});
   EXPECT_THAT(refusal(here,
                       [&](const Tensor& x) {
