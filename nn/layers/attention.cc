@@ -233,7 +233,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   // As in PyTorch, with need_weights a query without keys gives NaN.
   const bool may_hide_rows = mask.defined() && !masks.need_weights;
   const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
-  const Tensor kept = functional::dropout(shares, options.dropout, {.training = is_training()});
+  const Tensor kept =
+      functional::dropout(shares, in_tape(options.dropout), {.training = is_training()});
   // [L, N, E] in memory also for a result of shape [N, L, E]: a dropout after it draws in this
   // order, as after PyTorch's layer.
   const Tensor joined =

@@ -11,6 +11,7 @@
 #include "core/base/text/printable.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tape/arrangement.h"
+#include "core/tape/recorder.h"
 
 namespace dl::nn {
 namespace {
@@ -53,7 +54,19 @@ Module::Module(Module&& other) noexcept
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
       gone_(std::exchange(other.gone_, Gone::kMoved)),
-      replaced_(std::move(other.replaced_)) {}
+      replaced_(std::move(other.replaced_)) {
+  if (std::exchange(other.seen_, nullptr) != nullptr) tape::rearranged();
+}
+
+const double& Module::in_tape(const double& number) const {
+  tape::Recorder* const recorder = tape::Recorder::current();
+  if (recorder == nullptr) return number;
+  if (seen_ == nullptr) seen_ = std::shared_ptr<const Module>(this, [](const Module*) {});
+  recorder->require(&number, [life = std::weak_ptr(seen_), &number, value = number] {
+    return life.expired() || number == value;
+  });
+  return number;
+}
 
 void Module::refuse_moved(std::string_view use) const {
   DL_CHECK(gone_ != Gone::kReplaced, kInvalidArgument,
@@ -133,6 +146,7 @@ void Module::retire(std::unique_ptr<Module> module) {
     for (Buffer& b : each.module->buffers_) b.entry.tensor = Tensor();
     each.module->gone_ = Gone::kReplaced;
   }
+  tape::rearranged();
   replaced_.push_back(std::move(module));
 }
 

@@ -236,6 +236,9 @@ class Module {
     if (gone_ != Gone::kNo) [[unlikely]]
       refuse_moved(use);
   }
+  // Returns `number`, a member of this module. A tape that is recorded (nn/compile) is for this
+  // value, until the module is destroyed: after a change the function is recorded again.
+  const double& in_tape(const double& number) const;
   // True if this object's class is M itself, not a class derived from M.
   template <typename M>
   bool is_exactly() const noexcept {
@@ -296,6 +299,7 @@ class Module {
   bool training_ = true;
   Gone gone_ = Gone::kNo;
   std::vector<std::unique_ptr<Module>> replaced_;
+  mutable std::shared_ptr<const Module> seen_;  // by tapes, which ask whether the module lives
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

@@ -32,7 +32,7 @@ DL_DROPOUTS(DL_DROPOUT)
 
 Tensor Dropout::forward(const Tensor& input) {
   check_not_moved("a call");
-  return functional::dropout(input, p, {.training = is_training()});
+  return functional::dropout(input, in_tape(p), {.training = is_training()});
 }
 
 Tensor Dropout1d::forward(const Tensor& input) {
@@ -40,7 +40,7 @@ Tensor Dropout1d::forward(const Tensor& input) {
   DL_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), kShape,
            "Dropout1d: the input has shape {}, wanted [N, C, L] or [C, L]",
            input.defined() ? input.sizes().str() : "none");
-  return drop_channels(*this, input, p, 2, "Dropout1d");
+  return drop_channels(*this, input, in_tape(p), 2, "Dropout1d");
 }
 
 Tensor Dropout2d::forward(const Tensor& input) {
@@ -48,7 +48,7 @@ Tensor Dropout2d::forward(const Tensor& input) {
   DL_CHECK(input.defined() && (input.dim() == 3 || input.dim() == 4), kShape,
            "Dropout2d: the input has shape {}, wanted [N, C, H, W] or [N, C, L]",
            input.defined() ? input.sizes().str() : "none");
-  return drop_channels(*this, input, p, 0, "Dropout2d");
+  return drop_channels(*this, input, in_tape(p), 0, "Dropout2d");
 }
 
 Tensor Dropout3d::forward(const Tensor& input) {
@@ -56,12 +56,12 @@ Tensor Dropout3d::forward(const Tensor& input) {
   DL_CHECK(input.defined() && (input.dim() == 4 || input.dim() == 5), kShape,
            "Dropout3d: the input has shape {}, wanted [N, C, D, H, W] or [C, D, H, W]",
            input.defined() ? input.sizes().str() : "none");
-  return drop_channels(*this, input, p, 4, "Dropout3d");
+  return drop_channels(*this, input, in_tape(p), 4, "Dropout3d");
 }
 
 Tensor AlphaDropout::forward(const Tensor& input) {
   check_not_moved("a call");
-  return functional::alpha_dropout(input, p, {.training = is_training()});
+  return functional::alpha_dropout(input, in_tape(p), {.training = is_training()});
 }
 
 }  // namespace dl::nn
