@@ -1,6 +1,9 @@
 #include "nn/amp/grad_scaler.h"
 
+#include <fmt/core.h>
+
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +12,7 @@
 #include "core/device/cuda/graph.h"
 #include "core/ops/dispatch/dispatch.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 
 namespace dl::amp {
@@ -30,16 +34,25 @@ GradScaler::GradScaler(GradScalerOptions options)
 
 void GradScaler::make_scale(Device device) {
   if (scale_.defined()) return;
-  scale_ = full({}, first_scale_, {.dtype = DType::kF32, .device = device});
-  growth_tracker_ = full({}, first_tracker_, {.dtype = DType::kI32, .device = device});
+  const auto make = [&] {
+    scale_ = full({}, first_scale_, {.dtype = DType::kF32, .device = device});
+    growth_tracker_ = full({}, first_tracker_, {.dtype = DType::kI32, .device = device});
+  };
+  // A tape does not make them again: they live on.
+  tape::Recorder* const recorder = tape::Recorder::current();
+  recorder != nullptr ? recorder->aside(make) : make();
 }
 
 Tensor GradScaler::scale(const Tensor& outputs) {
   DL_CHECK(outputs.defined(), kInvalidArgument, "GradScaler::scale: the outputs are undefined");
-  if (!options_.enabled) return outputs;
-  dl::detail::not_repeatable("a GradScaler scales");
-  make_scale(outputs.device());
-  return mul(outputs, scale_);
+  if (options_.enabled) make_scale(outputs.device());
+  // The program may assign another scaler to this one.
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    recorder->require(this, [this, enabled = options_.enabled, scale = scale_] {
+      return options_.enabled == enabled && scale_.is_same(scale);
+    });
+  }
+  return options_.enabled ? mul(outputs, scale_) : outputs;
 }
 
 void GradScaler::forget_broken_capture() {
@@ -49,6 +62,11 @@ void GradScaler::forget_broken_capture() {
 
 void GradScaler::unscale_(const optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
+  // A tape calls these functions again, so each run does what a call of the program does.
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    return recorder->run_host("scaler_unscale", &optimizer,
+                              [this, &optimizer] { unscale_(optimizer); });
+  }
   forget_broken_capture();
   DL_CHECK(scale_.defined(), kInvalidArgument,
            "GradScaler::unscale_: nothing was scaled yet; call scale(loss).backward() before it");
@@ -75,6 +93,9 @@ void GradScaler::unscale_(const optim::Optimizer& optimizer) {
 
 void GradScaler::step(optim::Optimizer& optimizer) {
   if (!options_.enabled) return optimizer.step();
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    return recorder->run_host("scaler_step", &optimizer, [this, &optimizer] { step(optimizer); });
+  }
   forget_broken_capture();
   if (!optimizers_.contains(&optimizer)) unscale_(optimizer);
   Stepped& stepped = optimizers_.at(&optimizer);
@@ -86,6 +107,12 @@ void GradScaler::step(optim::Optimizer& optimizer) {
 
 void GradScaler::update(std::optional<double> new_scale) {
   if (!options_.enabled) return;
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    // The number is in the name, so that another one in a later call is seen.
+    const std::string name =
+        new_scale ? fmt::format("scaler_update({})", *new_scale) : std::string("scaler_update");
+    return recorder->run_host(name, this, [this, new_scale] { update(new_scale); });
+  }
   const NoGradGuard no_grad;
   if (new_scale) {
     DL_CHECK(*new_scale > 0, kInvalidArgument, "GradScaler::update: got {}, wanted more than 0",
@@ -115,14 +142,16 @@ void GradScaler::update(std::optional<double> new_scale) {
 
 double GradScaler::get_scale() const {
   if (!options_.enabled) return 1.0;
+  dl::detail::not_repeatable("a GradScaler's scale is read");
   return scale_.defined() ? scale_.item<double>() : first_scale_;
 }
 
 nn::StateDict GradScaler::state_dict() const {
   if (!options_.enabled) return {};
+  const double scale = get_scale();
   const auto tracker =
       growth_tracker_.defined() ? growth_tracker_.item<std::int32_t>() : first_tracker_;
-  return {{"scale", tensor(get_scale(), {.dtype = DType::kF64})},
+  return {{"scale", tensor(scale, {.dtype = DType::kF64})},
           {"growth_factor", tensor(options_.growth_factor, {.dtype = DType::kF64})},
           {"backoff_factor", tensor(options_.backoff_factor, {.dtype = DType::kF64})},
           {"growth_interval", tensor(options_.growth_interval)},

@@ -14,23 +14,22 @@
 // the kernels that it calls, with their memory (core/tape). The next calls (`checks`) run it again,
 // and compare what it does. From then on a call copies its inputs and calls the kernels,
 // element-wise ones together with normalisation: no checks, no graph, no allocation. The results
-// are those of the function, bit by bit. Optimizers are called as they are, so they read their
-// options anew; dropout draws from its generator.
+// are those of the function, bit by bit. Optimizers, a GradScaler and DistributedDataParallel are
+// called as they are, so they read their options and state anew; dropout draws from its generator.
 //
 // Put a whole training step into the function, or a forward under a NoGradGuard. Everything that it
 // reads beside tensors is as in the first call: a number, a counter, a branch. A call of another
 // form has a tape of its own: other shapes, dtypes, strides, numbers of threads, autocast, gradient
-// mode. A change of the model's arrangement (train() and eval(), requires_grad_(), hooks, to())
-// records again.
+// mode, p of a dropout layer. A change of the model's arrangement (train() and eval(),
+// requires_grad_(), hooks, to(), replace_module()) records again.
 //
 // What cannot be repeated is named once in a warning, and calls run the function: a result that is
-// read on the host (item()), random numbers beside dropout and bernoulli(), hooks, a GradScaler,
-// schedulers (step them outside), DistributedDataParallel, tensors on GPUs (nn/parallel/
-// capture_step.h has these).
+// read on the host (item()), random numbers beside dropout and bernoulli(), hooks, schedulers (step
+// them outside), averages of models, tensors on GPUs (see nn/parallel/capture_step.h).
 //
 // Ownership: holds the function and the memory of the tapes. What the function uses (optimizers,
-// modules) must outlive it. Thread-safety: none; the function must not hand tensors to other
-// threads.
+// scalers, modules) must outlive it. Thread-safety: none; the function must not hand tensors to
+// other threads.
 #pragma once
 
 #include <concepts>
