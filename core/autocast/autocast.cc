@@ -44,6 +44,10 @@ void keep_autocast(const Tensor& weight, const Tensor& cast, bool tracked) {
   casts.kept.insert_or_assign(weight.impl(), Kept{weight, weight.version(), tracked, cast});
 }
 
+void drop_autocasts() noexcept {
+  casts.kept.clear();
+}
+
 }  // namespace detail
 
 bool is_autocast_enabled(DeviceType device) noexcept {

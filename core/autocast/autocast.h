@@ -51,6 +51,7 @@ extern constinit thread_local AutocastState autocast_state;
 // `tracked`: whether the cast is recorded for backward.
 Tensor find_autocast(const Tensor& weight, DType dtype, bool tracked);
 void keep_autocast(const Tensor& weight, const Tensor& cast, bool tracked);
+void drop_autocasts() noexcept;
 }  // namespace detail
 
 // Disables autocast on its thread while it lives: inside an operation that has cast its inputs, and

@@ -73,6 +73,16 @@ std::vector<Tensor> copies(const std::vector<Tensor>& outputs) {
   return result;
 }
 
+// A tape casts weights itself, and the program must not see its casts, which its runs write again:
+// none goes into a call or out of it.
+class OwnCasts {
+ public:
+  OwnCasts() { drop_autocasts(); }
+  ~OwnCasts() { drop_autocasts(); }
+  OwnCasts(const OwnCasts&) = delete;
+  OwnCasts& operator=(const OwnCasts&) = delete;
+};
+
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
@@ -113,6 +123,7 @@ std::vector<Tensor> CompiledFunction::call(std::span<const Tensor> inputs,
     return run(inputs, function,
                fmt::format("there are {} tapes for inputs of other forms", entries_.size()));
   }
+  const OwnCasts casts;
   const bool is_due = options_.check > 0 && (entry->calls + 1) % options_.check == 0;
   const bool records =
       !entry->tape || entry->arrangement != tape::arrangement() || entry->checks_left > 0 || is_due;

@@ -212,6 +212,23 @@ TEST(CompiledGradScaler, SharesItsStateWithTheProgram) {
   EXPECT_GE(summary.replays, 12) << summary.str();
 }
 
+// A skipped step leaves the weights' casts valid, which the guard keeps.
+TEST(CompiledGradScaler, WorksWithAutocastAroundTheCalls) {
+  for (const int checks : {0, 3}) {
+    const CompileSummary summary =
+        expect_same_training({.compile = {.whole = true, .checks = checks}}, [](auto& here) {
+          const autocast cast(DeviceType::kCPU, {.dtype = DType::kF16});
+          here.call_eagerly(full({4, 8}, kInfinity));
+          for (int i = 0; i < 20; ++i) {
+            here.call(i % 6 == 1 ? full({4, 8}, kInfinity) : randn({4, 8}));
+            if (i % 7 == 6) here.call_eagerly(randn({4, 8}));
+            here.note();
+          }
+        });
+    EXPECT_EQ(summary.replays, 20 - 1 - checks) << summary.str();
+  }
+}
+
 // The step of one optimizer fails after gradients were unscaled; the caller takes it again.
 TEST(CompiledGradScaler, AReplayThatFailedLeavesWhatACallLeaves) {
   const CompileSummary summary = expect_same_training({}, [](ScaledTraining& here) {
