@@ -1,6 +1,7 @@
 // A compiled step with DistributedDataParallel has the bits of the step itself. Ranks are threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -8,6 +9,7 @@
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
+#include "nn/amp/grad_scaler.h"
 #include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/linear.h"
@@ -39,12 +41,14 @@ Sequential model_of(int rank) {
 
 struct How {
   int micro_batches = 1;  // of a step; only the last one synchronises
+  bool scaled = false;    // the function takes the whole step, with a GradScaler
   DistributedDataParallelOptions ddp{};
 };
 
 // What a rank has in the end: losses, then parameters and buffers.
 struct Trained {
   std::vector<double> losses;
+  std::vector<double> scales;
   std::vector<Tensor> state;
   CompileSummary summary;
 };
@@ -54,10 +58,18 @@ Trained train(ProcessGroup& group, const How& how, bool compiled) {
   Sequential model = model_of(group.rank());
   DistributedDataParallel ddp(model, Ref<ProcessGroup>(&group), how.ddp);
   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  // It grows until the scaled loss overflows.
+  amp::GradScaler scaler({.init_scale = 0x1p122, .growth_interval = 1});
   auto pass = compile(
       [&](const Tensor& x, const Tensor& y) {
         const Tensor loss = functional::cross_entropy(ddp(x), y);
-        loss.backward();
+        if (how.scaled) {
+          scaler.scale(loss * 8.0).backward();
+          scaler.step(optimizer);
+          scaler.update();
+        } else {
+          loss.backward();
+        }
         return loss;
       },
       {.enabled = compiled, .checks = 1});
@@ -74,7 +86,8 @@ Trained train(ProcessGroup& group, const How& how, bool compiled) {
       for (int m = 0; m + 1 < how.micro_batches; ++m) take();
     }
     take();
-    optimizer.step();
+    if (!how.scaled) optimizer.step();
+    trained.scales.push_back(scaler.get_scale());
   }
   for (const auto& [name, tensor] : model.state_dict()) trained.state.push_back(tensor);
   trained.summary = pass.summary();
@@ -85,13 +98,15 @@ class CompiledDdp : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, CompiledDdp, ::testing::Values(1, 2, 3));
 
 TEST_P(CompiledDdp, HasTheStepsBits) {
-  for (const How& how : {How{}, How{.micro_batches = 2},
+  for (const How& how : {How{}, How{.micro_batches = 2}, How{.scaled = true},
                          How{.ddp = {.first_bucket_mb = 1e-4, .bucket_cap_mb = 1e-4}},
                          How{.ddp = {.find_unused_parameters = true}}}) {
     run_ranks(GetParam(), [&](ProcessGroup& group) {
       const Trained eager = train(group, how, false);
       const Trained compiled = train(group, how, true);
       EXPECT_EQ(eager.losses, compiled.losses);
+      EXPECT_EQ(eager.scales, compiled.scales);
+      EXPECT_NE(std::ranges::is_sorted(compiled.scales), how.scaled);  // it has backed off
       ASSERT_EQ(eager.state.size(), compiled.state.size());
       for (std::size_t i = 0; i < eager.state.size(); ++i) {
         const Tensor& theirs = eager.state[i];
