@@ -9,7 +9,6 @@
 #include "core/memory/allocator.h"
 #include "core/memory/storage.h"
 #include "core/profiler/span.h"
-#include "core/tape/reuse.h"
 #include "core/tensor/tensor_impl.h"
 
 namespace dl::tape {
@@ -17,56 +16,25 @@ namespace dl::tape {
 Tape::Tape(Recording recording)
     : recording_(std::move(recording)),
       chains_(find_chains(recording_)),
-      holders_(find_reuses(recording_)) {
-  const std::vector<Block>& blocks = recording_.blocks;
-  std::vector<Lifetime> lives(blocks.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    lives[i] = {blocks[i].bytes, blocks[i].first, blocks[i].last};
-    if (holders_[i] != i)
-      lives[holders_[i]].last = std::max(lives[holders_[i]].last, lives[i].last);
-  }
-  for (const Chain& chain : chains_) keep_during(chain, lives);
-  std::vector<Lifetime> lifetimes;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].storage || blocks[i].last < 0) continue;
-    shared_bytes_ += blocks[i].bytes;
-    if (holders_[i] != i) continue;
-    lifetimes.push_back(lives[i]);
-    shared_.push_back(i);
-  }
-  plan_ = plan_arena(lifetimes, memory::kAlignment);
-}
-
-// All members of a chain run at the same time.
-void Tape::keep_during(const Chain& chain, std::vector<Lifetime>& lives) const {
-  const std::vector<std::size_t> members = chain.members();
-  const auto first = static_cast<std::int64_t>(members.front());
-  const auto last = static_cast<std::int64_t>(members.back());
-  for (const std::size_t i : members) {
-    for (const Operand& operand : std::as_const(*recording_.steps[i]).operands()) {
-      if (operand.block == Operand::kUndefined) continue;
-      Lifetime& life = lives[holders_[static_cast<std::size_t>(operand.block)]];
-      life.first = std::min(life.first, first);
-      life.last = std::max(life.last, last);
-    }
-  }
-}
+      memory_(plan_memory(recording_, chains_)) {}
 
 void Tape::bind() {
   memory::release_cached();
-  const Ref<Storage> arena = Storage::make(plan_.bytes, Device{});
+  const Ref<Storage> arena = Storage::make(memory_.arena.bytes, Device{});
   std::vector<Ref<Storage>> memory(recording_.blocks.size());
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = recording_.blocks[i].storage;
-  for (std::size_t i = 0; i < shared_.size(); ++i) {
-    memory[shared_[i]] = Storage::wrap(static_cast<char*>(arena->data()) + plan_.offsets[i],
-                                       recording_.blocks[shared_[i]].bytes, Device{}, arena);
+  for (std::size_t i = 0; i < memory_.shared.size(); ++i) {
+    const std::size_t block = memory_.shared[i];
+    memory[block] = Storage::wrap(static_cast<char*>(arena->data()) + memory_.arena.offsets[i],
+                                  recording_.blocks[block].bytes, Device{}, arena);
   }
   for (const auto& step : recording_.steps) {
     for (Operand& operand : step->operands()) {
       if (operand.block == Operand::kUndefined) continue;
       operand.bound = Tensor(make_ref<TensorImpl>(
-          memory[holders_[static_cast<std::size_t>(operand.block)]], operand.sizes, operand.strides,
-          operand.first / static_cast<std::int64_t>(size_of(operand.dtype)), operand.dtype));
+          memory[memory_.holders[static_cast<std::size_t>(operand.block)]], operand.sizes,
+          operand.strides, operand.first / static_cast<std::int64_t>(size_of(operand.dtype)),
+          operand.dtype));
     }
   }
   link();

@@ -2,9 +2,9 @@
 //
 // Memory that only steps use is in one arena, in which blocks that are never in use together share
 // a place; a result may have the place of an operand that ends with it. A run calls the steps in
-// order, some of them together (chain.h), and does nothing else: no checks of shapes, no memory, no
-// autograd. It writes the bits that the recorded code would write, if that code would do the
-// same again; the owner finds out whether it would (nn/compile).
+// order, some of them together (plan/chain.h), and does nothing else: no checks of shapes, no
+// memory, no autograd. It writes the bits that the recorded code would write, if that code would do
+// the same again; the owner finds out whether it would (nn/compile).
 //
 // One thread at a time.
 #pragma once
@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/tape/arena.h"
-#include "core/tape/chain.h"
+#include "core/tape/plan/chain.h"
+#include "core/tape/plan/memory.h"
 #include "core/tape/recorder.h"
 
 namespace dl::tape {
@@ -30,22 +30,18 @@ class Tape {
   void run();
 
   const Recording& recording() const noexcept { return recording_; }
-  std::size_t arena_bytes() const noexcept { return plan_.bytes; }
+  std::size_t arena_bytes() const noexcept { return memory_.arena.bytes; }
   // The bytes of all blocks that share the arena, each on its own.
-  std::size_t shared_bytes() const noexcept { return shared_bytes_; }
+  std::size_t separate_bytes() const noexcept { return memory_.separate_bytes; }
   std::size_t chains() const noexcept { return chains_.size(); }
 
  private:
-  void keep_during(const Chain& chain, std::vector<Lifetime>& lives) const;
   void bind();
   void link();
 
   Recording recording_;
   std::vector<Chain> chains_;
-  std::vector<std::size_t> holders_;  // for each block the one whose memory it takes
-  ArenaPlan plan_;
-  std::vector<std::size_t> shared_;  // the blocks in it, in the plan's order
-  std::size_t shared_bytes_ = 0;
+  MemoryPlan memory_;
   std::vector<Link> links_;  // in the order of a run; empty: not bound yet
 };
 

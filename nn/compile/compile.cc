@@ -241,7 +241,7 @@ CompileSummary CompiledFunction::summary() const {
     summary.steps += entry->tape->recording().steps.size();
     summary.chains += entry->tape->chains();
     summary.arena_bytes += entry->tape->arena_bytes();
-    summary.separate_bytes += entry->tape->shared_bytes();
+    summary.separate_bytes += entry->tape->separate_bytes();
   }
   return summary;
 }

@@ -7,7 +7,7 @@
 namespace dl {
 namespace {
 
-// Kernels that work part by part (core/tape/chain.h). Operands are the kernel's tensors.
+// Kernels that work part by part (core/tape/plan/chain.h). Operands are the kernel's tensors.
 template <Op op>
 inline constexpr tape::PartOperands kParts{};
 template <>

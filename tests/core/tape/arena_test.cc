@@ -1,4 +1,4 @@
-#include "core/tape/arena.h"
+#include "core/tape/plan/arena.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which steps run together, and which results take the memory of an operand.
-#include "core/tape/chain.h"
+#include "core/tape/plan/chain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/norm/norm.h"
 #include "core/tape/recorder.h"
-#include "core/tape/reuse.h"
 #include "core/tape/tape.h"
 #include "core/tensor/factories.h"
 

@@ -1,10 +1,12 @@
-#include "core/tape/reuse.h"
+#include "core/tape/plan/memory.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 
+#include "core/memory/allocator.h"
 #include "core/tape/step.h"
 #include "core/tensor/layout/shape.h"
 
@@ -77,10 +79,43 @@ class Reuses {
   std::vector<std::int64_t> last_;  // of the holder's memory
 };
 
+void keep_during(const Recording& recording, const Chain& chain,
+                 const std::vector<std::size_t>& holders, std::vector<Lifetime>& lives) {
+  const std::vector<std::size_t> members = chain.members();
+  const auto first = static_cast<std::int64_t>(members.front());
+  const auto last = static_cast<std::int64_t>(members.back());
+  for (const std::size_t i : members) {
+    for (const Operand& operand : std::as_const(*recording.steps[i]).operands()) {
+      if (operand.block == Operand::kUndefined) continue;
+      Lifetime& life = lives[holders[static_cast<std::size_t>(operand.block)]];
+      life.first = std::min(life.first, first);
+      life.last = std::max(life.last, last);
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<std::size_t> find_reuses(const Recording& recording) {
-  return Reuses(recording).find();
+MemoryPlan plan_memory(const Recording& recording, const std::vector<Chain>& chains) {
+  MemoryPlan plan{.holders = Reuses(recording).find(), .shared = {}, .arena = {}};
+  const std::vector<Block>& blocks = recording.blocks;
+  std::vector<Lifetime> lives;
+  for (const Block& block : blocks) lives.push_back({block.bytes, block.first, block.last});
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    Lifetime& life = lives[plan.holders[i]];
+    life.last = std::max(life.last, blocks[i].last);
+  }
+  for (const Chain& chain : chains) keep_during(recording, chain, plan.holders, lives);
+  std::vector<Lifetime> lifetimes;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].storage || blocks[i].last < 0) continue;
+    plan.separate_bytes += blocks[i].bytes;
+    if (plan.holders[i] != i) continue;
+    lifetimes.push_back(lives[i]);
+    plan.shared.push_back(i);
+  }
+  plan.arena = plan_arena(lifetimes, memory::kAlignment);
+  return plan;
 }
 
 }  // namespace dl::tape

@@ -1,4 +1,4 @@
-#include "core/tape/chain.h"
+#include "core/tape/plan/chain.h"
 
 #include <algorithm>
 #include <functional>
