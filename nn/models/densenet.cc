@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
@@ -46,9 +45,13 @@ class DenseBlock : public Module {
     }
   }
   Tensor forward(const Tensor& input) override {
-    std::vector<Tensor> features{input};
-    for (std::size_t i = 0; i < child_count(); ++i) features.push_back(child(i)(cat(features, 1)));
-    return cat(features, 1);
+    // Two tensors at a time: one copy and one sum of gradients a layer, instead of one for each
+    // earlier layer.
+    Tensor features = input;
+    for (std::size_t i = 0; i < child_count(); ++i) {
+      features = cat({features, child(i)(features)}, 1);
+    }
+    return features;
   }
 };
 
