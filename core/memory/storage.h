@@ -28,16 +28,28 @@ namespace dl {
 
 class Storage;
 
-// Hears what its thread does to memory outside of kernels; core/tape records with it. Each thread
-// has at most one. Without one, each of these events costs one load.
+// What repeats an event that a tape cannot repeat.
+enum class RepeatedBy : bool { kNothing, kGraph };
+
+// Hears what its thread does to memory outside of kernels, and to gradients: a tape records with it
+// (core/tape), and a CUDA graph (nn/compile). Each thread has at most one. Without one, each of
+// these events costs one load.
 class ThreadWatch {
  public:
   virtual void made(const Storage& storage) = 0;
   virtual void freed(const Storage& storage) noexcept = 0;
   // The program got the address of memory in the storage, or, in the line `reader`, a value.
   virtual void accessed(const Storage& storage, const std::source_location* reader) = 0;
-  // The program did something that would differ if it were repeated: "random numbers".
-  virtual void unrepeatable(std::string_view what) = 0;
+  // The program did something that a tape cannot repeat: "random numbers".
+  virtual void unrepeatable(std::string_view what, RepeatedBy by) = 0;
+  // The host changed `object`, a leaf's gradient, and `again` does it in a repetition.
+  virtual void changed(std::string_view what, std::function<void()> again) = 0;
+  // A repetition needs the condition, unless settled() came for `object` before. `restore` undoes
+  // what the host changes in the object from here on.
+  virtual void needs(const void* object, std::function<bool()> condition,
+                     std::function<void()> restore) = 0;
+  // From here on, what is repeated determines the state of `object` itself.
+  virtual void settled(const void* object) = 0;
 
  protected:
   ~ThreadWatch() = default;
@@ -46,9 +58,9 @@ class ThreadWatch {
 namespace detail {
 inline thread_local constinit ThreadWatch* thread_watch = nullptr;
 
-inline void not_repeatable(std::string_view what) {
+inline void not_repeatable(std::string_view what, RepeatedBy by = RepeatedBy::kGraph) {
   if (thread_watch != nullptr) [[unlikely]]
-    thread_watch->unrepeatable(what);
+    thread_watch->unrepeatable(what, by);
 }
 }  // namespace detail
 

@@ -39,7 +39,7 @@ static_assert(std::is_trivially_copyable_v<State>);
 void Generator::manual_seed(std::uint64_t seed) noexcept {
   const Lock lock(mutex_);
   seed_ = seed;
-  detail::not_repeatable("a generator is seeded");
+  detail::not_repeatable("a generator is seeded", RepeatedBy::kNothing);
   engine_ = random::Mt19937(seed);
   cached_normal_.reset();
   philox_offset_ = 0;
@@ -61,7 +61,7 @@ Generator::Locked::Locked(Generator& generator) DL_NO_THREAD_SAFETY_ANALYSIS
     : lock_(generator.mutex_),
       engine_(generator.engine_),
       cached_(generator.cached_normal_) {
-  detail::not_repeatable("random numbers are drawn");
+  detail::not_repeatable("random numbers are drawn", RepeatedBy::kNothing);
 }
 
 std::uint32_t Generator::random() noexcept {
@@ -73,7 +73,7 @@ std::uint64_t Generator::random64() noexcept {
 }
 
 random::PhiloxSeed Generator::philox(std::uint64_t words) noexcept {
-  detail::not_repeatable("random numbers are drawn");
+  detail::not_repeatable("random numbers are drawn", RepeatedBy::kNothing);
   const Lock lock(mutex_);
   const random::PhiloxSeed taken{seed_, philox_offset_};
   philox_offset_ += (words + 3) / 4 * 4;
@@ -88,13 +88,13 @@ std::uint64_t Generator::philox_offset() const noexcept {
 void Generator::set_philox_offset(std::uint64_t words) {
   DL_CHECK(words % 4 == 0, kInvalidArgument,
            "Generator::set_philox_offset: got {}, wanted a multiple of 4", words);
-  detail::not_repeatable("a generator's state is set");
+  detail::not_repeatable("a generator's state is set", RepeatedBy::kNothing);
   const Lock lock(mutex_);
   philox_offset_ = words;
 }
 
 std::vector<std::byte> Generator::state() const {
-  detail::not_repeatable("a generator's state is read");
+  detail::not_repeatable("a generator's state is read", RepeatedBy::kNothing);
   State state{};
   {
     const Lock lock(mutex_);
@@ -113,7 +113,7 @@ std::vector<std::byte> Generator::state() const {
 }
 
 void Generator::set_state(std::span<const std::byte> bytes) {
-  detail::not_repeatable("a generator's state is set");
+  detail::not_repeatable("a generator's state is set", RepeatedBy::kNothing);
   DL_CHECK(bytes.size() == kStateBytes, kParse,
            "Generator::set_state: got {} bytes, a state has {}", bytes.size(), kStateBytes);
   State state;

@@ -49,11 +49,11 @@ std::string difference(const Recording& a, const Recording& b) {
 Recorder::Recorder() {
   DL_CHECK(dl::detail::thread_watch == nullptr, kInvalidArgument,
            "compile: a compiled function was called while this thread records another one");
-  dl::detail::thread_watch = this;
+  dl::detail::thread_watch = of_thread_ = this;
 }
 
 Recorder::~Recorder() {
-  dl::detail::thread_watch = nullptr;
+  dl::detail::thread_watch = of_thread_ = nullptr;
 }
 
 Recording Recorder::finish() {
@@ -74,10 +74,6 @@ void Recorder::run_host(std::string_view name, const void* object, const std::fu
 
 void Recorder::did(std::string_view name, std::function<void()> again, HostStep::Failed failed) {
   add(std::make_unique<HostStep>(std::string(name), nullptr, std::move(again), std::move(failed)));
-}
-
-void Recorder::require(const void* object, Recording::Condition condition) {
-  if (settled_.insert(object).second) recording_.conditions.push_back(std::move(condition));
 }
 
 void Recorder::refuse(std::string why) {
@@ -111,8 +107,21 @@ void Recorder::accessed(const Storage& storage, const std::source_location* read
   if (!block.storage) block.storage = held(storage);
 }
 
-void Recorder::unrepeatable(std::string_view what) {
+void Recorder::unrepeatable(std::string_view what, RepeatedBy) {
   if (inside_ == 0) refuse(std::string(what));
+}
+
+void Recorder::changed(std::string_view what, std::function<void()> again) {
+  if (inside_ == 0) did(what, std::move(again));
+}
+
+void Recorder::needs(const void* object, std::function<bool()> condition, std::function<void()>) {
+  if (inside_ > 0 || !settled_.insert(object).second) return;
+  recording_.conditions.push_back(std::move(condition));
+}
+
+void Recorder::settled(const void* object) {
+  if (inside_ == 0) settled_.insert(object);
 }
 
 Recorder::Place Recorder::place_of(const void* address, const Storage& storage) {

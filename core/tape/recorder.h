@@ -64,9 +64,7 @@ class Recorder final : public ThreadWatch {
 
   // This thread's recorder, unless it has none or is inside a step.
   static Recorder* current() noexcept {
-    if (dl::detail::thread_watch == nullptr) return nullptr;
-    auto* const recorder = static_cast<Recorder*>(dl::detail::thread_watch);
-    return recorder->inside_ == 0 ? recorder : nullptr;
+    return of_thread_ != nullptr && of_thread_->inside_ == 0 ? of_thread_ : nullptr;
   }
 
   // Ends the recording.
@@ -88,17 +86,17 @@ class Recorder final : public ThreadWatch {
     const Inside inside(*this);
     act();
   }
-  // A run needs the condition, unless something was written down for `object` before.
-  void require(const void* object, Recording::Condition condition);
-  // From here on the recording itself determines the state of `object`.
-  void settle(const void* object) { settled_.insert(object); }
   // The recording cannot be repeated. The first reason counts.
   void refuse(std::string why);
 
   void made(const Storage& storage) override;
   void freed(const Storage& storage) noexcept override;
   void accessed(const Storage& storage, const std::source_location* reader) override;
-  void unrepeatable(std::string_view what) override;
+  void unrepeatable(std::string_view what, RepeatedBy by) override;
+  void changed(std::string_view what, std::function<void()> again) override;
+  void needs(const void* object, std::function<bool()> condition,
+             std::function<void()> restore) override;
+  void settled(const void* object) override;
 
  private:
   // While it lives, nothing is written down.
@@ -126,6 +124,8 @@ class Recorder final : public ThreadWatch {
   Place place_of(const void* address, const Storage& storage);
   void add(std::unique_ptr<Step> step);
   std::string after() const;
+
+  static inline thread_local constinit Recorder* of_thread_ = nullptr;
 
   Recording recording_;
   int inside_ = 0;

@@ -47,10 +47,12 @@ Tensor GradScaler::scale(const Tensor& outputs) {
   DL_CHECK(outputs.defined(), kInvalidArgument, "GradScaler::scale: the outputs are undefined");
   if (options_.enabled) make_scale(outputs.device());
   // The program may assign another scaler to this one.
-  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->require(this, [this, enabled = options_.enabled, scale = scale_] {
-      return options_.enabled == enabled && scale_.is_same(scale);
-    });
+  if (ThreadWatch* const watch = dl::detail::thread_watch) [[unlikely]] {
+    watch->needs(this,
+                 [this, enabled = options_.enabled, scale = scale_] {
+                   return options_.enabled == enabled && scale_.is_same(scale);
+                 },
+                 {});
   }
   return options_.enabled ? mul(outputs, scale_) : outputs;
 }

@@ -10,8 +10,8 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/text/printable.h"
 #include "core/device/cuda/cuda.h"
+#include "core/memory/storage.h"
 #include "core/tape/arrangement.h"
-#include "core/tape/recorder.h"
 
 namespace dl::nn {
 namespace {
@@ -59,12 +59,14 @@ Module::Module(Module&& other) noexcept
 }
 
 const double& Module::in_tape(const double& number) const {
-  tape::Recorder* const recorder = tape::Recorder::current();
-  if (recorder == nullptr) return number;
+  ThreadWatch* const watch = dl::detail::thread_watch;
+  if (watch == nullptr) return number;
   if (seen_ == nullptr) seen_ = std::shared_ptr<const Module>(this, [](const Module*) {});
-  recorder->require(&number, [life = std::weak_ptr(seen_), &number, value = number] {
-    return life.expired() || number == value;
-  });
+  watch->needs(&number,
+               [life = std::weak_ptr(seen_), &number, value = number] {
+                 return life.expired() || number == value;
+               },
+               {});
   return number;
 }
 

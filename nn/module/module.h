@@ -236,8 +236,8 @@ class Module {
     if (gone_ != Gone::kNo) [[unlikely]]
       refuse_moved(use);
   }
-  // Returns `number`, a member of this module. A tape that is recorded (nn/compile) is for this
-  // value, until the module is destroyed: after a change the function is recorded again.
+  // Returns `number`, a member of this module. What is recorded of a call (nn/compile) is for this
+  // value, until the module is destroyed: with another value the function is recorded again.
   const double& in_tape(const double& number) const;
   // True if this object's class is M itself, not a class derived from M.
   template <typename M>

@@ -49,7 +49,7 @@ AveragedModel::AveragedModel(nn::Module& average, const nn::Module& model,
 }
 
 void AveragedModel::update_parameters() {
-  dl::detail::not_repeatable("an average of models is updated");
+  dl::detail::not_repeatable("an average of models is updated", RepeatedBy::kNothing);
   const NoGradGuard no_grad;
   const double share =
       options_.ema_decay ? 1 - *options_.ema_decay : 1.0 / static_cast<double>(n_averaged_ + 1);

@@ -101,8 +101,8 @@ void LeafNode::accumulate(Tensor gradient) {
     grad_.copy_(gradient);
   }
   defined_ = true;
-  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->did(tape::kGradientStep, [leaf = Ref<LeafNode>(this), grad = grad_] {
+  if (ThreadWatch* const watch = dl::detail::thread_watch) [[unlikely]] {
+    watch->changed(tape::kGradientStep, [leaf = Ref<LeafNode>(this), grad = grad_] {
       if (!leaf->fixed_) leaf->grad_ = grad;
       leaf->defined_ = true;
     });
@@ -110,14 +110,17 @@ void LeafNode::accumulate(Tensor gradient) {
 }
 
 void LeafNode::require_state() const {
-  tape::Recorder* const recorder = tape::Recorder::current();
-  if (recorder == nullptr) return;
   const auto address = [](const LeafNode& leaf) {
     return leaf.has_memory() ? leaf.grad_.impl()->data() : nullptr;
   };
-  recorder->require(
-      this, [leaf = Ref<const LeafNode>(this), address, defined = defined_, at = address(*this)] {
+  dl::detail::thread_watch->needs(
+      this,
+      [leaf = Ref<const LeafNode>(this), address, defined = defined_, at = address(*this)] {
         return leaf->defined_ == defined && address(*leaf) == at;
+      },
+      [leaf = Ref<LeafNode>(const_cast<LeafNode*>(this)), defined = defined_, grad = grad_] {
+        leaf->defined_ = defined;
+        leaf->grad_ = grad;
       });
 }
 
@@ -135,10 +138,10 @@ void LeafNode::set_grad(const Tensor& grad) {
 }
 
 void LeafNode::zero_grad(bool set_to_none) {
-  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+  if (ThreadWatch* const watch = dl::detail::thread_watch) [[unlikely]] {
     if (set_to_none) {
-      recorder->settle(this);
-      recorder->did("zero_grad", [leaf = Ref<LeafNode>(this)] { leaf->zero_grad(true); });
+      watch->settled(this);
+      watch->changed("zero_grad", [leaf = Ref<LeafNode>(this)] { leaf->zero_grad(true); });
     } else {
       require_state();
     }
@@ -175,8 +178,8 @@ GradTarget LeafNode::target() const {
 }
 
 void LeafNode::mark_written() {
-  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->did(tape::kGradientStep, [leaf = Ref<LeafNode>(this)] { leaf->mark_written(); });
+  if (ThreadWatch* const watch = dl::detail::thread_watch) [[unlikely]] {
+    watch->changed(tape::kGradientStep, [leaf = Ref<LeafNode>(this)] { leaf->mark_written(); });
   }
   grad_.bump_version();
   defined_ = true;

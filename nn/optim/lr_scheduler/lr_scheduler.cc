@@ -16,7 +16,7 @@ LRScheduler::LRScheduler(std::string_view name, Optimizer& optimizer)
 }
 
 void LRScheduler::step() {
-  dl::detail::not_repeatable("a scheduler's step() is called");
+  dl::detail::not_repeatable("a scheduler's step() is called", RepeatedBy::kNothing);
   if (step_count_ == 1 && !optimizer_->stepped_while_watched()) {
     warn_once(
         "{}: step() comes before the optimizer's first step(), so that the schedule's first rate "

@@ -52,7 +52,7 @@ bool ReduceLROnPlateau::is_better(double metric) const {
 }
 
 void ReduceLROnPlateau::step(double metric) {
-  dl::detail::not_repeatable("a scheduler's step() is called");
+  dl::detail::not_repeatable("a scheduler's step() is called", RepeatedBy::kNothing);
   check_groups();
   ++last_epoch_;
   if (is_better(metric)) {
