@@ -28,6 +28,7 @@ template <typename T>
 void uniform(std::span<T> out, double low, double high, Generator& generator) {
   DL_CHECK(low <= high && high - low <= static_cast<double>(std::numeric_limits<T>::max()),
            kInvalidArgument, "uniform: got the range [{}, {}), wanted low <= high", low, high);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   for (T& value : out) value = unit<T>(stream);
   uniform_from_unit(out.data(), out.size(), static_cast<T>(low), static_cast<T>(high));
@@ -72,6 +73,7 @@ void check_std(double std) {
 template <typename T>
 void normal_pairs(std::span<T> out, double mean, double std, Generator& generator) {
   check_std(std);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   for (T& value : out) {
@@ -84,6 +86,7 @@ void normal(std::span<T> out, double mean, double std, Generator& generator,
             bool draws_rest_twice = true) {
   if (out.size() < kNormalBlock) return normal_pairs(out, mean, std, generator);
   check_std(std);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   const std::size_t whole = out.size() / kNormalBlock * kNormalBlock;
   for (T& value : out.first(draws_rest_twice ? out.size() : whole)) value = unit<T>(stream);
@@ -167,6 +170,7 @@ template <typename T>
 void fill_bernoulli(std::span<T> out, double p, Generator& generator) {
   DL_CHECK(is_probability(p), kInvalidArgument,
            "bernoulli: got p = {}, wanted a probability of [0, 1]", p);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   for (T& value : out) value = static_cast<T>(unit<double>(stream) < p);
 }
@@ -196,6 +200,7 @@ template <typename T>
 void fill_exponential(std::span<T> out, double lambda, Generator& generator) {
   DL_CHECK(lambda > 0 && std::isfinite(lambda), kInvalidArgument,
            "exponential: got lambda = {}, wanted a finite number above 0", lambda);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   for (T& value : out) {
     const double time = -1 / lambda * std::log1p(-unit<double>(stream));
@@ -220,6 +225,7 @@ void fill_randint(std::span<T> out, std::int64_t low, std::int64_t high, Generat
            "randint: the range [{}, {}) does not fit the dtype of the result", low, high);
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   const auto base = static_cast<std::uint64_t>(low);
+  if (out.empty()) return;
   Generator::Locked stream(generator);
   // 64 random bits if the range is 2^28 or more, as in PyTorch: 32 would be too uneven.
   const bool wide = range >= std::uint64_t{1} << 28;

@@ -16,10 +16,12 @@
 
 namespace dl::random {
 
-// A position in a stream, as a kernel argument.
+// A position in a stream, as a kernel argument. In a CUDA graph, each launch writes the seed and
+// the words drawn before it to `launched` on the device, and `offset` counts from there.
 struct PhiloxSeed {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  // words, a multiple of 4
+  const std::uint64_t* launched = nullptr;
   bool operator==(const PhiloxSeed&) const = default;
 };
 
@@ -44,10 +46,12 @@ DL_HOST_DEVICE inline PhiloxWords philox4x32_10(PhiloxWords counter, std::uint32
 
 // Words 4 * block ... 4 * block + 3 of a stream, counted from its offset.
 DL_HOST_DEVICE inline PhiloxWords philox_block(const PhiloxSeed& at, std::uint64_t block) {
-  const std::uint64_t position = at.offset / 4 + block;
+  const std::uint64_t seed = at.launched == nullptr ? at.seed : at.launched[0];
+  const std::uint64_t before = at.launched == nullptr ? 0 : at.launched[1];
+  const std::uint64_t position = (before + at.offset) / 4 + block;
   return philox4x32_10(
       {{static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), 0, 0}},
-      static_cast<std::uint32_t>(at.seed), static_cast<std::uint32_t>(at.seed >> 32));
+      static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
 }
 
 // [0, 1) with 24 random bits, and with 53 of two words.

@@ -72,8 +72,7 @@ Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator);
 //   input   floating, any strides
 // Returns a row-major tensor of the input's shape and dtype. Takes one word of the stream for each
 // element, of any dtype. Backward draws the same numbers again, so no mask is kept. Throws kDType,
-// and kInvalidArgument unless p is in [0, 1); on a CUDA device also in a capture, whose replays
-// would all draw the same.
+// and kInvalidArgument unless p is in [0, 1).
 Tensor philox_dropout(const Tensor& input, double p, Generator& generator = default_generator());
 }  // namespace detail
 

@@ -20,10 +20,10 @@
 // counters, hooks or prints.
 //
 // Put the whole step into the function, zero_grad() included. It cannot capture: waits for the
-// device (item(), cpu(), copies from or to the host), copies between devices, random numbers
-// (dropout), DDP with find_unused_parameters, and collectives that go through the host. If the
-// inputs of a call have other shapes or dtypes than the captured ones (a smaller last batch), the
-// call runs the function. This must happen on all ranks in the same call.
+// device (item(), cpu(), copies from or to the host), copies between devices, DDP with
+// find_unused_parameters, and collectives that go through the host. If the inputs of a call have
+// other shapes or dtypes than the captured ones (a smaller last batch), the call runs the function.
+// This must happen on all ranks in the same call.
 //
 // The capture uses its own stream, and launches use the current one, so other threads may use the
 // device meanwhile.

@@ -1,8 +1,11 @@
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/common.h"
 #include "core/random/distributions.h"
@@ -20,21 +23,57 @@ std::uint64_t two_words_of(std::int64_t elements) {
   return 2 * static_cast<std::uint64_t>(elements);
 }
 
-void check_draws(Device device) {
-  if (device.type == DeviceType::kCPU) return;
-  cuda::refuse_in_capture(
-      "random numbers (dropout too) cannot be captured: every launch would draw the same");
+// What a graph draws from one generator. A launch takes as many words from it as the captured code.
+class CapturedDraws final : public cuda::GraphPart {
+ public:
+  CapturedDraws(Generator& generator, Device device)
+      : generator_(generator), launched_(empty({2}, {.dtype = DType::kI64, .device = device})) {}
+
+  random::PhiloxSeed reserve(std::uint64_t words, Device device) {
+    DL_CHECK(device == launched_.device(), kInvalidArgument,
+             "a captured step draws random numbers on {} and on {}; use one generator for each",
+             launched_.device().str(), device.str());
+    const auto* const launched = static_cast<const std::uint64_t*>(launched_.data_ptr());
+    const std::uint64_t offset = words_;
+    words_ += (words + 3) / 4 * 4;
+    return {.offset = offset, .launched = launched};
+  }
+  void before_launch(const Stream& stream) override {
+    const cuda::StreamGuard on_stream(stream);
+    const random::PhiloxSeed at = generator_.philox(words_);
+    if (std::exchange(seed_, at.seed) != at.seed) write(0, at.seed);
+    write(1, at.offset);
+  }
+  void after_launch(const Stream&, const std::exception_ptr&) noexcept override {}
+
+ private:
+  void write(std::int64_t place, std::uint64_t value) {
+    as_strided(launched_, {}, {}, place).fill_(static_cast<std::int64_t>(value));
+  }
+
+  Generator& generator_;
+  Tensor launched_;  // the seed, and the words drawn before the launch
+  std::uint64_t words_ = 0;
+  std::optional<std::uint64_t> seed_;  // as launched_ has it
+};
+
+// The next `words` words of the generator's stream, for a kernel on `device`.
+random::PhiloxSeed reserve(Generator& generator, Device device, std::uint64_t words) {
+  if (device.type == DeviceType::kCPU || !cuda::capturing()) return generator.philox(words);
+  return static_cast<CapturedDraws*>(
+             cuda::note_captured(&generator,
+                                 [&] { return make_ref<CapturedDraws>(generator, device); }))
+      ->reserve(words, device);
 }
 
 // fill(tensor, seed), on uninitialised memory.
 template <typename Fill>
 Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
              const Fill& fill) {
-  check_draws(options.device);
   const bool requires_grad = std::exchange(options.requires_grad, false);
   Tensor result = detail::make_empty(op, shape, options);
   check_floating(result, op);
-  fill(result, generator.philox(words_of(result.numel(), result.dtype())));
+  fill(result, reserve(generator, result.device(), words_of(result.numel(), result.dtype())));
   if (requires_grad) result.requires_grad_();
   return result;
 }
@@ -57,7 +96,6 @@ struct PhiloxDropoutBackward final : Node {
 template <typename Fill>
 Tensor& fill_with_draws(Tensor& self, std::string_view op, const Fill& fill) {
   check_defined(self, op, "the tensor");
-  check_draws(self.device());
   const bool recorded = is_recorded(self);
   check_in_place(self, recorded, op);
   check_not_expanded(self, op);
@@ -109,8 +147,9 @@ Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
       // If the device draws, an empty span: checks only.
       random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
       if (here) return;
-      call<Op::kPhiloxUniform>(memory.device(), memory, low, high,
-                               generator.philox(words_of(memory.numel(), memory.dtype())));
+      call<Op::kPhiloxUniform>(
+          memory.device(), memory, low, high,
+          reserve(generator, memory.device(), words_of(memory.numel(), memory.dtype())));
     });
   });
 }
@@ -127,8 +166,9 @@ Tensor& Tensor::normal_(double mean, double std, Generator& generator) {
         random::fill_normal_pairs(out, mean, std, generator);
       }
       if (here) return;
-      call<Op::kPhiloxNormal>(memory.device(), memory, mean, std,
-                              generator.philox(words_of(memory.numel(), memory.dtype())));
+      call<Op::kPhiloxNormal>(
+          memory.device(), memory, mean, std,
+          reserve(generator, memory.device(), words_of(memory.numel(), memory.dtype())));
     });
   });
 }
@@ -174,24 +214,22 @@ Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& genera
 
 void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
                          Generator& generator) {
-  check_draws(out.device());
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   call<Op::kPhiloxRandint>(out.device(), out, low, range,
-                           generator.philox(two_words_of(out.numel())));
+                           reserve(generator, out.device(), two_words_of(out.numel())));
 }
 
 Tensor philox_randperm(std::int64_t n, Device device, Generator& generator) {
-  check_draws(device);
   Tensor result = empty({n}, {.dtype = DType::kI64, .device = device});
-  call<Op::kPhiloxRandperm>(device, result, generator.philox(two_words_of(n)));
+  call<Op::kPhiloxRandperm>(device, result, reserve(generator, device, two_words_of(n)));
   return result;
 }
 
 Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
-  check_draws(probabilities.device());
   const Tensor p = probabilities.detach().contiguous();
   Tensor result = empty_like(p);
-  call<Op::kPhiloxBernoulli>(p.device(), p, generator.philox(two_words_of(p.numel())), result);
+  call<Op::kPhiloxBernoulli>(p.device(), p, reserve(generator, p.device(), two_words_of(p.numel())),
+                             result);
   return result;
 }
 
@@ -202,9 +240,9 @@ Tensor detail::philox_dropout(const Tensor& input, double p, Generator& generato
   check_floating(input, "dropout");
   DL_CHECK(p >= 0 && p < 1, kInvalidArgument, "dropout: p is {}, wanted at least 0 and less than 1",
            p);
-  check_draws(input.device());
   const Tensor dense = input.contiguous();
-  const random::PhiloxSeed seed = generator.philox(static_cast<std::uint64_t>(dense.numel()));
+  const random::PhiloxSeed seed =
+      reserve(generator, dense.device(), static_cast<std::uint64_t>(dense.numel()));
   Tensor output = empty_like(dense);
   call<Op::kPhiloxDropout>(dense.device(), dense, p, seed, output);
   if (auto* node = record<PhiloxDropoutBackward>(output, dense)) {
