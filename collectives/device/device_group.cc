@@ -11,10 +11,31 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
+#include "core/device/cuda/graph.h"
 #include "core/device/cuda/module/module.h"
 
 namespace dl::collectives {
 namespace {
+
+class GroupPeers final : public cuda::GraphPeers {
+ public:
+  explicit GroupPeers(Ref<ProcessGroup> group) : group_(std::move(group)) {}
+  int rank() const noexcept override { return group_->rank(); }
+  std::string first_reason(const std::string& why) override {
+    if (group_->size() == 1) return why;
+    const std::vector<std::string> all = all_gather_bytes(*group_, why);
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (!all[r].empty()) return fmt::format("rank {}: {}", r, all[r]);
+    }
+    return {};
+  }
+  void check() const override {
+    if (const std::exception_ptr cause = group_->error()) std::rethrow_exception(cause);
+  }
+
+ private:
+  const Ref<ProcessGroup> group_;
+};
 
 class DeviceGroup final : public ProcessGroup {
  public:
@@ -115,6 +136,7 @@ class DeviceGroup final : public ProcessGroup {
 
   [[gnu::noinline]] ProcessGroup& device_part(std::string_view call, Device device,
                                               bool is_message) {
+    cuda::note_peers(this, [this] { return make_ref<GroupPeers>(Ref<ProcessGroup>(this)); });
     const Lock making(make_mutex_);
     Ref<ProcessGroup> device_group = part();
     if (!device_group) {

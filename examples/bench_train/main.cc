@@ -9,7 +9,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,7 +30,6 @@
 #include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
 #include "nn/optim/algorithms/algorithms.h"
-#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 
 namespace bench_train {
@@ -133,21 +131,9 @@ Result train(const Options& options, dl::Device device) {
     scaler.update();
     return loss;
   };
-  dl::cuda::CapturedStep graph = dl::cuda::capture_step(
-      [&](std::span<const dl::Tensor> batch) -> std::vector<dl::Tensor> {
-        return {compute(batch[0], batch[1])};
-      },
-      {.device = device, .group = dl::default_group(), .optimizers = {opt.get()}});
-  auto compiled = dl::compile(compute, {.whole = true});
-  const std::vector<dl::Tensor> batch = {x, y};
+  auto compiled = dl::compile(compute, {.enabled = options.mode != "eager", .whole = true});
   const auto step = [&] {
-    if (options.mode == "captured") {
-      graph(batch);
-    } else if (options.mode == "compile") {
-      compiled(x, y);
-    } else {
-      compute(x, y);
-    }
+    compiled(x, y);
     if (dl::world_size() > 1 && !ddp) dl::default_group()->barrier()->wait();
   };
   const auto synchronize = [&] {
@@ -155,12 +141,9 @@ Result train(const Options& options, dl::Device device) {
   };
   // The steps that run eagerly: in captured mode the first, and the second captures; in compile
   // mode the first, which records, and three that check.
-  const bool is_captured = options.mode == "captured";
-  const int least = is_captured ? 2 : options.mode == "compile" ? 4 : 0;
+  const int least = options.mode == "captured" ? 2 : options.mode == "compile" ? 4 : 0;
   const int warmup = std::max(options.warmup, least);
   for (int i = 0; i < warmup; ++i) step();
-  DL_CHECK(!is_captured || graph.is_captured(), kInvalidArgument,
-           "--mode captured: this step cannot be captured: {}", graph.why_not());
   synchronize();
   if (ddp) ddp->reset_overlap();
   std::vector<double> times;

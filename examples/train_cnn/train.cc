@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,11 +14,11 @@
 #include "core/base/error.h"
 #include "examples/train_cnn/run_state.h"
 #include "nn/amp/grad_scaler.h"
+#include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
 #include "nn/functional/functional.h"
 #include "nn/optim/algorithms/algorithms.h"
-#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 
 namespace dl::examples {
@@ -83,20 +82,20 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
   const AutocastOptions mixed{.dtype = options.amp == "f16" ? DType::kF16 : DType::kBF16,
                               .enabled = options.amp != "off"};
   model.train();
-  cuda::CapturedStep take_step = cuda::capture_step(
-      [&](std::span<const Tensor> batch) -> std::vector<Tensor> {
+  auto take_step = compile(
+      [&](const Tensor& x, const Tensor& y) {
         optimizer.zero_grad();
         Tensor loss;
         {
           const autocast cast(device.type, mixed);
-          loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
+          loss = nn::functional::cross_entropy(ddp(x), y);
         }
         scaler.scale(loss).backward();
         scaler.step(optimizer);
         scaler.update();
-        return {loss};
+        return loss;
       },
-      {.device = device, .group = group, .optimizers = {&optimizer}, .enabled = options.capture});
+      {.enabled = options.capture, .backend = "cuda_graph", .device = device});
   const std::int64_t samples_a_step = options.batch_size * group->size();
   Progress now{.epochs = options.epochs, .steps = loader.size()};
   Trained result;
@@ -118,7 +117,7 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
     if (done > 0) state.restore_random();
     for (; batches != loader.end(); ++batches) {
       const data::Batch& batch = *batches;
-      const Tensor loss = take_step({batch[0], batch[1]})[0];
+      const Tensor loss = take_step(batch[0], batch[1]);
       ++now.step;
       ++step_of_run;
       if (reporter.wants_loss(step_of_run, now.step == now.steps)) {

@@ -13,6 +13,7 @@
 #include "core/device/parallel.h"
 #include "core/tape/arrangement.h"
 #include "core/tape/tape.h"
+#include "nn/compile/cuda_graph.h"
 
 namespace dl::detail {
 namespace {
@@ -23,6 +24,10 @@ using Clock = std::chrono::steady_clock;
 // differ from the one before so often.
 constexpr int kMostReplacements = 3;
 
+constexpr std::string_view kEager = "eager";
+constexpr std::string_view kTape = "tape";
+constexpr std::string_view kCudaGraph = "cuda_graph";
+
 struct Form {
   Shape sizes;
   Strides strides;
@@ -30,8 +35,10 @@ struct Form {
   bool operator==(const Form&) const = default;
 };
 
-// What a tape was recorded for.
+// What a tape or a graph was recorded for.
 struct Setting {
+  std::string_view backend;
+  Device device;
   std::vector<Form> inputs;
   int threads = 0;
   bool records_gradients = false;
@@ -39,9 +46,11 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-Setting setting_of(std::span<const Tensor> inputs) {
-  Setting setting{.inputs = {},
-                  .threads = num_threads(),
+Setting setting_of(std::span<const Tensor> inputs, std::string_view backend, Device device) {
+  Setting setting{.backend = backend,
+                  .device = device,
+                  .inputs = {},
+                  .threads = backend == kTape ? num_threads() : 0,
                   .records_gradients = is_grad_enabled(),
                   .autocast = autocast_state};
   for (const Tensor& input : inputs) {
@@ -50,22 +59,12 @@ Setting setting_of(std::span<const Tensor> inputs) {
   return setting;
 }
 
-// Why these inputs cannot have a tape; empty: they can.
-std::string obstacle_in(std::span<const Tensor> inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].defined()) return fmt::format("input {} is undefined", i + 1);
-    if (inputs[i].is_cuda()) return fmt::format("input {} is on a GPU", i + 1);
-    if (inputs[i].requires_grad()) return fmt::format("input {} requires gradients", i + 1);
-  }
-  return "";
-}
-
 bool has_backward(const tape::Recording& recording) {
   return std::ranges::any_of(recording.steps,
                              [](const auto& step) { return step->name() == tape::kGradientStep; });
 }
 
-// The tape writes its outputs again in its next run.
+// The next run of the tape, and the next launch of the graph, writes its outputs again.
 std::vector<Tensor> copies(const std::vector<Tensor>& outputs) {
   const NoGradGuard no_grad;
   std::vector<Tensor> result;
@@ -89,11 +88,17 @@ double mib(std::size_t bytes) {
 
 }  // namespace
 
+// A tape or a graph, or the calls before there is one.
 struct CompiledFunction::Entry {
+  bool has_none() const noexcept { return !tape && !graph; }
+  bool can_run() const { return tape ? tape->can_run() : graph->can_run(); }
+
   Setting setting;
-  std::vector<Tensor> inputs;   // the tape reads them
-  std::vector<Tensor> outputs;  // and writes these
+  std::vector<Tensor> inputs;   // the tape or the graph reads them
+  std::vector<Tensor> outputs;  // and the tape writes these
   std::optional<tape::Tape> tape;
+  std::optional<CudaGraph> graph;
+  int warmups = 0;  // runs with this setting before a graph's capture
   std::uint64_t arrangement = 0;
   int checks_left = 0;
   int replacements = 0;
@@ -101,11 +106,18 @@ struct CompiledFunction::Entry {
   std::int64_t last_call = 0;  // of the function
 };
 
-CompiledFunction::CompiledFunction(CompileOptions options) : options_(options) {
-  DL_CHECK(options.checks >= 0, kInvalidArgument, "compile: checks is {}, wanted 0 or more",
-           options.checks);
-  DL_CHECK(options.check >= 0, kInvalidArgument, "compile: check is {}, wanted 0 or more",
-           options.check);
+CompiledFunction::CompiledFunction(CompileOptions options) : options_(std::move(options)) {
+  if (options_.backend.empty()) options_.backend = "auto";
+  const std::vector<std::string> known = compiler::list_backends();
+  DL_CHECK(options_.backend == "auto" || std::ranges::count(known, options_.backend) == 1,
+           kInvalidArgument, "compile: backend is '{}', wanted auto, {}, {} or {}",
+           options_.backend, known[0], known[1], known[2]);
+  DL_CHECK(options_.checks >= 0, kInvalidArgument, "compile: checks is {}, wanted 0 or more",
+           options_.checks);
+  DL_CHECK(options_.check >= 0, kInvalidArgument, "compile: check is {}, wanted 0 or more",
+           options_.check);
+  DL_CHECK(options_.warmup_steps >= 1, kInvalidArgument,
+           "compile: warmup_steps is {}, wanted 1 or more", options_.warmup_steps);
 }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
@@ -113,16 +125,21 @@ CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
 std::vector<Tensor> CompiledFunction::call(std::span<const Tensor> inputs,
                                            const Function& function) {
   // The recording of an outer compiled function sees what this one does.
-  const bool is_inner = thread_watch != nullptr;
-  if (!options_.enabled || has_ended_ || is_inner) return run(inputs, function, {});
-  if (std::string why = obstacle_in(inputs); !why.empty()) {
+  const bool is_inner = thread_watch != nullptr || cuda::capturing();
+  if (!options_.enabled || options_.backend == kEager || has_ended_ || is_inner) {
+    return run(inputs, function, {});
+  }
+  const std::string_view backend = backend_for(inputs);
+  if (std::string why = obstacle_in(inputs, backend); !why.empty()) {
     return run(inputs, function, std::move(why));
   }
-  Entry* const entry = entry_for(inputs);
+  Entry* const entry = entry_for(inputs, backend);
   if (entry == nullptr) {
     return run(inputs, function,
-               fmt::format("there are {} tapes for inputs of other forms", entries_.size()));
+               fmt::format("there are {} {} for inputs of other forms", entries_.size(),
+                           backend == kTape ? "tapes" : "graphs"));
   }
+  if (backend == kCudaGraph) return call_graph(*entry, inputs, function);
   const OwnCasts casts;
   const bool is_due = options_.check > 0 && (entry->calls + 1) % options_.check == 0;
   const bool records =
@@ -130,24 +147,67 @@ std::vector<Tensor> CompiledFunction::call(std::span<const Tensor> inputs,
   return records ? record(*entry, inputs, function) : replay(*entry, inputs);
 }
 
+std::string_view CompiledFunction::backend_for(std::span<const Tensor> inputs) const {
+  if (options_.backend == kTape) return kTape;
+  const bool on_gpu = options_.device ? options_.device->type == DeviceType::kCUDA
+                                      : std::ranges::any_of(inputs, [](const Tensor& input) {
+                                          return input.defined() && input.is_cuda();
+                                        });
+  return on_gpu || options_.backend == kCudaGraph ? kCudaGraph : kTape;
+}
+
+Device CompiledFunction::device_for(std::span<const Tensor> inputs) const {
+  if (options_.device) return *options_.device;
+  return inputs.empty() ? Device{} : inputs.front().device();
+}
+
+std::string CompiledFunction::obstacle_in(std::span<const Tensor> inputs,
+                                          std::string_view backend) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) return fmt::format("input {} is undefined", i + 1);
+    if (inputs[i].requires_grad()) return fmt::format("input {} requires gradients", i + 1);
+    if (options_.device || inputs[i].device() == inputs[0].device()) continue;
+    return fmt::format("input {} is on {}, input 1 on {}; give the option device", i + 1,
+                       inputs[i].device().str(), inputs[0].device().str());
+  }
+  const Device device = device_for(inputs);
+  if (backend == kTape && device.type != DeviceType::kCPU) {
+    return fmt::format("the backend tape is for CPUs, not for {}", device.str());
+  }
+  if (backend == kCudaGraph && device.type != DeviceType::kCUDA) {
+    return fmt::format("the backend cuda_graph is for GPUs, not for {}", device.str());
+  }
+  return "";
+}
+
 // Gradients may be elsewhere in each call, or there are none: such calls have a tape each. One that
 // cannot run now makes room for another.
-CompiledFunction::Entry* CompiledFunction::entry_for(std::span<const Tensor> inputs) {
-  Setting setting = setting_of(inputs);
+CompiledFunction::Entry* CompiledFunction::entry_for(std::span<const Tensor> inputs,
+                                                     std::string_view backend) {
+  Setting setting = setting_of(inputs, backend, device_for(inputs));
   Entry* unfit = nullptr;
+  int warmups = 0;
   for (const auto& entry : entries_) {
     if (entry->setting != setting) continue;
-    if (!entry->tape || entry->tape->can_run()) return entry.get();
+    warmups = std::max(warmups, entry->warmups);
+    if (entry->has_none() || entry->can_run()) return entry.get();
     if (unfit == nullptr || entry->last_call < unfit->last_call) unfit = entry.get();
   }
   if (entries_.size() >= options_.most_tapes) {
-    if (unfit != nullptr) unfit->tape.reset();
+    if (unfit != nullptr) {
+      unfit->tape.reset();
+      unfit->graph.reset();
+    }
     return unfit;
   }
   auto entry = std::make_unique<Entry>();
   entry->setting = std::move(setting);
+  entry->warmups = warmups;
   const NoGradGuard no_grad;
-  for (const Tensor& input : inputs) entry->inputs.push_back(input.clone());
+  for (const Tensor& input : inputs) {
+    const bool is_there = input.device() == entry->setting.device;
+    entry->inputs.push_back(is_there ? input.clone() : input.to(entry->setting.device));
+  }
   return entries_.emplace_back(std::move(entry)).get();
 }
 
@@ -159,7 +219,12 @@ std::vector<Tensor> CompiledFunction::run(std::span<const Tensor> inputs, const 
     why_not_ = std::move(why);
   }
   ++runs_;
-  return function(inputs);
+  if (!options_.device) return function(inputs);
+  std::vector<Tensor> there;
+  for (const Tensor& input : inputs) {
+    there.push_back(input.to(*options_.device, {.non_blocking = true}));
+  }
+  return function(there);
 }
 
 void CompiledFunction::end(std::string why) {
@@ -167,7 +232,12 @@ void CompiledFunction::end(std::string why) {
   entries_.clear();
   why_not_ = std::move(why);
   DL_CHECK(!options_.whole, kNotImplemented, "compile: {}", why_not_);
-  warn_once("compile: all calls run the function: {}", why_not_);
+  if (is_first_rank()) warn_once("compile: all calls run the function: {}", why_not_);
+}
+
+// The reason is the same on all ranks.
+bool CompiledFunction::is_first_rank() const {
+  return std::ranges::all_of(peers_, [](const auto& found) { return found.peers->rank() == 0; });
 }
 
 std::vector<Tensor> CompiledFunction::record(Entry& entry, std::span<const Tensor> inputs,
@@ -188,13 +258,7 @@ std::vector<Tensor> CompiledFunction::record(Entry& entry, std::span<const Tenso
   }
   const auto start = Clock::now();
   for (std::size_t i = 0; i < results.size() && recording.refused.empty(); ++i) {
-    if (!results[i].defined()) recording.refused = fmt::format("result {} is undefined", i + 1);
-    if (results[i].requires_grad() && !has_backward(recording)) {
-      recording.refused = fmt::format(
-          "result {} has a history: call backward() in the function, or the function under a "
-          "NoGradGuard",
-          i + 1);
-    }
+    recording.refused = obstacle_in_result(i, results[i], has_backward(recording));
   }
   if (!recording.refused.empty()) {
     end(std::move(recording.refused));
@@ -232,10 +296,57 @@ std::vector<Tensor> CompiledFunction::replay(Entry& entry, std::span<const Tenso
   return copies(entry.outputs);
 }
 
+std::vector<Tensor> CompiledFunction::call_graph(Entry& entry, std::span<const Tensor> inputs,
+                                                 const Function& function) {
+  if (!entry.graph && entry.warmups < options_.warmup_steps) {
+    const GraphWatch watch;  // so that compiled functions in this one only run
+    const cuda::PeersWatch peers(peers_);
+    std::vector<Tensor> results = run(inputs, function, {});
+    ++entry.warmups;
+    return results;
+  }
+  for (const auto& found : peers_) found.peers->check();
+  if (!entry.graph || entry.arrangement != tape::arrangement()) {
+    if (std::string why = capture(entry, function); !why.empty()) {
+      end(std::move(why));
+      return run(inputs, function, {});
+    }
+  }
+  const NoGradGuard no_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    entry.inputs[i].copy_(inputs[i], {.non_blocking = true});
+  }
+  const std::vector<Tensor>& results = entry.graph->launch();
+  ++replays_;
+  entry.last_call = runs_ + replays_;
+  return copies(results);
+}
+
+std::string CompiledFunction::capture(Entry& entry, const Function& function) {
+  // One rank alone may have rearranged its model, to evaluate it for example.
+  const bool is_again = entry.graph.has_value();
+  entry.graph.reset();
+  std::string why;
+  try {
+    entry.graph.emplace(entry.setting.device, entry.inputs, function);
+  } catch (const std::exception& error) {
+    if (is_again && !peers_.empty()) throw;
+    why = error.what();
+    if (why.empty()) why = "an exception without a text";
+  }
+  if (!is_again) {
+    for (const auto& found : peers_) why = found.peers->first_reason(why);
+    if (!why.empty() && entry.graph) entry.graph->abandon();
+  }
+  entry.arrangement = tape::arrangement();
+  return why;
+}
+
 CompileSummary CompiledFunction::summary() const {
   CompileSummary summary{
       .capture_ms = capture_ms_, .replays = replays_, .runs = runs_, .why_not = why_not_};
   for (const auto& entry : entries_) {
+    summary.graphs += entry->graph ? 1 : 0;
     if (!entry->tape) continue;
     ++summary.tapes;
     summary.steps += entry->tape->recording().steps.size();
@@ -251,13 +362,21 @@ CompileSummary CompiledFunction::summary() const {
 namespace dl {
 
 std::string CompileSummary::str() const {
-  return fmt::format(
-      "{} tape{} of {} steps ({} chains), {:.1f} MiB ({:.1f} MiB without sharing), captured in "
-      "{:.1f} ms; {} "
-      "replays, {} runs{}",
-      tapes, tapes == 1 ? "" : "s", steps, chains, detail::mib(arena_bytes),
-      detail::mib(separate_bytes), capture_ms, replays, runs,
-      why_not.empty() ? "" : ", because " + why_not);
+  const std::string calls = fmt::format("{} replays, {} runs{}", replays, runs,
+                                        why_not.empty() ? "" : ", because " + why_not);
+  const std::string captured =
+      graphs == 0 ? "" : fmt::format("{} CUDA graph{}; ", graphs, graphs == 1 ? "" : "s");
+  if (graphs > 0 && tapes == 0) return captured + calls;
+  return captured +
+         fmt::format(
+             "{} tape{} of {} steps ({} chains), {:.1f} MiB ({:.1f} MiB without sharing), captured "
+             "in {:.1f} ms; {}",
+             tapes, tapes == 1 ? "" : "s", steps, chains, detail::mib(arena_bytes),
+             detail::mib(separate_bytes), capture_ms, calls);
+}
+
+std::vector<std::string> compiler::list_backends() {
+  return {std::string(detail::kEager), std::string(detail::kTape), std::string(detail::kCudaGraph)};
 }
 
 }  // namespace dl

@@ -1,5 +1,5 @@
-// compile: records what a function does to memory once, and then does it again without the
-// function.
+// compile: records what a function does once, and then does it again without the function, on a
+// CPU and on a GPU.
 //
 //     auto step = dl::compile([&](const Tensor& x, const Tensor& y) {
 //       optimizer.zero_grad();
@@ -10,12 +10,23 @@
 //     });
 //     for (const data::Batch& batch : loader) show(step(batch[0], batch[1]));
 //
-// There is no compiler: the first call with inputs of one form runs the function and writes down
-// the kernels that it calls, with their memory (core/tape). The next calls (`checks`) run it again,
-// and compare what it does. From then on a call copies its inputs and calls the kernels,
-// element-wise ones together with normalisation: no checks, no graph, no allocation. The results
-// are those of the function, bit by bit. Optimizers, a GradScaler and DistributedDataParallel are
-// called as they are, so they read their options and state anew; dropout draws from its generator.
+// There is no compiler. A backend repeats the kernels; `auto` takes the one of the inputs' device:
+//
+// tape, on CPUs: the first call with inputs of one form runs the function and writes down the
+// kernels that it calls, with their memory (core/tape). The next calls (`checks`) run it again, and
+// compare what it does. From then on a call copies its inputs and calls the kernels, element-wise
+// ones together with normalisation: no checks, no graph, no allocation. Optimizers, a GradScaler
+// and DistributedDataParallel are called as they are, so they read their options and state anew.
+//
+// cuda_graph, on GPUs: the first call (`warmup_steps`) runs the function, the next one captures it
+// into a CUDA graph, which computes nothing. From then on a call copies its inputs and launches the
+// graph. Learning rates are read anew, other options are those of the capture. If the function
+// calls collectives on the GPU, as those of DistributedDataParallel, the ranks of their groups tell
+// each other whether they have captured it: either all launch graphs, or all run the function. So
+// all ranks call it with the same forms of inputs. An error of a group is thrown by the next call.
+// The capture has its own stream, and launches use the current one.
+//
+// The results are those of the function, bit by bit. Dropout draws from its generator.
 //
 // Put a whole training step into the function, or a forward under a NoGradGuard. Everything that it
 // reads beside tensors is as in the first call: a number, a counter, a branch. A call of another
@@ -24,12 +35,13 @@
 // requires_grad_(), hooks, to(), replace_module()) records again.
 //
 // What cannot be repeated is named once in a warning, and calls run the function: a result that is
-// read on the host (item()), random numbers beside dropout and bernoulli(), hooks, schedulers (step
-// them outside), averages of models, tensors on GPUs (see nn/parallel/capture_step.h).
+// read on the host (item()), schedulers (step them outside); on a CPU also random numbers beside
+// dropout and bernoulli(), hooks; on a GPU copies from and to the host or another
+// GPU, and what creates state: an optimizer's first step, DistributedDataParallel's first pass.
 //
-// Ownership: holds the function and the memory of the tapes. What the function uses (optimizers,
-// scalers, modules) must outlive it. Thread-safety: none; the function must not hand tensors to
-// other threads.
+// Ownership: holds the function, the memory of tapes and graphs, and groups of ranks. What the
+// function uses (optimizers, scalers, modules, generators) must outlive it. Thread-safety: none;
+// the function must not hand tensors to other threads.
 #pragma once
 
 #include <concepts>
@@ -37,32 +49,45 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "core/device/cuda/graph.h"
+#include "core/device/stream.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
 
 struct CompileOptions {
-  bool enabled = true;         // false: every call runs the function
+  bool enabled = true;             // false: as the backend eager
+  std::string backend = "auto";    // or one of compiler::list_backends()
+  std::optional<Device> device{};  // inputs are copied there; nullopt: they stay on theirs
   bool whole = false;          // a function that cannot be repeated is an error (kNotImplemented)
   int checks = 3;              // calls after the first that run the function, too, and compare
   std::int64_t check = 0;      // so does every so many-th call; 0: none does
-  std::size_t most_tapes = 4;  // calls of further forms run the function
+  std::size_t most_tapes = 4;  // or graphs; calls of further forms run the function
+  int warmup_steps = 1;        // on a GPU: calls of a form before its capture, at least 1
 };
 
-// What the tapes are and do.
+namespace compiler {
+// "eager", which runs the function in each call, "tape" and "cuda_graph".
+std::vector<std::string> list_backends();
+}  // namespace compiler
+
+// What tapes and graphs are and do.
 struct CompileSummary {
   std::size_t tapes = 0;
+  std::size_t graphs = 0;          // of CUDA
   std::size_t steps = 0;           // of all tapes
   std::size_t chains = 0;          // of steps that run together, part by part
   std::size_t arena_bytes = 0;     // the memory that tapes share among their steps
   std::size_t separate_bytes = 0;  // what it would be without sharing
-  double capture_ms = 0;           // beside the time of the function itself
+  double capture_ms = 0;           // of tapes, beside the time of the function itself
   std::int64_t replays = 0;        // calls that did not run the function
   std::int64_t runs = 0;           // calls that did
   std::string why_not;             // why a call ran the function; empty: only to record and check
@@ -89,13 +114,24 @@ class CompiledFunction {
   std::vector<Tensor> record(Entry& entry, std::span<const Tensor> inputs,
                              const Function& function);
   std::vector<Tensor> replay(Entry& entry, std::span<const Tensor> inputs);
+  std::vector<Tensor> call_graph(Entry& entry, std::span<const Tensor> inputs,
+                                 const Function& function);
+  // Returns why it has failed on a rank; empty on success.
+  std::string capture(Entry& entry, const Function& function);
+  // "tape" or "cuda_graph" for these inputs.
+  std::string_view backend_for(std::span<const Tensor> inputs) const;
+  // Why these inputs cannot have a tape or a graph; empty: they can.
+  std::string obstacle_in(std::span<const Tensor> inputs, std::string_view backend) const;
+  Device device_for(std::span<const Tensor> inputs) const;
+  bool is_first_rank() const;
   std::vector<Tensor> run(std::span<const Tensor> inputs, const Function& function,
                           std::string why);
-  Entry* entry_for(std::span<const Tensor> inputs);
+  Entry* entry_for(std::span<const Tensor> inputs, std::string_view backend);
   void end(std::string why);
 
   CompileOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<cuda::PeersWatch::Found> peers_;  // of the groups that the function calls
   bool has_ended_ = false;
   std::string why_not_;
   double capture_ms_ = 0;
@@ -108,7 +144,7 @@ template <typename F>
 class Compiled {
  public:
   Compiled(F function, CompileOptions options)
-      : function_(std::move(function)), compiled_(options) {}
+      : function_(std::move(function)), compiled_(std::move(options)) {}
 
   // Calls function(inputs...), which returns a Tensor, a vector of them, or nothing. Throws what
   // it throws.
@@ -151,7 +187,7 @@ class Compiled {
 
 template <typename F>
 Compiled<F> compile(F function, CompileOptions options = {}) {
-  return Compiled<F>(std::move(function), options);
+  return Compiled<F>(std::move(function), std::move(options));
 }
 
 }  // namespace dl

@@ -98,7 +98,6 @@
 #include "nn/optim/lr_scheduler/reduce_on_plateau.h"
 #include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/optim/swa_utils.h"
-#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 #include "nn/parallel/sync_batch_norm.h"
 #include "nn/serialize/npy/npy.h"

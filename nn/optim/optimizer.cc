@@ -11,6 +11,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/graph/leaf.h"
 #include "core/base/text/printable.h"
+#include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/profiler/span.h"
@@ -44,6 +45,24 @@ std::string first_beyond(const nn::StateDict& state, const std::unordered_set<st
 }
 
 }  // namespace
+
+// A graph's kernels read learning rates from the device.
+class Optimizer::CapturedRates final : public cuda::GraphPart {
+ public:
+  explicit CapturedRates(Optimizer& optimizer) : optimizer_(optimizer) {}
+  void before_launch(const Stream& stream) override {
+    const cuda::StreamGuard on_stream(stream);
+    optimizer_.sync_learning_rates();
+  }
+  void after_launch(const Stream&, const std::exception_ptr&) noexcept override {}
+
+ private:
+  Optimizer& optimizer_;
+};
+
+Optimizer::~Optimizer() {
+  if (is_captured_) cuda::destroy_graphs_of(this);
+}
 
 void Optimizer::append(const std::vector<Tensor>& params) {
   DL_CHECK(!params.empty(), kInvalidArgument, "{}: the list of parameters is empty", name_);
@@ -126,7 +145,13 @@ void Optimizer::check_may_begin(const Tensor& parameter) const {
 
 kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t group) {
   if (device.type == DeviceType::kCPU) return {};
-  sync_learning_rates();
+  if (cuda::capturing()) {
+    // A copy within the capture would be repeated by every launch.
+    is_captured_ = true;
+    cuda::note_captured(this, [this] { return make_ref<CapturedRates>(*this); });
+  } else {
+    sync_learning_rates();
+  }
   auto rate = std::ranges::find_if(rates_, [&](const Rate& known) {
     return known.group == group && known.on_device.device() == device;
   });

@@ -77,7 +77,8 @@ class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
-  virtual ~Optimizer() = default;
+  // Destroys the graphs that contain its steps.
+  virtual ~Optimizer();
 
   // Updates every parameter that has a gradient; not recorded by autograd. Throws the first cause
   // if DDP could not average these gradients or those of an earlier step. If step() throws, it has
@@ -86,9 +87,6 @@ class Optimizer {
   // A step that is skipped if found_inf, a 0-d float32 on the parameters' device, is not 0; used by
   // GradScaler. On CUDA the kernels read it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
-  // Copies changed learning rates to the CUDA device for the kernels. step() does this itself, but
-  // a captured step cannot: call it before each replay.
-  void sync_learning_rates();
   void zero_grad(bool set_to_none = true) const;
 
   // All parameters, group after group.
@@ -219,6 +217,10 @@ class Optimizer {
   virtual std::vector<StateRef> state_of(std::size_t parameter) = 0;
 
  private:
+  class CapturedRates;
+  // Copies changed learning rates to the CUDA device for the kernels: before each step, and before
+  // each launch of a graph that contains one.
+  void sync_learning_rates();
   void load_value(const nn::Value& state);
   // The names of this optimizer's own state.
   StateNames own_names();
@@ -241,6 +243,7 @@ class Optimizer {
     double value;      // its current value
   };
   std::vector<Rate> rates_;
+  bool is_captured_ = false;  // a graph may contain a step
 };
 
 }  // namespace dl::optim

@@ -120,6 +120,14 @@ std::vector<BucketPlan> DistributedDataParallel::bucket_plan() const {
 
 void DistributedDataParallel::begin_forward() {
   reducer_->check();
+  if (ThreadWatch* const watch = dl::detail::thread_watch) [[unlikely]] {
+    watch->needs(
+        reducer_.get(),
+        [reducer = reducer_.get(), paused = reducer_->is_paused()] {
+          return reducer->is_paused() == paused;
+        },
+        [] {});
+  }
   if (options_.broadcast_buffers && !buffers_.empty() && model_.is_training() &&
       is_grad_enabled() && !reducer_->is_paused()) {
     broadcast_tensors(*group_, buffers_);

@@ -11,6 +11,7 @@ namespace dl::cuda {
 namespace {
 
 constinit thread_local Graph* graph_of_thread = nullptr;
+constinit thread_local std::vector<PeersWatch::Found>* peers_of_thread = nullptr;
 constinit std::atomic<void (*)()> capture_hook = nullptr;
 
 // All graphs of the process. Never destroyed: a graph may be a static object.
@@ -85,15 +86,17 @@ void Graph::end() {
   if (!is_destroyed_) return;
   destroy();
   throw_error(ErrorKind::kAborted,
-              "graph: a communicator whose work it contains was destroyed during the capture");
+              "graph: an object whose work it contains was destroyed during the capture");
 }
 
 void Graph::launch(const Stream& stream) {
   DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
            "graph: the stream is being captured, and a launch within a capture cannot be watched");
   const Lock lock(mutex_);
-  DL_CHECK(!is_destroyed_, kAborted,
-           "graph: a communicator whose work it contains was destroyed, so it cannot be launched");
+  DL_CHECK(
+      !is_destroyed_, kAborted,
+      "graph: an object whose work it contains (a communicator, an optimizer) was destroyed, so "
+      "it cannot be launched");
   DL_CHECK(executable_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
   std::size_t begun = 0;
   std::exception_ptr failed;
@@ -131,6 +134,23 @@ GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()
   const auto known = std::ranges::find(graph->parts_, owner, &Graph::OwnedPart::owner);
   if (known != graph->parts_.end()) return known->part.get();
   return graph->parts_.emplace_back(Graph::OwnedPart{owner, make()}).part.get();
+}
+
+PeersWatch::PeersWatch(std::vector<Found>& found) noexcept {
+  peers_of_thread = &found;
+}
+
+PeersWatch::~PeersWatch() {
+  peers_of_thread = nullptr;
+}
+
+void note_peers(const void* group, const std::function<Ref<GraphPeers>()>& make) {
+  if (peers_of_thread == nullptr) return;
+  if (std::ranges::find(*peers_of_thread, group, &PeersWatch::Found::group) !=
+      peers_of_thread->end()) {
+    return;
+  }
+  peers_of_thread->push_back({group, make()});
 }
 
 void destroy_graphs_of(const void* owner) noexcept {

@@ -9,10 +9,10 @@
 // A capture runs nothing: it cannot be waited for, and values that the host computes or draws are
 // the same in every launch. Calls for which that would be wrong check capturing() and throw.
 //
-// A graph may contain work of other owners, for example of a communicator. An owner registers its
-// work with note_captured(), and each launch calls the owner's GraphPart. Before an owner ends, it
-// destroys the graphs that contain its work with destroy_graphs_of(). The code that captured the
-// graph has to keep the memory that the graph's work uses.
+// A graph may contain work of other owners, for example of a communicator or an optimizer. An owner
+// registers its work with note_captured(), and each launch calls the owner's GraphPart. Before an
+// owner ends, it destroys the graphs that contain its work with destroy_graphs_of(). The code that
+// captured the graph has to keep the memory that the graph's work uses.
 //
 // Thread-safety: the same thread calls begin() and end(). One thread at a time may call launch().
 // Any thread may call destroy_graphs_of(), which waits for a launch that is being submitted.
@@ -20,6 +20,7 @@
 
 #include <exception>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "core/base/lifetime/ref.h"
@@ -85,6 +86,33 @@ void set_capture_hook(void (*hook)()) noexcept;
 bool capturing() noexcept;
 // Throws kInvalidArgument with this reason if capturing().
 void refuse_in_capture(const char* reason);
+
+// The ranks of a group that calls operations on the device. All of them launch graphs with these
+// operations, or none does.
+class GraphPeers : public RefCounted {
+ public:
+  virtual int rank() const noexcept = 0;
+  // Collective: the reason of the first rank that has one, with its number; empty if none has.
+  virtual std::string first_reason(const std::string& why) = 0;
+  // Throws the group's error.
+  virtual void check() const = 0;
+};
+
+// Finds the groups that this thread calls while it lives; one a thread.
+class PeersWatch {
+ public:
+  struct Found {
+    const void* group;
+    Ref<GraphPeers> peers;
+  };
+  // Adds to `found`.
+  explicit PeersWatch(std::vector<Found>& found) noexcept;
+  ~PeersWatch();
+  PeersWatch(const PeersWatch&) = delete;
+  PeersWatch& operator=(const PeersWatch&) = delete;
+};
+// For groups, which call it with each operation on a device; `make` runs at a watch's first.
+void note_peers(const void* group, const std::function<Ref<GraphPeers>()>& make);
 
 // Registers `owner`'s work in the graph that this thread captures. Returns the owner's GraphPart,
 // which `make` makes at the first call; null if this thread captures no graph. Call it before you

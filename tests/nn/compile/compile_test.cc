@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "core/autocast/autocast.h"
 #include "core/autograd/engine.h"
@@ -402,6 +403,28 @@ TEST(Compile, OfACompiledFunctionRecordsBoth) {
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(same_bits(outer(here.x), expected));
   EXPECT_EQ(outer.summary().replays, 4);
   EXPECT_EQ(inner.summary().tapes, 0u);
+}
+
+TEST(Compile, ListsItsBackendsAndRefusesOthersByName) {
+  EXPECT_THAT(compiler::list_backends(), testing::ElementsAre("eager", "tape", "cuda_graph"));
+  const auto twice = [](const Tensor& x) { return mul(x, 2.0); };
+  try {
+    compile(twice, {.backend = "inductor"});
+    ADD_FAILURE() << "the backend inductor was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_STREQ(error.what(),
+                 "compile: backend is 'inductor', wanted auto, eager, tape or cuda_graph");
+  }
+  const NoGradGuard no_grad;
+  for (const char* backend : {"", "auto", "eager", "tape"}) {
+    auto compiled = compile(twice, {.backend = backend, .checks = 1});
+    for (int i = 0; i < 4; ++i) compiled(ones({3}));
+    EXPECT_EQ(compiled.summary().replays, std::string_view(backend) == "eager" ? 0 : 2) << backend;
+  }
+  auto graph = compile(twice, {.backend = "cuda_graph"});
+  EXPECT_EQ(graph(ones({3}))[0].item<float>(), 2);
+  EXPECT_EQ(graph.summary().why_not, "the backend cuda_graph is for GPUs, not for cpu");
 }
 
 // A constant that the function fills keeps its values; one that it also changes in place does not.

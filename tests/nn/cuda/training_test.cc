@@ -1,7 +1,6 @@
 // Optimizers, gradient scaling and mixed precision on a GPU against the CPU.
 #include <limits>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "core/autocast/autocast.h"
@@ -12,10 +11,15 @@
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "nn/amp/grad_scaler.h"
+#include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
+#include "nn/layers/activation/activation.h"
+#include "nn/layers/activation/dropout.h"
+#include "nn/layers/linear.h"
 #include "nn/models/book.h"
+#include "nn/module/sequential.h"
 #include "nn/optim/algorithms/algorithms.h"
-#include "nn/parallel/capture_step.h"
+#include "nn/optim/lr_scheduler/schedules.h"
 #include "tests/core/cuda/on_device.h"
 
 namespace dl::testing {
@@ -139,24 +143,110 @@ TEST_F(CudaTraining, LaunchesFillTheMemoryOfImages) {
   const Tensor w = remainder(arange(576).to(DType::kF32), 5).view({8, 8, 3, 3}) - 2;
   const Tensor w_there = w.to(kGPU);
   const Tensor before = conv2d(x.to(kGPU), w_there);
-  auto step = cuda::capture_step(
-      [&](std::span<const Tensor> in) {
-        const Tensor y = conv2d(in[0], w_there);
+  auto step = compile(
+      [&](const Tensor& in) {
+        const Tensor y = conv2d(in, w_there);
         return std::vector<Tensor>{y, relu(y) + before};
       },
-      {.device = kGPU});
-  std::vector<Tensor> last;
+      {.device = kGPU, .whole = true});
   for (int i = 1; i < 6; ++i) {
-    const std::vector<Tensor> got = step({x * i});
+    const std::vector<Tensor> got = step(x * i);
     const Tensor wanted = conv2d(x * i, w);
     expect_close(got[0].view({2, -1}), wanted.view({2, -1}), 1e-2, "the result");
     expect_close(got[1].view({-1}), (relu(wanted) + conv2d(x, w)).view({-1}), 1e-2, "the sum");
-    if (i > 3) {
-      EXPECT_EQ(got[0].data_ptr(), last[0].data_ptr());
-    }
-    last = got;
   }
-  EXPECT_TRUE(step.is_captured()) << step.why_not();
+  EXPECT_EQ(step.summary().replays, 4);
+}
+
+enum class CompiledPart {
+  kStep,
+  kPass
+};  // a pass: forward and backward, accumulated over two calls
+
+// Losses, and parameters in the end, of a network with dropout and a schedule.
+std::vector<Tensor> trained(CompiledPart what, const CompileOptions& options,
+                            CompileSummary* summary = nullptr) {
+  manual_seed(5);
+  nn::Sequential model;
+  model.add(nn::Linear(10, 32));
+  model.add(nn::ReLU());
+  model.add(nn::Dropout(0.4));
+  model.add(nn::Linear(32, 4));
+  model.to(kGPU);
+  optim::SGD sgd(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  optim::ExponentialLR schedule(sgd, {.gamma = 0.8});
+  amp::GradScaler scaler({.init_scale = 8, .growth_interval = 3});
+  const bool in_step = what == CompiledPart::kStep;
+  auto compiled = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        if (in_step) sgd.zero_grad();
+        const Tensor kept = bernoulli(full({16, 10}, 0.9, {.device = kGPU}));
+        const Tensor loss = nn::functional::cross_entropy(model(x * kept), y);
+        scaler.scale(loss).backward();
+        if (in_step) {
+          scaler.step(sgd);
+          scaler.update();
+        }
+        return loss;
+      },
+      options);
+  std::vector<Tensor> result;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const Tensor y = remainder(arange(16), 4);
+    result.push_back(compiled(numbers({16, 10}, i).to(kGPU), y.to(kGPU)).detach());
+    if (!in_step && i % 2 == 1) {
+      scaler.step(sgd);
+      scaler.update();
+      sgd.zero_grad();
+    }
+    if (i % 2 == 1) schedule.step();
+  }
+  for (const Tensor& p : model.parameters()) result.push_back(p.detach());
+  if (summary != nullptr) *summary = compiled.summary();
+  return result;
+}
+
+TEST_F(CudaTraining, ACompiledFunctionHasTheFunctionsBits) {
+  for (const CompiledPart what : {CompiledPart::kStep, CompiledPart::kPass}) {
+    const std::vector<Tensor> eager = trained(what, {.enabled = false});
+    CompileSummary summary;
+    const std::vector<Tensor> got = trained(what, {.whole = true}, &summary);
+    ASSERT_EQ(got.size(), eager.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      expect_same(got[i], eager[i].cpu(), "tensor " + std::to_string(i));
+    }
+    EXPECT_EQ(summary.replays, 11) << summary.str();
+    EXPECT_GT(got[0].cpu().item<float>(), 0);
+  }
+}
+
+// Each launch draws from the generator, as the function would.
+TEST_F(CudaTraining, AllRandomNumbersAreCaptured) {
+  const auto draw = [](bool compiled) {
+    Generator generator(3);
+    auto step = compile(
+        [&](const Tensor& like) {
+          return std::vector<Tensor>{rand_like(like, generator),
+                                     randn_like(like, generator),
+                                     randint(0, 9, {7}, {.device = kGPU}, generator),
+                                     randperm(11, {.device = kGPU}, generator),
+                                     empty_like(like).bernoulli_(0.3, generator),
+                                     empty_like(like).uniform_(-1, 1, generator),
+                                     empty_like(like).exponential_(2, generator)};
+        },
+        {.enabled = compiled, .whole = true});
+    std::vector<Tensor> all;
+    for (int i = 0; i < 5; ++i) {
+      if (i == 3) generator.manual_seed(4);
+      for (const Tensor& each : step(zeros({3, 5}, {.device = kGPU}))) all.push_back(each);
+    }
+    return all;
+  };
+  const std::vector<Tensor> eager = draw(false);
+  const std::vector<Tensor> got = draw(true);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    expect_same(got[i], eager[i].cpu(), "draw " + std::to_string(i));
+  }
 }
 
 TEST_F(CudaTraining, ABadStepChangesNothingOnTheDevice) {

@@ -1,17 +1,18 @@
-// Captured steps, and DDP over tensors of a GPU, with a CUDA back-end that needs none: what is
+// Compiled steps on a GPU, and DDP over its tensors, with a CUDA back-end that needs none: what is
 // captured, launched and given back, and what ranks decide. Nothing here shows what a GPU computes.
-#include "nn/parallel/capture_step.h"
-
 #include <gmock/gmock.h>
 
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <thread>
 
 #include "collectives/device/device_group.h"
 #include "collectives/device/staged_group.h"
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
+#include "core/device/cuda/graph.h"
 #include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -19,9 +20,11 @@
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/amp/grad_scaler.h"
+#include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book.h"
 #include "nn/optim/algorithms/algorithms.h"
+#include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
 #include "tests/collectives/ranks.h"
@@ -50,31 +53,33 @@ Tensor batch(double value) {
   return full({4}, value, {.dtype = DType::kF32});
 }
 
+using Step = Compiled<std::function<Tensor(const Tensor&)>>;
+
 // One weight, trained by sum(x * w); `also` runs at the end of the step.
 struct Trainer {
   explicit Trainer(Device device)
       : weight(full({4}, 1.0, {.dtype = DType::kF32, .device = device, .requires_grad = true})),
-        optimizer({weight}, {.lr = 0.5, .momentum = 0.9}) {}
+        optimizer(std::make_unique<optim::SGD>(std::vector<Tensor>{weight},
+                                               optim::SGDOptions{.lr = 0.5, .momentum = 0.9})) {}
 
-  std::vector<Tensor> step(std::span<const Tensor> inputs) {
+  Tensor step(const Tensor& input) {
     ++runs;
-    seen = inputs[0];
-    optimizer.zero_grad();
-    const Tensor loss = sum(mul(inputs[0], weight));
+    seen = input;
+    optimizer->zero_grad();
+    const Tensor loss = sum(mul(input, weight));
     loss.backward();
-    optimizer.step();
+    optimizer->step();
     if (also) also(loss);
-    return {loss};
+    return loss;
   }
-  CapturedStep captured(CaptureStepOptions options = {}) {
+  // Its inputs are on the host.
+  Step captured(CompileOptions options = {}) {
     options.device = weight.device();
-    options.optimizers = {&optimizer};
-    return capture_step([this](std::span<const Tensor> in) { return step(in); },
-                        std::move(options));
+    return {[this](const Tensor& input) { return step(input); }, std::move(options)};
   }
 
   Tensor weight;
-  optim::SGD optimizer;
+  std::unique_ptr<optim::SGD> optimizer;
   std::function<void(const Tensor& loss)> also;
   Tensor seen;
   int runs = 0;
@@ -93,53 +98,72 @@ class CaptureStep : public ::testing::Test {
   Trainer trainer_{device_of(0)};
 };
 
+bool is_captured(const Step& step) {
+  return step.summary().graphs > 0;
+}
+
 TEST_F(CaptureStep, RunsOnceIsCapturedOnceAndLaunchedFromThenOn) {
-  CapturedStep step = trainer_.captured();
+  Step step = trainer_.captured();
   const std::size_t launches = runtime_.launches;
-  step({batch(1)});
+  step(batch(1));
   EXPECT_EQ(trainer_.runs, 1);
-  EXPECT_FALSE(step.is_captured());
-  const Tensor loss = step({batch(2)})[0];
-  EXPECT_TRUE(step.is_captured());
-  EXPECT_EQ(step.why_not(), "");
+  EXPECT_FALSE(is_captured(step));
+  const Tensor loss = step(batch(2));
+  EXPECT_TRUE(is_captured(step));
   for (const double value : {3.0, 4.0, 5.0}) {
-    EXPECT_TRUE(step({batch(value)})[0].is_same(loss));
+    EXPECT_NE(step(batch(value)).data_ptr(), loss.data_ptr());
     EXPECT_EQ(trainer_.seen.cpu().at<float>({3}), static_cast<float>(value));
   }
   EXPECT_EQ(trainer_.runs, 2);
-  EXPECT_EQ(step.launches(), 4);
+  EXPECT_EQ(step.summary().str(), "1 CUDA graph; 4 replays, 1 runs");
   EXPECT_EQ(runtime_.launches - launches, 4U);
   EXPECT_FALSE(loss.requires_grad());
 }
 
+TEST_F(CaptureStep, TakesInputsFromItsDevice) {
+  Step step{[&](const Tensor& input) { return trainer_.step(input); }, {}};
+  for (int i = 0; i < 3; ++i) step(batch(1).to(device_of(0)));
+  EXPECT_TRUE(is_captured(step));
+  EXPECT_EQ(trainer_.runs, 2);
+}
+
 TEST_F(CaptureStep, TakesMoreStepsToWarmUpOrNoneAtAll) {
-  CapturedStep patient = trainer_.captured({.warmup_steps = 3});
-  for (int i = 0; i < 3; ++i) patient({batch(1)});
-  EXPECT_FALSE(patient.is_captured());
-  patient({batch(1)});
-  EXPECT_TRUE(patient.is_captured());
-  CapturedStep off = trainer_.captured({.enabled = false});
-  for (int i = 0; i < 3; ++i) off({batch(1)});
-  EXPECT_FALSE(off.is_captured());
+  Step patient = trainer_.captured({.warmup_steps = 3});
+  for (int i = 0; i < 3; ++i) patient(batch(1));
+  EXPECT_FALSE(is_captured(patient));
+  patient(batch(1));
+  EXPECT_TRUE(is_captured(patient));
+  for (const CompileOptions& options :
+       {CompileOptions{.enabled = false}, CompileOptions{.backend = "eager"}}) {
+    Step off = trainer_.captured(options);
+    for (int i = 0; i < 3; ++i) off(batch(1));
+    EXPECT_FALSE(is_captured(off));
+  }
   EXPECT_THAT(thrown_by([&] { trainer_.captured({.warmup_steps = 0}); }).text,
               HasSubstr("warmup_steps is 0"));
 }
 
-TEST_F(CaptureStep, OtherShapesRunAsTheyAreAndOtherCountsAreRefused) {
-  CapturedStep step = trainer_.captured();
-  step({batch(1)});
-  step({batch(1)});
-  const Tensor two_rows = ones({2, 4});
+TEST_F(CaptureStep, CapturesEachFormOfInputs) {
+  Step step = trainer_.captured({.most_tapes = 2});
   ::testing::internal::CaptureStderr();
-  step({two_rows});
-  step({two_rows});
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("input 0 is float32[2, 4], the captured one float32[4]"));
-  EXPECT_EQ(said.find("capture_step", said.find("capture_step") + 1), std::string::npos);
-  EXPECT_EQ(trainer_.runs, 4);
-  step({batch(1)});
-  EXPECT_EQ(trainer_.runs, 4);
-  EXPECT_THAT(thrown_by([&] { step({batch(1), batch(1)}); }).text, HasSubstr("got 2 inputs"));
+  for (int i = 0; i < 4; ++i) {
+    for (const Shape& shape : {Shape{4}, Shape{2, 4}, Shape{3, 4}}) step(ones(shape));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("there are 2 graphs for inputs of other forms"));
+  EXPECT_EQ(step.summary().graphs, 2U);
+  EXPECT_EQ(step.summary().replays, 2 * 3);
+  EXPECT_EQ(trainer_.runs, 2 * 2 + 4);
+}
+
+TEST_F(CaptureStep, IsCapturedAgainAfterTheModelWasRearranged) {
+  nn::Sequential model = nn::models::mlp();
+  Step step = trainer_.captured({.whole = true});
+  for (int i = 0; i < 3; ++i) step(batch(1));
+  model.eval();
+  for (int i = 0; i < 3; ++i) step(batch(1));
+  EXPECT_EQ(trainer_.runs, 3);
+  EXPECT_EQ(step.summary().graphs, 1U);
 }
 
 TEST_F(CaptureStep, AGraphsMemoryIsItsOwnWhileItLives) {
@@ -149,10 +173,10 @@ TEST_F(CaptureStep, AGraphsMemoryIsItsOwnWhileItLives) {
     temporary = empty({kLarge}, {.dtype = DType::kU8, .device = device_of(0)}).data_ptr();
   };
   {
-    CapturedStep step = trainer_.captured();
-    step({batch(1)});
-    step({batch(1)});
-    ASSERT_TRUE(step.is_captured());
+    Step step = trainer_.captured();
+    step(batch(1));
+    step(batch(1));
+    ASSERT_TRUE(is_captured(step));
     empty_cache();
     const std::int64_t reserved = stat("reserved_bytes.all.current");
     EXPECT_GE(reserved, kLarge);
@@ -179,9 +203,9 @@ TEST_F(CaptureStep, DoesNotCaptureOtherThreadsWork) {
   };
   const Stream before = current_stream(0);
   {
-    CapturedStep step = trainer_.captured();
-    for (int i = 0; i < 3; ++i) step({batch(1)});
-    EXPECT_TRUE(step.is_captured());
+    Step step = trainer_.captured();
+    for (int i = 0; i < 3; ++i) step(batch(1));
+    EXPECT_TRUE(is_captured(step));
     EXPECT_EQ(runtime_.launched_on, before.handle);
   }
   EXPECT_EQ(captures, 1);
@@ -190,29 +214,43 @@ TEST_F(CaptureStep, DoesNotCaptureOtherThreadsWork) {
 }
 
 // What it says on stderr, once, in three calls.
-std::string said_of(Trainer& trainer, CapturedStep& step) {
+std::string said_of(Trainer& trainer, Step& step) {
   ::testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) step({batch(1)});
-  EXPECT_FALSE(step.is_captured());
+  for (int i = 0; i < 3; ++i) step(batch(1));
+  EXPECT_FALSE(is_captured(step));
   EXPECT_EQ(trainer.runs, 4);  // one of them was the capture that failed
   std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said.find("capture_step", said.find("capture_step") + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("compile:", said.find("compile:") + 1), std::string::npos) << said;
   return said;
 }
 
 TEST_F(CaptureStep, AStepThatSynchronizesRunsEagerlyAndSaysSoOnce) {
-  trainer_.step(std::vector<Tensor>{batch(1).to(device_of(0))});  // its state is made
+  trainer_.step(batch(1).to(device_of(0)));  // its state is made
   trainer_.runs = 0;
   const std::int64_t in_use = stat("allocation.all.current");
   trainer_.also = [](const Tensor& loss) { static_cast<void>(loss.item<float>()); };
   {
-    CapturedStep step = trainer_.captured();
-    EXPECT_THAT(said_of(trainer_, step), HasSubstr("steps are not captured"));
-    EXPECT_THAT(step.why_not(), HasSubstr("cannot"));
-    EXPECT_EQ(step.launches(), 0);
+    Step step = trainer_.captured();
+    EXPECT_THAT(said_of(trainer_, step), HasSubstr("compile: all calls run the function"));
+    EXPECT_THAT(step.summary().why_not, HasSubstr("cannot"));
+    EXPECT_EQ(step.summary().replays, 0);
   }
   trainer_.seen = Tensor();
   EXPECT_LE(stat("allocation.all.current"), in_use);
+}
+
+TEST_F(CaptureStep, ASchedulerInAStepIsRefusedByName) {
+  optim::ExponentialLR schedule(*trainer_.optimizer, {.gamma = 0.9});
+  trainer_.also = [&](const Tensor&) { schedule.step(); };
+  Step step = trainer_.captured();
+  EXPECT_THAT(said_of(trainer_, step), HasSubstr("a scheduler's step() is called"));
+}
+
+TEST_F(CaptureStep, AGeneratorThatIsSeededInAStepIsRefusedByName) {
+  Generator generator;
+  trainer_.also = [&](const Tensor&) { generator.manual_seed(3); };
+  Step step = trainer_.captured();
+  EXPECT_THAT(said_of(trainer_, step), HasSubstr("a generator is seeded"));
 }
 
 // The generator advances by what each step draws, also if a graph draws it.
@@ -222,12 +260,39 @@ TEST_F(CaptureStep, AGeneratorAdvancesWithEachLaunch) {
     dl::detail::philox_dropout(loss, 0.5, generator);
     bernoulli(full({5}, 0.5, {.device = device_of(0)}), generator);
   };
-  CapturedStep step = trainer_.captured();
+  Step step = trainer_.captured({.whole = true});
   for (int i = 1; i < 5; ++i) {
-    step({batch(1)});
+    step(batch(1));
     EXPECT_EQ(generator.philox_offset(), static_cast<std::uint64_t>(i) * (4 + 12));
   }
-  EXPECT_TRUE(step.is_captured()) << step.why_not();
+  EXPECT_EQ(trainer_.runs, 2);
+}
+
+TEST_F(CaptureStep, TheEndOfItsOptimizerEndsIt) {
+  Step step = trainer_.captured();
+  for (int i = 0; i < 3; ++i) step(batch(1));
+  trainer_.optimizer.reset();
+  EXPECT_TRUE(runtime_.graphs.empty());
+  EXPECT_THAT(thrown_by([&] { step(batch(1)); }).text, HasSubstr("(a communicator, an optimizer)"));
+}
+
+// Without zero_grad(), a gradient that the capture began would be added to.
+TEST_F(CaptureStep, ACaptureThatFailsLeavesGradientsAsTheyWere) {
+  const Tensor weight = trainer_.weight;
+  bool fails = false;
+  Step step{[&](const Tensor& input) {
+              const Tensor loss = sum(mul(input, weight));
+              loss.backward();
+              return fails ? loss.cpu() : loss;
+            },
+            {.device = device_of(0)}};
+  step(batch(1));
+  weight.zero_grad();
+  fails = true;
+  step(batch(2));
+  EXPECT_EQ(weight.grad().cpu().at<float>({0}), 2);
+  step(batch(3));
+  EXPECT_EQ(weight.grad().cpu().at<float>({0}), 5);
 }
 
 TEST_F(CaptureStep, AnotherDeviceIsNotDrawnIn) {
@@ -236,81 +301,106 @@ TEST_F(CaptureStep, AnotherDeviceIsNotDrawnIn) {
     there.to(device_of(0));
     EXPECT_EQ(runtime_.capture_state(default_stream(1).handle), CaptureState::kNone);
   };
-  CapturedStep step = trainer_.captured();
+  Step step = trainer_.captured();
   EXPECT_THAT(said_of(trainer_, step), HasSubstr("a copy between two devices"));
 }
 
 TEST_F(CaptureStep, ACaptureThatBreaksIsGivenUp) {
   runtime_.capture_error = "left work behind";
-  CapturedStep step = trainer_.captured();
+  Step step = trainer_.captured();
   EXPECT_THAT(said_of(trainer_, step), HasSubstr("the capture broke"));
   runtime_.capture_error.clear();
 }
 
 TEST_F(CaptureStep, TheCpuHasNoGraphs) {
   Trainer here{Device{}};
-  CapturedStep step = here.captured();
+  Step step = here.captured({.backend = "cuda_graph"});
   ::testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) step({batch(1)});
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("the device is cpu"));
+  for (int i = 0; i < 3; ++i) step(batch(1));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the backend cuda_graph is for GPUs, not for cpu"));
   EXPECT_EQ(here.runs, 3);
   EXPECT_EQ(here.weight.at<float>({0}), 1 - 0.5F * (1 + 1.9F + 2.71F));
+}
+
+TEST_F(CaptureStep, TheGpuHasNoTapes) {
+  Step step = trainer_.captured({.backend = "tape", .whole = true});
+  EXPECT_THAT(thrown_by([&] { step(batch(1)); }).text,
+              HasSubstr("the backend tape is for CPUs, not for cuda:0"));
+}
+
+TEST_F(CaptureStep, InputsOfSeveralDevicesAreRefused) {
+  auto step = compile([](const Tensor& a, const Tensor&) { return a; }, {.whole = true});
+  EXPECT_THAT(thrown_by([&] { step(batch(1).to(device_of(0)), batch(1)); }).text,
+              HasSubstr("input 2 is on cpu, input 1 on cuda:0; give the option device"));
 }
 
 TEST_F(CaptureStep, AnOptimizersFirstStepIsNotCaptured) {
   trainer_.also = nullptr;
   int calls = 0;
-  CapturedStep step = capture_step(
-      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-        if (++calls == 1) return {in[0]};
-        return trainer_.step(in);
-      },
-      {.device = device_of(0)});
+  Step step{[&](const Tensor& input) { return ++calls == 1 ? input : trainer_.step(input); },
+            {.device = device_of(0)}};
   ::testing::internal::CaptureStderr();
-  step({batch(1)});
-  step({batch(1)});
+  step(batch(1));
+  step(batch(1));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("first step"));
 }
 
 TEST_F(CaptureStep, OneRankThatCannotKeepsAllFromIt) {
   std::atomic<int> through{0};
-  run_ranks(2, [&](ProcessGroup& group) {
-    const DeviceGuard own(group.rank());
-    Trainer trainer(device_of(group.rank()));
-    if (group.rank() == 1) {
-      trainer.also = [](const Tensor& loss) { static_cast<void>(loss.item<float>()); };
-    }
-    CapturedStep step = trainer.captured({.group = Ref<ProcessGroup>(&group)});
-    for (int i = 0; i < 3; ++i) step({batch(1)});
-    EXPECT_FALSE(step.is_captured());
-    EXPECT_THAT(step.why_not(), StartsWith("rank 1: "));
+  run_ranks(2, [&](ProcessGroup& host) {
+    const DeviceGuard own(host.rank());
+    const Device device = device_of(host.rank());
+    const Ref<ProcessGroup> group = collectives::make_device_group(
+        Ref<ProcessGroup>(&host), {},
+        [](const Ref<ProcessGroup>&, int, const collectives::DeviceGroupOptions&) {
+          return make_ref<ScriptedGroup>();
+        });
+    Trainer trainer(device);
+    const auto reduce = [&](const Tensor& loss) {
+      group->all_reduce({.input = loss.data_ptr(),
+                         .output = loss.data_ptr(),
+                         .count = 1,
+                         .call = {.stream = current_stream(device.index)}});
+    };
+    trainer.also = [&](const Tensor& loss) {
+      reduce(loss);
+      if (group->rank() == 1) static_cast<void>(loss.item<float>());
+    };
+    Step step = trainer.captured();
+    for (int i = 0; i < 3; ++i) step(batch(1));
+    EXPECT_FALSE(is_captured(step));
+    EXPECT_THAT(step.summary().why_not, StartsWith("rank 1: "));
     EXPECT_EQ(trainer.runs, 4);
-    trainer.also = nullptr;
-    CapturedStep good = trainer.captured({.group = Ref<ProcessGroup>(&group)});
-    for (int i = 0; i < 3; ++i) good({batch(1)});
-    EXPECT_TRUE(good.is_captured());
+    trainer.also = reduce;
+    Step good = trainer.captured();
+    for (int i = 0; i < 3; ++i) good(batch(1));
+    EXPECT_TRUE(is_captured(good));
     // No rank is in a call any more when one ends the group.
     ++through;
     EXPECT_TRUE(tests::eventually([&] { return through == 2; }));
-    if (group.rank() == 0) group.abort("enough");
-    EXPECT_TRUE(tests::eventually([&] { return group.error() != nullptr; }));
-    EXPECT_THAT(thrown_by([&] { good({batch(1)}); }).text, HasSubstr("enough"));
+    if (group->rank() == 0) group->abort("enough");
+    EXPECT_TRUE(tests::eventually([&] { return group->error() != nullptr; }));
+    EXPECT_THAT(thrown_by([&] { good(batch(1)); }).text, HasSubstr("enough"));
   });
 }
 
 // Over DDP, alone with a group whose other ranks send the same.
 class CaptureDdp : public CaptureStep {
  protected:
-  std::vector<Tensor> step(std::span<const Tensor> in) {
+  Tensor step(const Tensor& x, const Tensor& y) {
     optimizer_.zero_grad();
-    const Tensor loss = nn::functional::cross_entropy(ddp_(in[0]), in[1]);
+    const Tensor loss = nn::functional::cross_entropy(ddp_(x), y);
     scaler_.scale(loss).backward();
     scaler_.step(optimizer_);
     if (also_) also_(loss);
     scaler_.update();
-    return {loss};
+    return loss;
   }
-  std::vector<Tensor> sample() const { return {ones({4, 50}), zeros({4}, {.dtype = DType::kI64})}; }
+  auto captured() {
+    return compile([this](const Tensor& x, const Tensor& y) { return step(x, y); },
+                   {.device = device_of(0)});
+  }
 
   Ref<ScriptedGroup> group_ = make_ref<ScriptedGroup>();
   nn::Sequential model_ = [] {
@@ -322,14 +412,15 @@ class CaptureDdp : public CaptureStep {
   optim::SGD optimizer_{model_.parameters(), {.lr = 0.1, .momentum = 0.9}};
   amp::GradScaler scaler_;
   std::function<void(const Tensor&)> also_;
+  Tensor x_ = ones({4, 50});
+  Tensor y_ = zeros({4}, {.dtype = DType::kI64});
 };
 
 TEST_F(CaptureDdp, ReducesBetweenBackwardAndTheOptimizer) {
   const OwnedStream own(0);
   {
     const StreamGuard guard(own.get());
-    const Tensor x = sample()[0].to(device_of(0)), y = sample()[1].to(device_of(0));
-    step(std::vector<Tensor>{x, y});
+    step(x_.to(device_of(0)), y_.to(device_of(0)));
   }
   ASSERT_THAT(group_->all_reduces, SizeIs(1));
   EXPECT_EQ(group_->all_reduces[0].stream.handle, own.get().handle);
@@ -343,12 +434,11 @@ TEST_F(CaptureDdp, ReducesBetweenBackwardAndTheOptimizer) {
 }
 
 TEST_F(CaptureDdp, IsCapturedWithItsReductions) {
-  CapturedStep captured = capture_step([this](std::span<const Tensor> in) { return step(in); },
-                                       {.device = device_of(0), .optimizers = {&optimizer_}});
-  for (int i = 0; i < 5; ++i) captured(sample());
-  EXPECT_TRUE(captured.is_captured()) << captured.why_not();
+  auto step = captured();
+  for (int i = 0; i < 5; ++i) step(x_, y_);
+  EXPECT_EQ(step.summary().graphs, 1U) << step.summary().str();
   EXPECT_THAT(group_->all_reduces, SizeIs(2));  // the warm-up's and the capture's
-  EXPECT_EQ(captured.launches(), 4);
+  EXPECT_EQ(step.summary().replays, 4);
 }
 
 TEST_F(CaptureDdp, GoesOnAfterACaptureThatFailed) {
@@ -363,11 +453,10 @@ TEST_F(CaptureDdp, GoesOnAfterACaptureThatFailed) {
     group_->at_wait = in_backward ? std::function<void()>(fail) : nullptr;
     also_ =
         in_backward ? nullptr : std::function<void(const Tensor&)>([&](const Tensor&) { fail(); });
-    CapturedStep captured = capture_step([this](std::span<const Tensor> in) { return step(in); },
-                                         {.device = device_of(0), .optimizers = {&optimizer_}});
-    for (int i = 0; i < 4; ++i) captured(sample());
+    auto step = captured();
+    for (int i = 0; i < 4; ++i) step(x_, y_);
     EXPECT_EQ(failures, 1);
-    EXPECT_EQ(captured.why_not(), "not in a capture");
+    EXPECT_EQ(step.summary().why_not, "not in a capture");
   }
   EXPECT_THAT(group_->aborts, IsEmpty());
 }
