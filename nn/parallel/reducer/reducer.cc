@@ -208,6 +208,11 @@ void Reducer::check_not_nested(std::size_t i) const {
 void Reducer::on_ready(std::size_t i) {
   drop_broken_capture();
   failed_->check();
+  if (options_.find_unused_parameters) {
+    cuda::refuse_in_capture(
+        "DistributedDataParallel: with find_unused_parameters a pass counts on the host which "
+        "parameters it uses, and cannot be captured");
+  }
   // A nested pass may accumulate if no all-reduce of gradients is in flight.
   if (in_pass_ || !is_paused()) guarded([&] { check_not_nested(i); });
   Slot& slot = slots_[i];
@@ -231,9 +236,6 @@ void Reducer::begin_pass() {
     DL_CHECK(rebuilt_, kInvalidArgument,
              "DistributedDataParallel: its first pass cannot be captured; run one pass before the "
              "capture");
-    DL_CHECK(!options_.find_unused_parameters, kInvalidArgument,
-             "DistributedDataParallel: with find_unused_parameters a pass asks the other ranks, "
-             "and cannot be captured");
   }
   on_backward_end([this, failed = failed_] {
     failed->check();  // the reducer may have been destroyed

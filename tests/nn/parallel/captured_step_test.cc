@@ -441,6 +441,39 @@ TEST_F(CaptureDdp, IsCapturedWithItsReductions) {
   EXPECT_EQ(step.summary().replays, 4);
 }
 
+// A launch within no_sync() averages nothing.
+TEST_F(CaptureDdp, HasGraphsOfItsOwnWithinNoSync) {
+  auto pass = compile(
+      [this](const Tensor& x, const Tensor& y) {
+        model_.zero_grad();
+        nn::functional::cross_entropy(ddp_(x), y).backward();
+      },
+      {.device = device_of(0), .whole = true, .warmup_steps = 4});
+  for (int i = 0; i < 4; ++i) {
+    {
+      const nn::parallel::NoSync guard = ddp_.no_sync();
+      pass(x_, y_);
+    }
+    pass(x_, y_);
+  }
+  EXPECT_EQ(pass.summary().graphs, 2U);
+  EXPECT_EQ(pass.summary().replays, 4);
+  EXPECT_THAT(group_->all_reduces, SizeIs(3));  // two warm-ups' and a capture's
+}
+
+TEST_F(CaptureDdp, FindUnusedParametersIsNotCaptured) {
+  nn::parallel::DistributedDataParallel ddp(model_, group_, {.find_unused_parameters = true});
+  auto pass = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        model_.zero_grad();
+        nn::functional::cross_entropy(ddp(x), y).backward();
+      },
+      {.device = device_of(0)});
+  const nn::parallel::NoSync guard = ddp.no_sync();
+  for (int i = 0; i < 3; ++i) pass(x_, y_);
+  EXPECT_THAT(pass.summary().why_not, HasSubstr("find_unused_parameters"));
+}
+
 TEST_F(CaptureDdp, GoesOnAfterACaptureThatFailed) {
   // In the middle of a pass, and in the middle of a scaler's step.
   for (const bool in_backward : {true, false}) {
