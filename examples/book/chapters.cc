@@ -1,8 +1,10 @@
 #include "examples/book/chapters.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
@@ -35,14 +37,16 @@ data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
 }
 
 // Trains on CIFAR-10 in the order of its files: the book's loaders do not shuffle it.
-void train_on_cifar10(const Options& options, const Recipe& chapter,
-                      Preparation preparation = Preparation::kToTensor) {
+Trained train_on_cifar10(const Options& options, const Recipe& chapter,
+                         Preparation preparation = Preparation::kToTensor) {
   const Images images = load_images(options, Set::kCifar10, preparation);
   const Recipe recipe = with_options(chapter, options);
   CNN model(images.model);
   model.to(recipe.device);
-  train(model, data::DataLoader(images.train, loading(recipe, /*shuffle=*/false)), recipe);
+  Trained trained =
+      train(model, data::DataLoader(images.train, loading(recipe, /*shuffle=*/false)), recipe);
   test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+  return trained;
 }
 
 // Prints the operations of one forward pass over a batch, by self time.
@@ -69,6 +73,22 @@ void chapter1(const Options& options) {
   profile_forward(model, loader, recipe);
   train(model, loader, recipe);
   test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+}
+
+void chapter3(const Options& options) {
+  fmt::print("Backends: {}\n", fmt::join(compiler::list_backends(), ", "));
+  const Trained trained = train_on_cifar10(options, {.backend = options.backend});
+  // The first epoch holds the capture.
+  std::vector<double> later(trained.epoch_seconds.begin() + 1, trained.epoch_seconds.end());
+  std::ranges::sort(later);
+  fmt::print("First epoch: {:.2f} seconds", trained.epoch_seconds.front());
+  if (!later.empty()) {
+    const std::size_t middle = later.size() / 2;
+    const double median =
+        later.size() % 2 == 1 ? later[middle] : (later[middle - 1] + later[middle]) / 2;
+    fmt::print("; median of the later {}: {:.2f} seconds", later.size(), median);
+  }
+  fmt::print("\n{}: {}\n", options.backend, trained.summary.str());
 }
 
 void chapter4(const Options& options) {

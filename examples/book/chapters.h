@@ -7,6 +7,7 @@
 namespace dl::examples::book {
 
 void chapter1(const Options& options);  // a first training run
+void chapter3(const Options& options);  // compiled steps
 void chapter4(const Options& options);  // threads
 void chapter5(const Options& options);  // the data pipeline
 void chapter7(const Options& options);  // mixed precision

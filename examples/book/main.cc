@@ -21,6 +21,8 @@ void run(const Options& options) {
   switch (options.chapter) {
     case 1:
       return chapter1(options);
+    case 3:
+      return chapter3(options);
     case 4:
       return chapter4(options);
     case 5:

@@ -2,10 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "core/base/system/output.h"
 #include "core/base/text/number.h"
 #include "core/device/parallel.h"
+#include "nn/compile/compile.h"
 
 namespace dl::examples::book {
 namespace {
@@ -22,11 +25,12 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   Options o;
   CLI::App app(
       "Training programs of \"Accelerate Model Training with PyTorch 2.X\", by chapter: 1 a CNN on "
-      "Fashion-MNIST, 4 on CIFAR-10, 5 with workers that read ahead, 7 in mixed precision.",
+      "Fashion-MNIST, 3 with compiled steps, 4 on CIFAR-10, 5 with workers that read ahead, 7 in "
+      "mixed precision.",
       "book");
-  app.add_option("chapter", o.chapter, "1, 4, 5 or 7")
+  app.add_option("chapter", o.chapter, "1, 3, 4, 5 or 7")
       ->required()
-      ->check(CLI::IsMember({1, 4, 5, 7}));
+      ->check(CLI::IsMember({1, 3, 4, 5, 7}));
   auto* const data_dir =
       app.add_option("--data-dir", o.data_dir, "folder with the chapter's data set");
   app.add_flag("--digits", o.digits, "train on the digits that come with dlrun instead")
@@ -41,6 +45,11 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--threads", o.threads, "threads to compute with")
       ->transform(whole_from(1, kMostThreads));
   app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
+  std::vector<std::string> backends = compiler::list_backends();
+  backends.emplace_back("auto");
+  app.add_option("--backend", o.backend, "what repeats the steps of chapter 3")
+      ->check(CLI::IsMember(backends))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

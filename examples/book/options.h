@@ -19,6 +19,7 @@ struct Options {
   std::optional<int> workers{};
   int threads = 0;  // 0: OpenMP's default
   std::string device = "cpu";
+  std::string backend = "auto";  // of dl::compile
 };
 
 // The options, or the exit code of a program that has nothing more to do: 0 after --help, 2 after

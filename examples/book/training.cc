@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "core/autocast/autocast.h"
@@ -19,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::int64_t whole_seconds_since(Clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start).count();
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // Flushes after each line, so that it is seen at once in a file, too.
@@ -35,32 +36,41 @@ AutocastOptions casts_of(const Recipe& recipe) {
 
 }  // namespace
 
-void train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
   optim::Adam optimizer(model.parameters(), {.lr = recipe.lr, .weight_decay = recipe.weight_decay});
   amp::GradScaler scaler({.enabled = recipe.half == DType::kF16});
   const auto start = Clock::now();
   model.train();
+  auto step = compile(
+      [&](const Tensor& images, const Tensor& labels) {
+        optimizer.zero_grad();
+        Tensor loss;
+        {
+          const autocast mixed(recipe.device.type, casts_of(recipe));
+          loss = nn::functional::cross_entropy(model(images), labels);
+        }
+        scaler.scale(loss).backward();
+        scaler.step(optimizer);
+        scaler.update();
+        return loss;
+      },
+      {.backend = recipe.backend, .device = recipe.device});
+  Trained trained;
   for (std::int64_t epoch = 1; epoch <= recipe.epochs; ++epoch) {
     const auto epoch_start = Clock::now();
     Tensor loss;
-    for (const auto& [images, labels] : loader) {
-      optimizer.zero_grad();
-      {
-        const autocast mixed(recipe.device.type, casts_of(recipe));
-        loss = nn::functional::cross_entropy(model(images.to(recipe.device)),
-                                             labels.to(recipe.device));
-      }
-      scaler.scale(loss).backward();
-      scaler.step(optimizer);
-      scaler.update();
-    }
+    for (const auto& [images, labels] : loader) loss = step(images, labels);
     std::string line =
         fmt::format("Epoch [{}/{}], Loss: {:.4f}", epoch, recipe.epochs, loss.item<double>());
-    if (recipe.shows_time)
-      line += fmt::format(", time: {} seconds", whole_seconds_since(epoch_start));
+    trained.epoch_seconds.push_back(seconds_since(epoch_start));
+    if (recipe.shows_time) {
+      line += fmt::format(", time: {:.0f} seconds", std::floor(trained.epoch_seconds.back()));
+    }
     print_line(line);
   }
-  print_line(fmt::format("Training time: {} seconds", whole_seconds_since(start)));
+  print_line(fmt::format("Training time: {:.0f} seconds", std::floor(seconds_since(start))));
+  trained.summary = step.summary();
+  return trained;
 }
 
 void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {

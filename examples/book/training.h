@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/tensor/tensor.h"
+#include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"
 #include "nn/module/module.h"
 
@@ -18,12 +21,18 @@ struct Recipe {
   int workers = 0;
   bool shows_time = true;  // print each epoch's time, as the book does from chapter 3 on
   Device device{};
-  std::optional<DType> half{};  // mixed precision in this dtype; float16 is scaled
+  std::optional<DType> half{};    // mixed precision in this dtype; float16 is scaled
+  std::string backend = "eager";  // of dl::compile
+};
+
+struct Trained {
+  std::vector<double> epoch_seconds;
+  CompileSummary summary;
 };
 
 // Adam and cross entropy. Prints "Epoch [1/10], Loss: 0.9136, time: 187 seconds" after each epoch,
 // with the last batch's loss, and "Training time: 148 seconds".
-void train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
+Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
 
 // Prints "Accuracy of the network on the 10000 test images: 83.99 %".
 void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);

@@ -67,6 +67,29 @@ TEST(Book, LaterChaptersShowTheTimeOfEachEpoch) {
   }
 }
 
+TEST(Book, Chapter3ComparesBackends) {
+  const auto of_backend = [](const std::string& backend) {
+    return out_of_book({"3", "--digits", "--epochs", "2", "--batch-size", "256", "--lr", "0.001",
+                        "--backend", backend});
+  };
+  const std::string eager = of_backend("eager");
+  const std::string tape = of_backend("auto");
+  EXPECT_THAT(tape, AllOf(HasSubstr("Backends: eager, tape, cuda_graph\n"),
+                          ContainsRegex("First epoch: [0-9.]+ seconds; median of the later 1: "
+                                        "[0-9.]+ seconds\nauto: 2 tapes of [0-9]+ steps"),
+                          HasSubstr(" replays, ")));
+  EXPECT_THAT(eager, HasSubstr("\neager: 0 tapes"));
+  // The steps are the same.
+  const auto result = [](const std::string& out) {
+    const std::size_t line = out.find("Accuracy");
+    return out.substr(line, out.find('\n', line) - line);
+  };
+  EXPECT_EQ(result(eager), result(tape));
+  Process unknown({program("book"), "3", "--backend", "inductor"});
+  EXPECT_EQ(unknown.wait(), 2);
+  EXPECT_THAT(unknown.err(), HasSubstr("cuda_graph"));
+}
+
 TEST(Book, SaysWhichFilesItWants) {
   Process fashion({program("book"), "1"});
   EXPECT_EQ(fashion.wait(), 2);
