@@ -36,7 +36,7 @@ std::optional<std::string> find_broken_link(const fs::path& path) {
 std::string settings_of_steps(const Options& options) {
   return fmt::format("--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
                      options.dataset, options.batch_size, options.lr, options.momentum,
-                     options.seed, options.amp, options.capture ? " --capture" : "");
+                     options.seed, options.amp, options.compiles ? " --compile" : "");
 }
 
 void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {

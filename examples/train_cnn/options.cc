@@ -103,8 +103,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--amp", o.amp, "mixed precision: products and convolutions in bf16 or f16")
       ->check(CLI::IsMember({"off", "bf16", "f16"}))
       ->capture_default_str();
-  app.add_flag("--capture", o.capture,
-               "capture a step into a CUDA graph, and launch that; where it cannot, say why");
+  app.add_flag("--compile,--capture", o.compiles,
+               "compile the step: a tape on a CPU, a CUDA graph on a GPU; if it cannot, say why");
   auto* const profile =
       app.add_option("--profile", o.profile_dir,
                      "show which operations 100 steps consist of; in DIR, a trace of each rank")

@@ -27,7 +27,7 @@ struct Options {
   std::int64_t log_every = 10;  // steps
   std::string amp = "off";      // bf16 or f16: mixed precision
   std::string device = "cpu";   // cpu, cuda (dlrun's choice for this rank) or cuda:N
-  bool capture = false;         // launch steps as CUDA graphs
+  bool compiles = false;        // repeat steps as a tape or a CUDA graph
   bool json = false;
   bool profile = false;     // show what the steps of training consist of
   std::string profile_dir;  // folder of their traces; empty: no traces

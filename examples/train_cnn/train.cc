@@ -95,7 +95,7 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
         scaler.update();
         return loss;
       },
-      {.enabled = options.capture, .backend = "cuda_graph", .device = device});
+      {.enabled = options.compiles, .device = device});
   const std::int64_t samples_a_step = options.batch_size * group->size();
   Progress now{.epochs = options.epochs, .steps = loader.size()};
   Trained result;

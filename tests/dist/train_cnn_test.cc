@@ -69,6 +69,16 @@ TEST(TrainCnn, TheSameSeedGivesTheSameBits) {
             report_of(command).end["parameters_sha256"]);
 }
 
+TEST(TrainCnn, CompiledStepsHaveTheBitsOfTheOthers) {
+  for (const int ranks : {1, 2}) {
+    const std::string flags = "--epochs 1 --batch-size 64";
+    const Report eager = report_of(on_ranks(ranks, flags));
+    const Report compiled = report_of(on_ranks(ranks, flags + " --compile"));
+    EXPECT_EQ(compiled.losses(), eager.losses()) << ranks << " ranks";
+    EXPECT_EQ(compiled.end["parameters_sha256"], eager.end["parameters_sha256"]);
+  }
+}
+
 TEST(TrainCnn, SavesWhatAnyNumberOfRanksLoadsAndTestsTheSame) {
   const TemporaryDirectory dir;
   const std::string file = dir.path() + "/model.safetensors";

@@ -146,10 +146,10 @@ def learn(s, a, part, name, flags, ranks=1, environment=None, limit=150):
 
 
 def train(s, a):
-    ways = [("cpu", ["--device", "cpu"]), (a.device, []), (f"{a.device} captured", ["--capture"]), (f"{a.device} bf16", ["--amp", "bf16"]),
-            (f"{a.device} f16", ["--amp", "f16"]), (f"{a.device} captured bf16", ["--capture", "--amp", "bf16"])]
+    ways = [("cpu", ["--device", "cpu"]), (a.device, []), (f"{a.device} captured", ["--compile"]), (f"{a.device} bf16", ["--amp", "bf16"]),
+            (f"{a.device} f16", ["--amp", "f16"]), (f"{a.device} captured bf16", ["--compile", "--amp", "bf16"])]
     if a.device == "cpu":
-        ways = [(name, flags) for name, flags in ways[1:] if "--capture" not in flags and "f16" not in flags]
+        ways = [(name, flags) for name, flags in ways[1:] if "--compile" not in flags and "f16" not in flags]
     wanted = None
     for name, flags in ways:
         got = learn(s, a, "train", name, flags if "--device" in flags else [*flags, "--device", a.device])

@@ -58,7 +58,7 @@ TEST(Options, TakeEveryFlag) {
                                                 "--save",       "s",
                                                 "--load",       "l",
                                                 "--log-every",  "7",
-                                                "--capture",    "--json"}));
+                                                "--compile",    "--json"}));
   EXPECT_EQ(options.dataset, "cifar10");
   EXPECT_EQ(options.data_dir, "/d");
   EXPECT_EQ(options.epochs, 3);
@@ -71,7 +71,7 @@ TEST(Options, TakeEveryFlag) {
   EXPECT_EQ(options.save, "s");
   EXPECT_EQ(options.load, "l");
   EXPECT_EQ(options.log_every, 7);
-  EXPECT_TRUE(options.capture);
+  EXPECT_TRUE(options.compiles);
   EXPECT_TRUE(options.json);
 }
 
