@@ -149,6 +149,7 @@ Result train(const Options& options, dl::Device device) {
   std::vector<double> times;
   dl::profiler::Profile profile;
   if (options.profile) profile.start();
+  const double peak_before = peak_mib(device);  // which a reset makes lower
   StepsPeak steps_peak;
   if (!on_gpu) steps_peak.reset();
   for (int i = 0; i < options.steps; ++i) {
@@ -162,7 +163,7 @@ Result train(const Options& options, dl::Device device) {
   std::ranges::sort(times);
   return {model.count_parameters(),
           std::move(times),
-          peak_mib(device),
+          std::max(peak_before, peak_mib(device)),
           steps_peak.mib(),
           on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
           ddp ? std::optional(ddp->overlap()) : std::nullopt,
