@@ -42,6 +42,7 @@
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
 #include "launcher/srun/step_key.h"
+#include "launcher/topo/topo.h"
 
 namespace dl::launcher {
 namespace {
@@ -69,11 +70,13 @@ void show(const std::string& text) {
   }
 }
 
-// Runs `dlrun autopsy`, or an agent for the dlrun of another host. nullopt: the line starts a job.
+// Runs `dlrun autopsy` or `dlrun topo`, or an agent for the dlrun of another host. nullopt: the
+// line starts a job.
 std::optional<int> run_other_word(CommandLine line) {
   if (line.argc < 2) return std::nullopt;
   const std::string_view word = line.argv[1];
   if (word == "autopsy") return autopsy::run({line.argv + 2, line.argv + line.argc});
+  if (word == "topo") return topo::run({line.argv + 2, line.argv + line.argc});
   if (word != remote::kAgentWord) return std::nullopt;
   LinesToFrontend lines = connect_as_task_of_srun(line).value_or(LinesToFrontend());
   return remote::run_agent(line, std::move(lines.in), std::move(lines.out));

@@ -24,7 +24,7 @@ constexpr std::string_view kHelpFoot =
     "\n"
     "A job that hangs: `kill -USR1` dlrun, and it says who is waited for; so does `dlrun autopsy "
     "DIR`\n"
-    "of a --log-dir after a failure.\n"
+    "of a --log-dir after a failure. `dlrun topo` shows what this host looks like.\n"
     "\n"
     "  dlrun --nproc-per-node 2 train.py --epochs 3\n"
     "  dlrun --nproc-per-node auto -m package.train\n"

@@ -1,0 +1,134 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "launcher/bind/drawing.h"
+#include "launcher/topo/topo.h"
+
+namespace dl::launcher::topo {
+namespace {
+
+std::string counted(std::size_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+std::string amount(std::uint64_t bytes) {
+  constexpr double kKiB = 1024;
+  const auto size = static_cast<double>(bytes);
+  if (size >= kKiB * kKiB * kKiB) return fmt::format("{:.1f} GiB", size / kKiB / kKiB / kKiB);
+  if (size >= kKiB * kKiB) return fmt::format("{:.4g} MiB", size / kKiB / kKiB);
+  return fmt::format("{:.4g} KiB", size / kKiB);
+}
+
+std::vector<int> cpus_of(const Topology& topology, int numa_node) {
+  std::vector<int> cpus;
+  for (const Core& core : topology.cores) {
+    if (core.numa_node == numa_node) cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
+  }
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+// A row of cells, each as wide as the widest of its column.
+std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string node_of(const Device& device) {
+  return device.numa_node < 0 ? std::string("-") : fmt::format("{}", device.numa_node);
+}
+std::string cpus_near(const Device& device) {
+  return device.cpus.empty() ? std::string("-") : cpu_list(device.cpus);
+}
+
+}  // namespace
+
+std::vector<std::string> page(const HostMap& map) {
+  const Topology& topology = map.topology;
+  std::set<int> sockets;
+  std::vector<int> cpus;
+  for (const Core& core : topology.cores) {
+    sockets.insert(core.socket);
+    cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
+  }
+  std::ranges::sort(cpus);
+  std::string title = fmt::format(
+      "{}: {}, {}, {}, {} ({})", map.host, counted(sockets.size(), "socket"),
+      counted(topology.numa_nodes.size(), "NUMA node"), counted(topology.cores.size(), "core"),
+      counted(cpus.size(), "CPU"), cpu_list(cpus));
+  if (map.usable_cores < static_cast<double>(cpus.size())) {
+    title += fmt::format(", of which {:.4g} are granted", map.usable_cores);
+  }
+  std::vector<std::string> lines{title};
+  for (const int socket : sockets) {
+    const auto number = static_cast<std::size_t>(socket);
+    const std::string name =
+        number < topology.sockets.size() ? topology.sockets[number] : std::string();
+    lines.push_back(fmt::format("  socket {}{}{}", socket, name.empty() ? "" : ": ", name));
+    for (const NumaNode& node : topology.numa_nodes) {
+      if (node.socket != socket) continue;
+      const std::vector<int> of_node = cpus_of(topology, node.number);
+      std::string line = fmt::format("    NUMA node {}: {}", node.number, amount(node.bytes));
+      if (!of_node.empty()) line += fmt::format(", CPUs {}", cpu_list(of_node));
+      for (const Device& device : map.devices) {
+        if (device.numa_node == node.number) line += ", " + device.name;
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  std::vector<std::string> caches;
+  for (const CacheLevel& cache : topology.caches) {
+    caches.push_back(fmt::format("L{} {} x {}", cache.level, cache.count, amount(cache.bytes)));
+  }
+  if (!caches.empty()) lines.push_back(fmt::format("  caches: {}", fmt::join(caches, ", ")));
+  if (map.devices.empty()) {
+    lines.emplace_back("  no GPU and no network interface with a device of its own");
+    return lines;
+  }
+  std::vector<std::vector<std::string>> rows{{"  device", "what", "PCI", "NUMA", "near CPUs"}};
+  for (const Device& device : map.devices) {
+    rows.push_back({"  " + device.name, device.model.empty() ? "-" : device.model,
+                    device.pci.empty() ? "-" : device.pci, node_of(device), cpus_near(device)});
+  }
+  for (std::string& line : aligned(rows)) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::vector<std::string> matrix(const HostMap& map) {
+  std::vector<std::vector<std::string>> rows{{""}};
+  std::set<Distance> seen;
+  for (const Device& device : map.devices) rows.front().push_back(device.name);
+  rows.front().insert(rows.front().end(), {"CPU affinity", "NUMA affinity"});
+  for (const Device& a : map.devices) {
+    std::vector<std::string> row{a.name};
+    for (const Device& b : map.devices) {
+      const Distance distance = distance_between(a, b);
+      seen.insert(distance);
+      row.emplace_back(word(distance));
+    }
+    row.insert(row.end(), {cpus_near(a), node_of(a)});
+    rows.push_back(std::move(row));
+  }
+  std::vector<std::string> lines = aligned(rows);
+  lines.emplace_back();
+  for (const Distance distance : seen) {
+    lines.push_back(fmt::format("{:<4} = {}", word(distance), meaning(distance)));
+  }
+  return lines;
+}
+
+}  // namespace dl::launcher::topo

@@ -1,0 +1,33 @@
+// `dlrun topo`: what this host looks like: sockets, NUMA nodes, caches, cores, GPUs and network
+// interfaces, and how far the devices are from each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/bind/topology.h"
+#include "launcher/topo/devices.h"
+
+namespace dl::launcher::topo {
+
+struct HostMap {
+  std::string host;
+  Topology topology;        // of the CPUs that this process may use
+  double usable_cores = 0;  // what a control group or SLURM grants, if it is less
+  std::vector<Device> devices;
+};
+
+// Lines without line breaks.
+std::vector<std::string> page(const HostMap& map);
+// A row and a column for each device, as `nvidia-smi topo -m` has them, and what its words mean.
+std::vector<std::string> matrix(const HostMap& map);
+// docs/reference/dlrun.md, "dlrun topo", has the members.
+std::string json(const HostMap& map);
+// An SVG picture.
+std::string picture(const HostMap& map);
+
+// `arguments` without "topo" itself. Prints one of these, and returns dlrun's exit code: 0, 1 if
+// the host could not be read, 2 for bad usage.
+int run(const std::vector<std::string>& arguments);
+
+}  // namespace dl::launcher::topo
