@@ -73,6 +73,11 @@ class Recorder final : public ThreadWatch {
   // Calls the function and writes it down. It must touch no memory but that of its tensors.
   template <typename R, typename... Params>
   R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments);
+  // What runs of the last call do if its result is not the one of now.
+  void refuse_with(Step::Refuse refuse) {
+    if (inside_ == 0 && !recording_.steps.empty())
+      recording_.steps.back()->set_refuse(std::move(refuse));
+  }
   // Calls `act` and writes it down: something with objects that outlive the recording, above all
   // `object`, which tells the step from one with another object. `failed` is called if a run ends
   // with an error, before or after this step.

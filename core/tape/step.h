@@ -70,6 +70,9 @@ inline constexpr std::size_t kAnyTensor = static_cast<std::size_t>(-1);
 
 class Step {
  public:
+  // Throws what the program's code throws for this result of the step, the number of a bad element.
+  using Refuse = std::function<void(std::int64_t bad, std::span<const Operand> operands)>;
+
   Step(std::string name, std::vector<Operand> operands, std::size_t results = kAnyTensor,
        PartOperands parts = {})
       : name_(std::move(name)),
@@ -87,6 +90,8 @@ class Step {
   virtual PartWork in_parts() const { return {}; }
   // Steps with PartOperands: what to call for each part from now on.
   virtual void set_hooks(const PartHooks&) {}
+  // What a run does if the step's result is not that of the recording.
+  void set_refuse(Refuse refuse) { refuse_ = std::move(refuse); }
   // Whether it is a call of the program's, of which the tape knows no operands.
   virtual bool is_opaque() const noexcept { return false; }
 
@@ -105,6 +110,9 @@ class Step {
 
  protected:
   void mark_elementwise() noexcept { is_elementwise_ = true; }
+  void refuse(std::int64_t bad) const {
+    if (refuse_) refuse_(bad, operands_);
+  }
   const Tensor& tensor(std::size_t i) const noexcept { return operands_[i].bound; }
 
  private:
@@ -116,6 +124,7 @@ class Step {
   std::size_t results_;
   PartOperands parts_;
   bool is_elementwise_ = false;
+  Refuse refuse_;
 };
 
 // Something that a step does with objects that outlive the tape, not with operands.
@@ -197,8 +206,7 @@ class CallStep final : public Step {
     } else {
       const R result = call(function_, std::index_sequence_for<Params...>{});
       if (result == result_) return;
-      DL_CHECK(!(std::is_same_v<R, std::int64_t>), kIndex,
-               "{}: element {} of its input is out of range", name(), result);
+      refuse(static_cast<std::int64_t>(result));
       throw_error(ErrorKind::kInternal, "{}: a run of a tape took another way", name());
     }
   }

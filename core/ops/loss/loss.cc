@@ -13,6 +13,7 @@
 #include "core/ops/loss/loss_reduction.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/softmax/softmax.h"
+#include "core/tape/recorder.h"
 
 namespace dl {
 namespace {
@@ -304,7 +305,15 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   // On the same device, so that the host does not have to wait for the count.
   const Tensor counted = empty({}, {.dtype = DType::kI64, .device = logits.device()});
   const std::int64_t bad = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums, counted);
-  if (bad >= 0) refuse_class("cross_entropy", t, bad, logits.size(1), kIgnoreIndex);
+  const auto refuse = [classes = logits.size(1)](std::int64_t element, const Tensor& targets) {
+    refuse_class("cross_entropy", targets, element, classes, kIgnoreIndex);
+  };
+  if (bad >= 0) refuse(bad, t);
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    recorder->refuse_with([refuse](std::int64_t element, std::span<const tape::Operand> tensors) {
+      refuse(element, tensors[1].bound);
+    });
+  }
   if (auto* node = record<CrossEntropyBackward>(loss, logits)) {
     node->save(x);
     node->save(t);

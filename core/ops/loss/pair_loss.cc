@@ -8,6 +8,7 @@
 #include "core/ops/loss/loss.h"
 #include "core/ops/loss/loss_reduction.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/scalar/promote.h"
 
 namespace dl {
@@ -166,14 +167,21 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
       .a = given.a, .reduced = reduced, .divisor = divisor_of(x, given.reduction)};
   Tensor loss = reduced ? empty({}, {.dtype = x.dtype(), .device = x.device()})
                         : empty_losses(fn, input, target);
-  std::int64_t bad = -1;
+  const auto refuse = [op, count = x.numel()](std::int64_t bad) {
+    throw_error(ErrorKind::kInvalidArgument,
+                "{}: element {} of the {} is no probability, 0 to 1; "
+                "binary_cross_entropy_with_logits takes any number",
+                op, bad % count, bad < count ? "input" : "target");
+  };
   through_row_major(loss, [&](const Tensor& out) {
-    bad = call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, out);
+    const std::int64_t bad =
+        call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, out);
+    if (bad >= 0) refuse(bad);
+    if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+      recorder->refuse_with(
+          [refuse](std::int64_t element, std::span<const tape::Operand>) { refuse(element); });
+    }
   });
-  DL_CHECK(bad < 0, kInvalidArgument,
-           "{}: element {} of the {} is no probability, 0 to 1; "
-           "binary_cross_entropy_with_logits takes any number",
-           op, bad % x.numel(), bad < x.numel() ? "input" : "target");
   if (auto* node = record<PairLossBackward>(loss, input, target)) {
     node->fn = fn;
     node->set_grad_fn_name(grad_fn_of_loss(fn, given.reduction));
