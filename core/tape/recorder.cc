@@ -65,6 +65,10 @@ Recording Recorder::finish() {
   return std::move(recording_);
 }
 
+void Recorder::gives(const Tensor& result) {
+  if (result.defined() && result.numel() > 0) operand_of(result);
+}
+
 void Recorder::run_host(std::string_view name, const void* object, const std::function<void()>& act,
                         HostStep::Failed failed) {
   add(std::make_unique<HostStep>(std::string(name), object, act, std::move(failed)));

@@ -73,6 +73,9 @@ class Recorder final : public ThreadWatch {
   // Calls the function and writes it down. It must touch no memory but that of its tensors.
   template <typename R, typename... Params>
   R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments);
+  // The program gets this tensor: a run fills its memory, even if its elements are elsewhere now
+  // (core/tensor/layout/deferred.h).
+  void gives(const Tensor& result);
   // What runs of the last call do if its result is not the one of now.
   void refuse_with(Step::Refuse refuse) {
     if (inside_ == 0 && !recording_.steps.empty())

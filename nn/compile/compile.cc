@@ -64,6 +64,23 @@ bool has_backward(const tape::Recording& recording) {
                              [](const auto& step) { return step->name() == tape::kGradientStep; });
 }
 
+std::vector<std::uint32_t> versions_of(const std::vector<Tensor>& tensors) {
+  std::vector<std::uint32_t> versions;
+  for (const Tensor& tensor : tensors) versions.push_back(tensor.version());
+  return versions;
+}
+
+// Why inputs, which are copies of the caller's, were changed since they had these versions; empty:
+// none was.
+std::string change_of(const std::vector<Tensor>& inputs,
+                      const std::vector<std::uint32_t>& versions) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].version() != versions[i])
+      return fmt::format("input {} is changed in place", i + 1);
+  }
+  return "";
+}
+
 // The next run of the tape, and the next launch of the graph, writes its outputs again.
 std::vector<Tensor> copies(const std::vector<Tensor>& outputs) {
   const NoGradGuard no_grad;
@@ -102,6 +119,7 @@ struct CompiledFunction::Entry {
   std::uint64_t arrangement = 0;
   int checks_left = 0;
   int replacements = 0;
+  bool has_run = false;  // the tape has
   std::int64_t calls = 0;
   std::int64_t last_call = 0;  // of the function
 };
@@ -126,6 +144,7 @@ std::vector<Tensor> CompiledFunction::call(std::span<const Tensor> inputs,
                                            const Function& function) {
   // The recording of an outer compiled function sees what this one does.
   const bool is_inner = thread_watch != nullptr || cuda::capturing();
+  DL_CHECK(!has_ended_ || !options_.whole, kNotImplemented, "compile: {}", why_not_);
   if (!options_.enabled || options_.backend == kEager || has_ended_ || is_inner) {
     return run(inputs, function, {});
   }
@@ -252,9 +271,21 @@ std::vector<Tensor> CompiledFunction::record(Entry& entry, std::span<const Tenso
   std::vector<Tensor> results;
   tape::Recording recording;
   {
+    const std::vector<std::uint32_t> versions = versions_of(entry.inputs);
     tape::Recorder recorder;
     results = function(entry.inputs);
+    {
+      const NoGradGuard no_grad;
+      for (const Tensor& result : results) recorder.gives(result);
+    }
     recording = recorder.finish();
+    if (std::string why = change_of(entry.inputs, versions); !why.empty()) {
+      recording.refused = std::move(why);
+      const NoGradGuard no_grad;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (entry.inputs[i].version() != versions[i]) Tensor(inputs[i]).copy_(entry.inputs[i]);
+      }
+    }
   }
   const auto start = Clock::now();
   for (std::size_t i = 0; i < results.size() && recording.refused.empty(); ++i) {
@@ -269,14 +300,17 @@ std::vector<Tensor> CompiledFunction::record(Entry& entry, std::span<const Tenso
   if (entry.tape && differs.empty()) {
     entry.checks_left = std::max(0, entry.checks_left - 1);
     entry.arrangement = tape::arrangement();
-    return results;
+    return copies(results);
   }
   const bool is_rearranged = entry.tape && entry.arrangement != tape::arrangement();
-  if (entry.tape && !is_rearranged && ++entry.replacements > kMostReplacements) {
+  // A tape that has run may have given results that the function would not have given.
+  const bool is_too_late = entry.tape && !is_rearranged && entry.has_run;
+  if (is_too_late || (entry.tape && !is_rearranged && ++entry.replacements > kMostReplacements)) {
     end(fmt::format("the function does not do the same in each call: {}", differs));
     return results;
   }
   entry.tape.emplace(std::move(recording));
+  entry.has_run = false;
   entry.outputs.clear();
   for (const Tensor& result : results) entry.outputs.push_back(result.detach());
   entry.checks_left = options_.checks;
@@ -289,6 +323,7 @@ std::vector<Tensor> CompiledFunction::record(Entry& entry, std::span<const Tenso
 std::vector<Tensor> CompiledFunction::replay(Entry& entry, std::span<const Tensor> inputs) {
   const NoGradGuard no_grad;
   for (std::size_t i = 0; i < inputs.size(); ++i) entry.inputs[i].copy_(inputs[i]);
+  entry.has_run = true;
   entry.tape->run();
   ++replays_;
   ++entry.calls;
@@ -328,7 +363,9 @@ std::string CompiledFunction::capture(Entry& entry, const Function& function) {
   entry.graph.reset();
   std::string why;
   try {
+    const std::vector<std::uint32_t> versions = versions_of(entry.inputs);
     entry.graph.emplace(entry.setting.device, entry.inputs, function);
+    why = change_of(entry.inputs, versions);
   } catch (const std::exception& error) {
     if (is_again && !peers_.empty()) throw;
     why = error.what();
