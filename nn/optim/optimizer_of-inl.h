@@ -18,6 +18,7 @@
 #include "core/base/option.h"
 #include "core/ops/dispatch/dispatch.h"
 #include "core/profiler/span.h"
+#include "core/tape/arrangement.h"
 #include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer_of.h"
@@ -66,6 +67,7 @@ template <typename Options>
 void OptimizerOf<Options>::add_param_group(const std::vector<Tensor>& params, Options options) {
   OptimizerFacts<Options>::check(options);
   append(params);
+  tape::rearranged();  // zero_grad() has more to do
   options_.push_back(options);
   state_.resize(parameters().size() * std::size(OptimizerFacts<Options>::kSlots));
 }
