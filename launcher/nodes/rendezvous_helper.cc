@@ -3,11 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "core/base/env.h"
-#include "core/base/system/machine/limits.h"
-#include "core/base/system/process/shell.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/start/rank_files.h"
 
@@ -31,12 +27,6 @@ std::uint32_t start_rendezvous(WardenClient& warden, NodeOutput& output, const U
   const std::uint32_t slot = warden.start_helper(std::move(helper), std::move(on_news));
   output.add(std::move(err_pipe.read), Stream::kErr, -1);
   return slot;
-}
-
-std::string how_helper_ended(const Message& news) {
-  return news.kind == MessageKind::kNotStarted
-             ? fmt::format("could not be started: {}", spawn_error_text(news.number))
-             : how_it_ended(news.number);
 }
 
 }  // namespace dl::launcher

@@ -28,8 +28,4 @@ struct RendezvousStart {
 std::uint32_t start_rendezvous(WardenClient& warden, NodeOutput& output, const UniqueFd& key,
                                RendezvousStart start, std::function<void(const Message&)> on_news);
 
-// How it ended, from kExited or kNotStarted: "was killed by signal 9 (SIGKILL)", "could not be
-// started: ...".
-std::string how_helper_ended(const Message& news);
-
 }  // namespace dl::launcher

@@ -1,11 +1,14 @@
 #include "launcher/process/warden/warden_client.h"
 
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "core/base/system/machine/limits.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/process/descendants.h"
 
 namespace dl::launcher {
@@ -95,6 +98,12 @@ void WardenClient::on_message(const Message& message) {
   const auto on_news = found->second;  // it may start another helper
   if (message.kind != MessageKind::kStarted) helpers_.erase(found);
   on_news(message);
+}
+
+std::string how_helper_ended(const Message& news) {
+  return news.kind == MessageKind::kNotStarted
+             ? fmt::format("could not be started: {}", spawn_error_text(news.number))
+             : how_it_ended(news.number);
 }
 
 }  // namespace dl::launcher

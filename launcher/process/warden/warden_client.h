@@ -69,4 +69,8 @@ class WardenClient {
   ChannelClient channel_;
 };
 
+// How a helper ended, from kExited or kNotStarted: "was killed by signal 9 (SIGKILL)", "could not
+// be started: ...".
+std::string how_helper_ended(const Message& news);
+
 }  // namespace dl::launcher
