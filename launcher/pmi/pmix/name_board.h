@@ -1,0 +1,54 @@
+// NameBoard: the values that the ranks of a job publish (MPI_Publish_name), and the look-ups that
+// wait for one.
+//
+// One thread.
+#pragma once
+
+#include <pmix.h>
+#include <pmix_server.h>
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dl::pmix {
+
+class NameBoard {
+ public:
+  // A copy of a published value, with the rank that has published it.
+  struct Entry {
+    Entry(const pmix_proc_t& owner, const pmix_value_t& value);
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry();
+
+    pmix_proc_t owner;
+    pmix_value_t value;
+    bool is_for_one_reader = false;
+  };
+  using Entries = std::map<std::string, std::shared_ptr<Entry>>;
+
+  struct Question {
+    std::vector<std::string> names;
+    bool waits = false;  // for all names; false: the answer has those that are there
+    std::function<void(const Entries&)> answer;
+  };
+
+  // False: one of the names is published already, and nothing has changed.
+  bool publish(const Entries& entries);
+  // Answers now, or once the last name is published.
+  void look_up(Question question);
+  // Removes these names of `owner`; all of them if `names` is empty.
+  void unpublish(const pmix_proc_t& owner, const std::vector<std::string>& names);
+
+ private:
+  bool answer(const Question& question);
+
+  Entries entries_;
+  std::list<Question> waiting_;
+};
+
+}  // namespace dl::pmix
