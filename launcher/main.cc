@@ -137,12 +137,12 @@ int show_plan(const Options& options, const NodePlan& plan) {
   return 0;
 }
 
-// Whether the ranks are served as processes of MPICH. If that cannot be done for this program, or
+// Whether the ranks are served as MPI processes. If that cannot be done for this program, or
 // --torch-backend would have no effect on it, sets its exit code and error.
 void look_at_program(const Options& options, NodePlan& plan) {
   if (plan.program.exit_code != 0) return;
   try {
-    plan.serves_pmi = is_to_serve_pmi(options, plan.program);
+    plan.mpi = mpi_to_serve(options, plan.program);
     check_torch_backend(options.job, plan.program);
   } catch (const Error& error) {
     plan.program.exit_code = kExitUsage;

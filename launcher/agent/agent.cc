@@ -67,7 +67,7 @@ void Agent::begin_generation(Meeting meeting) {
   const Checkpointing* const request = saving_.current();
   generations_.begin(std::make_unique<Generation>(
       io_,
-      Generation::Setting{plan_, key_, output_, settings_.progress_columns,
+      Generation::Setting{plan_, key_, output_, overseers_.warden(), settings_.progress_columns,
                           request != nullptr ? request->name() : ""},
       std::move(meeting), /*judges=*/plan_.job.nnodes == 1, overseers_.warden().begin_generation(),
       events_of_generation()));

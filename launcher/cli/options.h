@@ -24,8 +24,9 @@ enum class GpuPolicy : std::uint8_t {
 };
 
 enum class Mpi : std::uint8_t {
-  kAuto,  // served if the program's file is linked to MPICH or a relative
-  kPmi1,  // served
+  kAuto,  // served as the MPI wants it to which the program's file is linked
+  kPmi1,  // MPICH and its relatives
+  kPmix,  // Open MPI
   kNone,  // not served
 };
 

@@ -98,7 +98,7 @@ struct NodePlan {
   Listens listens = Listens::kNo;
   std::vector<LocalRank> ranks;
   bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
-  bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
+  Mpi mpi = Mpi::kNone;                     // how the ranks are served as MPI processes, or not
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them

@@ -35,8 +35,8 @@ std::vector<std::string_view> needed_libraries(std::span<const char> file);
 // The MPI that has a library with this name.
 MpiKind mpi_of_library(std::string_view name);
 
-// Throws kInvalidArgument if the program is linked to an MPI that dlrun cannot serve: each rank
-// would be an MPI job of one process.
-bool is_to_serve_pmi(const Options& options, const Program& program);
+// How the ranks are served; never kAuto. Throws kInvalidArgument if the program is linked to an MPI
+// that dlrun cannot serve: each rank would be an MPI job of one process.
+Mpi mpi_to_serve(const Options& options, const Program& program);
 
 }  // namespace dl::launcher

@@ -188,7 +188,7 @@ Node make_node(const Start& start, Opening& opening) {
   node.plan.job.other_endpoints = std::move(others);
   const Program& program = node.plan.program;
   if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
-  node.plan.serves_pmi = is_to_serve_pmi(node.options, program);
+  node.plan.mpi = mpi_to_serve(node.options, program);
   check_torch_backend(node.options.job, program);
   return node;
 }

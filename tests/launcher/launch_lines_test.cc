@@ -142,8 +142,11 @@ TEST(LaunchLines, OptionsWithoutAnEffectStillHaveToBeRight) {
   EXPECT_EQ(line({"--max-restarts", "3", "x"}).end.max_restarts, 3);
   EXPECT_THAT(line_refusal({"--max-restarts", "-1", "x"}), HasSubstr("--max-restarts is `-1`"));
   EXPECT_EQ(line({"--mpi", "none", "x"}).job.mpi, Mpi::kNone);
-  EXPECT_THAT(line_refusal({"--mpi", "pmix", "x"}),
-              HasSubstr("--mpi is `pmix`, wanted auto, pmi1 or none"));
+  EXPECT_EQ(line({"--mpi", "pmix", "x"}).job.mpi, Mpi::kPmix);
+  EXPECT_THAT(line_refusal({"--mpi", "pmi2", "x"}),
+              HasSubstr("--mpi is `pmi2`, wanted auto, pmi1, pmix or none"));
+  EXPECT_THAT(line_refusal({"--mpi", "pmix", "--nnodes", "2", "x"}),
+              HasSubstr("--mpi pmix serves one node, but --nnodes is 2"));
   EXPECT_THAT(line_refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
   EXPECT_THAT(line_refusal({"--rdzv_backend=etcd", "x"}), HasSubstr("--rdzv-backend is `etcd`"));
   EXPECT_THAT(line_refusal({"--grace=1", "--shutdown-timeout=2", "x"}),

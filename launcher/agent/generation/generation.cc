@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "core/base/env.h"
@@ -16,6 +17,8 @@
 #include "core/base/system/machine/limits.h"
 #include "core/base/system/process/shell.h"
 #include "launcher/plan/environment.h"
+#include "launcher/pmi/pmi_server.h"
+#include "launcher/pmi/pmix_server.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/start/program.h"
 #include "launcher/process/start/rank_files.h"
@@ -56,36 +59,56 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
       search_(io, ranks_, judges, set_.plan.job.end.on_failure,
               {.on_found = [this] { events_.on_cause(); },
                .on_goes_on = [this](int rank) { events_.on_rank_goes_on(rank); },
-               .on_answered = [this] { check_ended(); }}) {
-  if (set_.plan.serves_pmi) serve_pmi();
-}
+               .on_answered = [this] { check_ended(); }}) {}
 
-void Generation::serve_pmi() {
-  pmi_ = std::make_unique<PmiServer>(
-      io_, static_cast<int>(ranks_.size()),
-      PmiServer::Events{.on_note =
-                            [this](const std::string& line) {
-                              if (!stopping_) events_.on_note(line);
-                            },
-                        .on_abort =
-                            [this](int rank, int exit_code) {
-                              events_.on_stop(
-                                  exit_code,
-                                  fmt::format("rank {} called MPI_Abort with {}", rank, exit_code));
-                            },
-                        .on_line =
-                            [this] {
-                              judge_pmi();
-                              search_.settle();
-                            }});
+void Generation::serve_mpi() {
+  MpiServer::Events events{
+      .on_note =
+          [this](const std::string& line) {
+            if (!stopping_) events_.on_note(line);
+          },
+      .on_abort =
+          [this](int rank, int exit_code) {
+            events_.on_stop(exit_code,
+                            fmt::format("rank {} called MPI_Abort with {}", rank, exit_code));
+          },
+      .on_line =
+          [this] {
+            judge_mpi();
+            search_.settle();
+          },
+      .on_lost = [this](const std::string& why) { events_.on_stop(1, why); }};
+  const int size = static_cast<int>(ranks_.size());
+  if (set_.plan.mpi == Mpi::kPmi1) {
+    mpi_ = std::make_unique<PmiServer>(io_, size, std::move(events));
+    return;
+  }
+  const PmixServer::Job job{
+      .name = fmt::format("{}.{}", set_.plan.job.name.substr(0, 200), meeting_.generation),
+      .size = size,
+      .host = set_.plan.host};
+  mpi_ = std::make_unique<PmixServer>(io_, set_.warden, job, std::move(events));
 }
 
 // The start.
 
 void Generation::start() {
   memory_kills_before_ = memory_kills();
-  start_some();
-  watch_start();
+  const auto start = [this] {
+    start_some();
+    watch_start();
+  };
+  if (set_.plan.mpi == Mpi::kNone) {
+    start();
+    return;
+  }
+  try {
+    serve_mpi();
+  } catch (const Error& error) {
+    events_.on_stop(1, error.what());
+    return;
+  }
+  mpi_->when_ready(start);
 }
 
 bool Generation::is_starting() const {
@@ -133,7 +156,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   handles.error_file = path_of_descriptor(rank.error_memory.get());
   handles.checkpoint = set_.checkpoint;
   handles.progress_width = set_.progress_columns;
-  if (pmi_) handles.pmi_fd = kPmiFd;
+  if (set_.plan.mpi == Mpi::kPmi1) handles.pmi_fd = kPmiFd;
 
   Message spawn;
   spawn.kind = MessageKind::kSpawn;
@@ -150,7 +173,11 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   give(duplicate(set_.key.get()), kKeyFd);
   give(std::move(rank_lifeline), kLifelineFd);
   if (rank.recorder) give(duplicate(rank.recorder.get()), kRecorderFd);
-  if (pmi_) give(pmi_->add(rank.number), kPmiFd);
+  if (mpi_) {
+    MpiServer::Part part = mpi_->add(rank.number);
+    give(std::move(part.fd), kPmiFd);
+    std::ranges::move(part.environment, std::back_inserter(spawn.environment));
+  }
   rank.started = Rank::Clock::now();
   supervisor_.send(std::move(spawn));
 
@@ -180,7 +207,11 @@ void Generation::on_message(Message message) {
     finished_ = true;
     start_timer_.cancel();
     search_.cancel();
-    events_.on_finished();
+    if (mpi_) {
+      mpi_->finish([this] { events_.on_finished(); });
+    } else {
+      events_.on_finished();
+    }
     return;
   }
   if (message.kind == MessageKind::kWardenGone) {
@@ -279,7 +310,7 @@ void Generation::finish(Leftovers order) {
 void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   rank.lifeline->close();
-  if (pmi_) pmi_->ended(rank.number, set_.plan.job.end.keeps_others());
+  if (mpi_) mpi_->ended(rank.number, set_.plan.job.end.keeps_others());
   std::string last;
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
@@ -300,13 +331,13 @@ void Generation::judge(Rank& rank) {
     for (const std::string& line : last_words(facts)) end.detail += line + "\n";
   }
   search_.ended(end);
-  if (pmi_) judge_pmi();
+  if (mpi_) judge_mpi();
   events_.on_rank_ended(end, meeting_.local_rank_of(end.rank));
   search_.settle();
 }
 
-void Generation::judge_pmi() {
-  search_.mpi_waits(pmi_->waits([this](int rank) {
+void Generation::judge_mpi() {
+  search_.mpi_waits(mpi_->waits([this](int rank) {
     return ranks_.at(static_cast<std::size_t>(meeting_.local_rank_of(rank))).ended;
   }));
 }

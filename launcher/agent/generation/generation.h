@@ -19,8 +19,9 @@
 #include "launcher/agent/ranks/rank_table.h"
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
-#include "launcher/pmi/pmi_server.h"
+#include "launcher/pmi/mpi_server.h"
 #include "launcher/process/supervisor/channel_client.h"
+#include "launcher/process/warden/warden_client.h"
 #include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
@@ -53,6 +54,7 @@ class Generation {
     const NodePlan& plan;
     const UniqueFd& key;
     NodeOutput& output;
+    WardenClient& warden;
     int progress_columns = 0;  // as in AgentSettings
     std::string checkpoint;    // as in Handles
   };
@@ -86,7 +88,7 @@ class Generation {
   const std::vector<RankEnd>& ends() const { return search_.ends(); }
 
  private:
-  void serve_pmi();
+  void serve_mpi();
   bool is_starting() const;
   void start_some();
   void start_rank(Rank& rank, const LocalRank& where);
@@ -95,7 +97,7 @@ class Generation {
   void on_not_started(Rank& rank, const Message& message);
   void on_exited(Rank& rank, int status);
   void judge(Rank& rank);
-  void judge_pmi();
+  void judge_mpi();
 
   boost::asio::io_context& io_;
   Setting set_;
@@ -106,7 +108,7 @@ class Generation {
   boost::asio::steady_timer start_timer_;
   RankTable ranks_;
   CauseSearch search_;
-  std::unique_ptr<PmiServer> pmi_;  // null: the ranks are no MPI processes
+  std::unique_ptr<MpiServer> mpi_;  // null: the ranks are no MPI processes
   std::size_t begun_ = 0;           // ranks that the supervisor was asked to start
   std::set<int> signals_sent_;
   std::optional<std::uint64_t> memory_kills_before_;

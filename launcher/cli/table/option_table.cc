@@ -18,7 +18,8 @@ using read::value_of;
 using read::Word;
 using read::word_of;
 
-constexpr Word<Mpi> kMpi[] = {{"auto", Mpi::kAuto}, {"pmi1", Mpi::kPmi1}, {"none", Mpi::kNone}};
+constexpr Word<Mpi> kMpi[] = {
+    {"auto", Mpi::kAuto}, {"pmi1", Mpi::kPmi1}, {"pmix", Mpi::kPmix}, {"none", Mpi::kNone}};
 constexpr Word<TorchBackend> kTorchBackend[] = {{"gloo", TorchBackend::kGloo},
                                                 {"dlrun", TorchBackend::kDlrun}};
 constexpr Word<Bind> kBind[] = {{"none", Bind::kNone},
@@ -78,9 +79,9 @@ constexpr OptionRow kTable[] = {
      .about = "sets a variable for all ranks, or passes on the one of dlrun's environment, as with mpirun; each variable has an `-x` of its own. On this machine ranks have dlrun's whole environment anyway. `-x MASTER_ADDR` "
               "and `-x MASTER_PORT` count as `--master-addr` and `--master-port`; a variable that dlrun sets for each rank (`RANK`) is refused",
      .read = read::export_variable, .repeats = true},
-    {.name = "--mpi", .value = "auto|pmi1|none", .fallback = "auto",
-     .help = "serve MPICH programs; auto: if the program's file is linked to it (auto)",
-     .about = "whether the ranks are served as processes of MPICH: `auto` if the program's file is linked to it or to a relative ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
+    {.name = "--mpi", .value = "auto|pmi1|pmix|none", .fallback = "auto",
+     .help = "serve programs of MPICH (pmi1), Open MPI (pmix) (auto)",
+     .about = "serves the ranks as processes of MPICH and its relatives (`pmi1`) or of Open MPI (`pmix`); `auto`: as the program's file is linked ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
      .read = [](Options& o, const Typed& t) { o.job.mpi = value_of(t, kMpi); },
      .pass = [](const Options& o) { return word_of(o.job.mpi, kMpi); }},
     {.name = "--torch-backend", .value = "gloo|dlrun",

@@ -1,0 +1,233 @@
+#include "launcher/pmi/pmix_server.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/process/own_process.h"
+#include "launcher/process/start/rank_files.h"
+
+namespace dl::launcher {
+namespace {
+
+// What Open MPI must know beside PMIx's own variables, unless the user has set it.
+struct OpenMpiSetting {
+  const char* name;
+  std::string_view value;  // empty: the private folder
+};
+constexpr OpenMpiSetting kOpenMpiSettings[] = {
+    // Open MPI 4 does not look for PMIx: other components than this one take a process for a job of
+    // its own, unless mpirun or srun has started it.
+    {"OMPI_MCA_schizo", "ompi"},
+    {"OMPI_MCA_ess", "pmi"},
+    // dlrun has bound the rank.
+    {"OMPI_MCA_orte_externally_bound", "1"},
+    // The memory that ranks share, which a rank that is killed leaves behind: files in the private
+    // folder, and none to find out whether there could be other memory.
+    {"OMPI_MCA_shmem", "mmap"},
+    {"OMPI_MCA_btl_vader_backing_directory", ""},
+    {"OMPI_MCA_btl_sm_backing_directory", ""},
+    {"OMPI_MCA_osc_sm_backing_directory", ""},
+};
+
+}  // namespace
+
+std::string pmix_helper() {
+  return own_file().parent_path() / kPmixHelperName;
+}
+
+// Open MPI keeps the memory that ranks share in it, too.
+PrivateFolder::PrivateFolder() {
+  constexpr const char* kMemory = "/dev/shm";
+  const bool is_usable = ::access(kMemory, W_OK | X_OK) == 0;
+  name_ = ((is_usable ? kMemory : std::filesystem::temp_directory_path()) / "dlrun-pmix-XXXXXX")
+              .string();
+  if (::mkdtemp(name_.data()) == nullptr) throw_errno(errno, "mkdtemp " + name_);
+}
+
+void PrivateFolder::remove() noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(name_, ignored);
+}
+
+PmixServer::PmixServer(boost::asio::io_context& io, WardenClient& warden, const Job& job,
+                       Events events)
+    : warden_(warden),
+      events_(std::move(events)),
+      ranks_(static_cast<std::size_t>(job.size)),
+      timer_(io) {
+  LineSocketEnds ends = make_line_socket();
+  helper_ = std::make_unique<LineSocket>(
+      io, std::move(ends.ours), kLongestLine,
+      LineSocket::Events{.on_line = [this](std::string_view line) { take(line); },
+                         .on_closed = [this](bool) { helper_ended(); }});
+  Pipe alive = make_pipe();
+  alive_ = std::move(alive.write);
+  Helper helper;
+  helper.path = pmix_helper();
+  helper.argv = {kPmixHelperName, job.name, std::to_string(job.size), job.host, folder_.name()};
+  helper.fds.emplace_back(std::move(ends.theirs), STDIN_FILENO);
+  helper.fds.emplace_back(open_null(), STDOUT_FILENO);
+  helper.fds.emplace_back(open_null(), STDERR_FILENO);
+  helper.fds.emplace_back(std::move(alive.read), kPmixRanksFd);
+  slot_ = warden.start_helper(std::move(helper),
+                              [this, exists = std::weak_ptr<bool>(exists_)](const Message& news) {
+                                if (news.kind != MessageKind::kStarted && !exists.expired())
+                                  lose(how_helper_ended(news));
+                              });
+  watch();
+}
+
+void PmixServer::when_ready(std::function<void()> start) {
+  start_ = std::move(start);
+  if (ready_) start_();
+}
+
+MpiServer::Part PmixServer::add(int rank) {
+  Part part{.fd = duplicate(alive_.get()),
+            .environment = std::move(ranks_.at(static_cast<std::size_t>(rank)).environment)};
+  if (++added_ == static_cast<int>(ranks_.size())) alive_.reset();
+  for (const OpenMpiSetting& one : kOpenMpiSettings) {
+    if (!env::exists(one.name)) {
+      part.environment.push_back(fmt::format(
+          "{}={}", one.name, one.value.empty() ? std::string_view(folder_.name()) : one.value));
+    }
+  }
+  return part;
+}
+
+void PmixServer::take(std::string_view text) {
+  const std::optional<PmixLine> line = parse_pmix_line(text);
+  if (!line || (line->rank >= static_cast<int>(ranks_.size()))) {
+    lose(fmt::format("sent the line `{}`", text));
+    return;
+  }
+  Rank* const rank = line->rank < 0 ? nullptr : &ranks_[static_cast<std::size_t>(line->rank)];
+  switch (line->kind) {
+    case PmixLine::Kind::kEnvironment:
+      if (rank != nullptr) rank->environment.push_back(line->text);
+      return;
+    case PmixLine::Kind::kReady:
+      ready_ = true;
+      timer_.cancel();
+      if (start_) start_();
+      return;
+    case PmixLine::Kind::kConnected:
+      if (rank != nullptr) rank->connected = true;
+      watch();
+      check_begin();
+      break;
+    case PmixLine::Kind::kFinalized:
+      if (rank != nullptr) rank->finalized = true;
+      break;
+    case PmixLine::Kind::kAbort:
+      events_.on_abort(line->rank, line->code);
+      break;
+    case PmixLine::Kind::kNote:
+      events_.on_note(line->text);
+      return;
+    case PmixLine::Kind::kFailed:
+      lose("cannot serve: " + line->text);
+      return;
+  }
+  events_.on_line();
+}
+
+void PmixServer::ended(int rank, bool others_go_on) {
+  // What the rank has told the helper before its end is in the socket already.
+  while (helper_->is_open() && helper_->read()) {
+  }
+  // Open MPI ends a rank that has lost the helper.
+  if (!helper_->is_open()) lose("has ended");
+  ranks_.at(static_cast<std::size_t>(rank)).ended = true;
+  others_go_on_ = others_go_on;
+  watch();
+  check_begin();
+}
+
+// libpmix lets the others go on without a rank that has ended, unless it never came to MPI_Init.
+void PmixServer::check_begin() {
+  if (!others_go_on_) return;
+  const auto gone =
+      std::ranges::find_if(ranks_, [](const Rank& rank) { return rank.ended && !rank.connected; });
+  const bool do_wait = std::ranges::any_of(
+      ranks_, [](const Rank& rank) { return rank.connected && !rank.finalized && !rank.ended; });
+  if (gone == ranks_.end() || !do_wait) return;
+  events_.on_lost(
+      fmt::format("rank {} has ended before MPI_Init, and Open MPI does not begin "
+                  "without it",
+                  gone - ranks_.begin()));
+}
+
+std::map<int, rendezvous::Waiting> PmixServer::waits(
+    const std::function<bool(int rank)>& is_gone) const {
+  const auto number = [this](const Rank& rank) { return static_cast<int>(&rank - ranks_.data()); };
+  const auto gone = std::ranges::find_if(
+      ranks_, [&](const Rank& rank) { return is_gone(number(rank)) && !rank.finalized; });
+  std::map<int, rendezvous::Waiting> waits;
+  if (gone == ranks_.end()) return waits;
+  for (const Rank& rank : ranks_) {
+    if (rank.connected && !rank.finalized && !is_gone(number(rank))) {
+      waits[number(rank)] = {number(*gone), gone->connected ? "MPI" : "MPI_Init"};
+    }
+  }
+  return waits;
+}
+
+void PmixServer::watch() {
+  timer_.expires_after(kSilence);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || lost_ || done_) return;
+    if (!ready_) {
+      events_.on_note(
+          fmt::format("{} has not started after {} s", kPmixHelperName, kSilence.count()));
+      return;
+    }
+    std::vector<int> waiting;
+    std::vector<int> awaited;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].ended) continue;
+      (ranks_[i].connected ? waiting : awaited).push_back(static_cast<int>(i));
+    }
+    if (waiting.empty() || awaited.empty()) return;
+    events_.on_note(waits_in_mpi(waiting, awaited, kSilence));
+  });
+}
+
+void PmixServer::lose(const std::string& how) {
+  if (done_ || std::exchange(lost_, true)) return;
+  events_.on_lost(
+      fmt::format("{}, which serves the ranks as processes of Open MPI, {}", kPmixHelperName, how));
+}
+
+void PmixServer::finish(std::function<void()> done) {
+  done_ = std::move(done);
+  alive_.reset();
+  if (!helper_->is_open()) {
+    helper_ended();
+    return;
+  }
+  helper_->close_sending();
+  timer_.expires_after(kSilence);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) warden_.signal_helper(slot_, SIGKILL);  // it may be stopped
+  });
+}
+
+void PmixServer::helper_ended() {
+  if (!done_) return;  // the warden says how it ended
+  timer_.cancel();
+  folder_.remove();
+  std::exchange(done_, [] {})();
+}
+
+}  // namespace dl::launcher
