@@ -133,6 +133,15 @@ TEST_F(PmixLaunch, SpawnIsAnErrorAndNamesAreShared) {
             "ranks\n");
 }
 
+TEST_F(PmixLaunch, EachGroupOfRanksHasANumberOfItsOwn) {
+  Process job({program("dlrun"), "--mpi", "pmix", "-n", "2", program("../tests/pmix_group")});
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  for (const char* rank : {"[rank 0] ", "[rank 1] "}) {
+    EXPECT_THAT(job.out(), AllOf(HasSubstr(std::string(rank) + "group a has number 1\n"),
+                                 HasSubstr(std::string(rank) + "group b has number 2\n")));
+  }
+}
+
 TEST_F(PmixLaunch, ASignalToAnyProcessOfTheJobLeavesNothing) {
   struct Case {
     const char* name;
