@@ -48,7 +48,7 @@ int run(const std::vector<std::string>& arguments) {
     }
     const std::string chosen = argument == "-m" ? "--matrix" : argument;
     if (chosen != "--matrix" && chosen != "--json" && chosen != "--svg") {
-      fmt::print(stderr, "dlrun: topo does not know {}; `dlrun topo --help` lists its options\n",
+      fmt::print(stderr, "dlrun: topo does not know `{}`; `dlrun topo --help` lists its options\n",
                  printable(argument));
       return kExitUsage;
     }

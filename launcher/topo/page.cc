@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "launcher/bind/drawing.h"
@@ -12,14 +13,6 @@ namespace {
 
 std::string counted(std::size_t n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
-std::string amount(std::uint64_t bytes) {
-  constexpr double kKiB = 1024;
-  const auto size = static_cast<double>(bytes);
-  if (size >= kKiB * kKiB * kKiB) return fmt::format("{:.1f} GiB", size / kKiB / kKiB / kKiB);
-  if (size >= kKiB * kKiB) return fmt::format("{:.4g} MiB", size / kKiB / kKiB);
-  return fmt::format("{:.4g} KiB", size / kKiB);
 }
 
 std::vector<int> cpus_of(const Topology& topology, int numa_node) {
@@ -57,27 +50,46 @@ std::string cpus_near(const Device& device) {
 
 }  // namespace
 
+std::string amount(std::uint64_t bytes) {
+  constexpr double kKiB = 1024;
+  const auto size = static_cast<double>(bytes);
+  if (size >= kKiB * kKiB * kKiB) return fmt::format("{:.1f} GiB", size / kKiB / kKiB / kKiB);
+  if (size >= kKiB * kKiB) return fmt::format("{:.4g} MiB", size / kKiB / kKiB);
+  return fmt::format("{:.4g} KiB", size / kKiB);
+}
+
+std::vector<int> sockets_of(const Topology& topology) {
+  std::set<int> sockets;
+  for (const NumaNode& node : topology.numa_nodes) sockets.insert(node.socket);
+  for (const Core& core : topology.cores) sockets.insert(core.socket);
+  return {sockets.begin(), sockets.end()};
+}
+
+std::string name_of_socket(const Topology& topology, int socket) {
+  const auto number = static_cast<std::size_t>(socket);
+  return number < topology.sockets.size() ? topology.sockets[number] : std::string();
+}
+
 std::vector<std::string> page(const HostMap& map) {
   const Topology& topology = map.topology;
-  std::set<int> sockets;
   std::vector<int> cpus;
   for (const Core& core : topology.cores) {
-    sockets.insert(core.socket);
     cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
   }
   std::ranges::sort(cpus);
-  std::string title = fmt::format(
-      "{}: {}, {}, {}, {} ({})", map.host, counted(sockets.size(), "socket"),
-      counted(topology.numa_nodes.size(), "NUMA node"), counted(topology.cores.size(), "core"),
-      counted(cpus.size(), "CPU"), cpu_list(cpus));
+  // Of the host: sockets, NUMA nodes and caches. Of this process: cores and CPUs.
+  std::vector<std::string> lines{fmt::format("{}: {}, {}", map.host,
+                                             counted(sockets_of(topology).size(), "socket"),
+                                             counted(topology.numa_nodes.size(), "NUMA node"))};
+  std::string usable =
+      fmt::format("  this process may use {}, {} ({})", counted(topology.cores.size(), "core"),
+                  counted(cpus.size(), "CPU"), cpu_list(cpus));
   if (map.usable_cores < static_cast<double>(cpus.size())) {
-    title += fmt::format(", of which {:.4g} are granted", map.usable_cores);
+    usable += fmt::format(", of which {:.4g} are granted", map.usable_cores);
   }
-  std::vector<std::string> lines{title};
-  for (const int socket : sockets) {
-    const auto number = static_cast<std::size_t>(socket);
-    const std::string name =
-        number < topology.sockets.size() ? topology.sockets[number] : std::string();
+  lines.push_back(std::move(usable));
+  for (const int socket : sockets_of(topology)) {
+    const std::string name = name_of_socket(topology, socket);
     lines.push_back(fmt::format("  socket {}{}{}", socket, name.empty() ? "" : ": ", name));
     for (const NumaNode& node : topology.numa_nodes) {
       if (node.socket != socket) continue;

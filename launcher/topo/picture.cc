@@ -80,8 +80,7 @@ int draw_node(Drawing& drawing, const HostMap& map, const NumaNode* node, int x,
   drawing.box(x, y, kWidth - 2 * kMargin, height, "#eef3fa");
   if (node != nullptr) {
     drawing.text(x + kMargin, y + kLine,
-                 fmt::format("NUMA node {}, {:.1f} GiB", node->number,
-                             static_cast<double>(node->bytes) / (1 << 30)));
+                 fmt::format("NUMA node {}, {}", node->number, amount(node->bytes)));
   }
   int at = y + kLine + kMargin;
   for (std::size_t i = 0; i < cores.size(); ++i) {
@@ -110,15 +109,9 @@ std::string picture(const HostMap& map) {
   drawing.text(kMargin, kLine, map.host + ": a square is a core with its first CPU");
   int y = kLine + kMargin;
   const std::vector<NumaNode>& nodes = map.topology.numa_nodes;
-  std::vector<int> sockets;
-  for (const NumaNode& node : nodes) {
-    if (std::ranges::find(sockets, node.socket) == sockets.end()) sockets.push_back(node.socket);
-  }
-  for (const int socket : sockets) {
-    const auto number = static_cast<std::size_t>(socket);
-    const std::string name =
-        number < map.topology.sockets.size() ? map.topology.sockets[number] : std::string();
-    drawing.text(kMargin, y + kLine, fmt::format("socket {} {}", socket, name));
+  for (const int socket : sockets_of(map.topology)) {
+    drawing.text(kMargin, y + kLine,
+                 fmt::format("socket {}  {}", socket, name_of_socket(map.topology, socket)));
     y += kLine + kMargin / 2;
     for (const NumaNode& node : nodes) {
       if (node.socket == socket) y += draw_node(drawing, map, &node, kMargin, y) + kMargin;

@@ -2,6 +2,7 @@
 // interfaces, and how far the devices are from each other.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ struct HostMap {
   double usable_cores = 0;  // what a control group or SLURM grants, if it is less
   std::vector<Device> devices;
 };
+
+// "252.4 GiB", "32 MiB"
+std::string amount(std::uint64_t bytes);
+// The host's sockets, ascending.
+std::vector<int> sockets_of(const Topology& topology);
+// Its CPU's name; may be empty.
+std::string name_of_socket(const Topology& topology, int socket);
 
 // Lines without line breaks.
 std::vector<std::string> page(const HostMap& map);

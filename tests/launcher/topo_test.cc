@@ -137,8 +137,9 @@ TEST(Topo, SaysHowFarDevicesAreInNvidiaSmisWords) {
 TEST(Topo, ShowsATableAMatrixAndAPicture) {
   const HostMap map = server();
   const std::vector<std::string> lines = page(map);
-  EXPECT_EQ(lines[0], "server: 2 sockets, 2 NUMA nodes, 8 cores, 16 CPUs (0-15)");
-  EXPECT_THAT(lines[4], testing::AllOf(HasSubstr("NUMA node 1: "), HasSubstr(", CPUs 8-15, GPU4"),
+  EXPECT_EQ(lines[0], "server: 2 sockets, 2 NUMA nodes");
+  EXPECT_EQ(lines[1], "  this process may use 8 cores, 16 CPUs (0-15)");
+  EXPECT_THAT(lines[5], testing::AllOf(HasSubstr("NUMA node 1: "), HasSubstr(", CPUs 8-15, GPU4"),
                                        HasSubstr(", eth1")));
   const std::vector<std::string> rows = matrix(map);
   EXPECT_THAT(rows[0], HasSubstr("GPU7  eth0  eth1  CPU affinity  NUMA affinity"));
@@ -157,8 +158,20 @@ TEST(Topo, OfALaptopHasNoMatrix) {
                     .devices = {}};
   const std::vector<std::string> lines = page(map);
   // A control group leaves three CPUs, and half of their time.
-  EXPECT_THAT(lines[0], HasSubstr("3 cores, 3 CPUs (0-2), of which 1.5 are granted"));
+  EXPECT_THAT(lines[1], HasSubstr("3 cores, 3 CPUs (0-2), of which 1.5 are granted"));
   EXPECT_THAT(lines.back(), HasSubstr("no GPU and no network interface"));
+}
+
+TEST(Topo, ShowsTheWholeHostIfOneSocketMayBeUsed) {
+  const HostMap map{.host = "half",
+                    .topology = read_topology({0}, "package:2 numa:2 core:4 pu:2"),
+                    .usable_cores = 1,
+                    .devices = {}};
+  const std::vector<std::string> lines = page(map);
+  EXPECT_EQ(lines[0], "half: 2 sockets, 4 NUMA nodes");
+  EXPECT_EQ(lines[1], "  this process may use 1 core, 1 CPU (0)");
+  EXPECT_THAT(lines, testing::Contains(testing::StartsWith("    NUMA node 3: ")));
+  EXPECT_THAT(picture(map), HasSubstr("NUMA node 3, "));
 }
 
 TEST(Topo, LeavesOutWhatCannotBeRead) {
@@ -192,7 +205,7 @@ TEST(Topo, OfThisHostIsPrintedInEachForm) {
   EXPECT_THAT(ran({"-m"}, 0), HasSubstr("CPU affinity"));
   EXPECT_THAT(ran({"--help"}, 0), HasSubstr("Usage: dlrun topo"));
   EXPECT_THAT(ran({"--matrix", "--json"}, 2), HasSubstr("topo shows one of --matrix and --json"));
-  EXPECT_THAT(ran({"x"}, 2), HasSubstr("topo does not know x"));
+  EXPECT_THAT(ran({"x"}, 2), HasSubstr("topo does not know `x`"));
   // Behind an option it is a program.
   tests::Process program({tests::program("dlrun"), "-n", "1", "topo"});
   EXPECT_EQ(program.wait(), 127);
