@@ -34,9 +34,9 @@ std::optional<std::string> find_broken_link(const fs::path& path) {
 }  // namespace
 
 std::string settings_of_steps(const Options& options) {
-  return fmt::format("--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
+  return fmt::format("--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}",
                      options.dataset, options.batch_size, options.lr, options.momentum,
-                     options.seed, options.amp, options.compiles ? " --compile" : "");
+                     options.seed, options.amp);
 }
 
 void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {
@@ -45,8 +45,10 @@ void require_equal_settings(const Options& options, collectives::ProcessGroup& g
           ? ""
           : fmt::format(" --checkpoint-dir {} --checkpoint-every {}{}", options.checkpoint_dir,
                         options.checkpoint_every, options.resume ? " --resume" : "");
+  // Ranks capture a step on their GPUs together, though its numbers are the same without.
   const std::string mine =
-      fmt::format("{} --epochs {}{}", settings_of_steps(options), options.epochs, checkpoints);
+      fmt::format("{} --epochs {}{}{}", settings_of_steps(options), options.epochs,
+                  options.compiles ? " --compile" : "", checkpoints);
   const std::vector<std::string> all = collectives::all_gather_bytes(group, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     DL_CHECK(all[rank] == all[0], kMismatch,
