@@ -399,17 +399,19 @@ CompileSummary CompiledFunction::summary() const {
 namespace dl {
 
 std::string CompileSummary::str() const {
-  const std::string calls = fmt::format("{} replays, {} runs{}", replays, runs,
-                                        why_not.empty() ? "" : ", because " + why_not);
-  const std::string captured =
-      graphs == 0 ? "" : fmt::format("{} CUDA graph{}; ", graphs, graphs == 1 ? "" : "s");
+  const auto counted = [](auto number, std::string_view what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const std::string calls =
+      fmt::format("{}, {}{}", counted(replays, "replay"), counted(runs, "run"),
+                  why_not.empty() ? "" : ", because " + why_not);
+  const std::string captured = graphs == 0 ? "" : counted(graphs, "CUDA graph") + "; ";
   if (graphs > 0 && tapes == 0) return captured + calls;
   return captured +
          fmt::format(
-             "{} tape{} of {} steps ({} chains), {:.1f} MiB ({:.1f} MiB without sharing), captured "
-             "in {:.1f} ms; {}",
-             tapes, tapes == 1 ? "" : "s", steps, chains, detail::mib(arena_bytes),
-             detail::mib(separate_bytes), capture_ms, calls);
+             "{} of {} ({}), {:.1f} MiB ({:.1f} MiB without sharing), captured in {:.1f} ms; {}",
+             counted(tapes, "tape"), counted(steps, "step"), counted(chains, "chain"),
+             detail::mib(arena_bytes), detail::mib(separate_bytes), capture_ms, calls);
 }
 
 std::vector<std::string> compiler::list_backends() {

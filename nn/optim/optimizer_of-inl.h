@@ -84,7 +84,7 @@ void OptimizerOf<Options>::step() {
   static_assert(std::size(Facts::kSlots) == Step::kCounts + Step::kState);
   // A tape calls this function again: it reads options and counts that change.
   if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    return recorder->run_host("optimizer_step", this, [this] { step(); });
+    return recorder->run_host("optimizer", this, [this] { step(); });
   }
   const profiler::Span span({"Optimizer.step#", name(), ".step"}, profiler::Category::kOptimizer);
   const std::vector<Tensor>& gradients = take_gradients();

@@ -115,7 +115,7 @@ TEST_F(CaptureStep, RunsOnceIsCapturedOnceAndLaunchedFromThenOn) {
     EXPECT_EQ(trainer_.seen.cpu().at<float>({3}), static_cast<float>(value));
   }
   EXPECT_EQ(trainer_.runs, 2);
-  EXPECT_EQ(step.summary().str(), "1 CUDA graph; 4 replays, 1 runs");
+  EXPECT_EQ(step.summary().str(), "1 CUDA graph; 4 replays, 1 run");
   EXPECT_EQ(runtime_.launches - launches, 4U);
   EXPECT_FALSE(loss.requires_grad());
 }
