@@ -49,7 +49,7 @@ namespace {
 
 // Shows sentences before a Frontend exists.
 void say(std::string_view text) {
-  fmt::print(stderr, "dlrun: {}\n", printable(text));
+  write_error(fmt::format("dlrun: {}\n", printable(text)));
 }
 
 // --dry-run shows the GPUs even if no option asks for them; if they cannot be found it says why and
@@ -154,7 +154,7 @@ void look_at_program(const Options& options, NodePlan& plan) {
 int start(Launch launch, CommandLine line) {
   auto& [options, plan, key] = launch;
   if (options.output.verbose) {
-    fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
+    write_error(printable(plan_in_short(options.settings, plan)));
   }
   for (const std::string& text : shared_gpus(plan)) say(text);
   look_at_program(options, plan);
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
     dl::launcher::JobSignals::block_report_signals();
     const int code = dl::launcher::run({argc, argv}, step);
     if (std::fflush(stdout) == 0) return code;
-    fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
+    dl::write_error(fmt::format("dlrun: write to standard output: {}\n", std::strerror(errno)));
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
     dl::launcher::say(dl::text_with_limits(error));

@@ -72,7 +72,7 @@ int run_as_told(const Options& options, const std::vector<std::string>& command)
   try {
     check_for_ranks(options, ranks, nodes_of(options));
   } catch (const Error& error) {
-    fmt::print(stderr, "{}: {}\n", options.program, error.what());
+    dl::write_error(fmt::format("{}: {}\n", options.program, error.what()));
     return 2;
   }
   return options.explain ? explain_job(options, launch, ranks) : bench(options, command);
@@ -89,9 +89,9 @@ int main(int argc, char** argv) {
     dl::require_written(stdout, "standard output");
     return code;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of memory; choose a smaller -e, -m or -n\n");
+    dl::write_error("error: out of memory; choose a smaller -e, -m or -n\n");
   } catch (const std::system_error& error) {  // no thread could be made
-    fmt::print(stderr, "error: {}\n", dl::text_with_limits(error));
+    dl::write_error(fmt::format("error: {}\n", dl::text_with_limits(error)));
   }
   std::fflush(stderr);
   ::_exit(1);  // cleaning up could wait for other ranks

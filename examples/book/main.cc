@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   try {
     run(std::get<Options>(options));
   } catch (const dl::Error& error) {
-    fmt::print(stderr, "book: {}\n", error.what());
+    dl::write_error(fmt::format("book: {}\n", error.what()));
     return error.kind() == dl::ErrorKind::kInvalidArgument ? 2 : 1;
   }
   dl::require_written(stdout, "standard output");

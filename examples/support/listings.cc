@@ -25,7 +25,8 @@ int run_listing(std::string_view program, std::span<const Listing> listings, int
   constexpr int kBadUsage = 2;
   const std::string_view word = argc > 1 ? argv[1] : "--help";
   if (argc > 2) {
-    fmt::print(stderr, "{}: got {} words, wanted the name of one listing\n", program, argc - 1);
+    dl::write_error(
+        fmt::format("{}: got {} words, wanted the name of one listing\n", program, argc - 1));
     return kBadUsage;
   }
   if (word == "-h" || word == "--help") {
@@ -40,7 +41,7 @@ int run_listing(std::string_view program, std::span<const Listing> listings, int
     require_written(stdout, "standard output");
     return 0;
   }
-  fmt::print(stderr, "{}: there is no listing {}; these are there:\n", program, word);
+  dl::write_error(fmt::format("{}: there is no listing {}; these are there:\n", program, word));
   print_names(listings, stderr);
   return kBadUsage;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "core/base/system/output.h"
 #include "core/base/text/printable.h"
 #include "launcher/autopsy/autopsy.h"
 #include "launcher/process/start/program.h"
@@ -42,8 +43,9 @@ int run(const std::vector<std::string>& arguments) {
     } else if (!only_paths && argument == "--json") {
       as_json = true;
     } else if (!only_paths && argument.size() > 1 && argument[0] == '-') {
-      fmt::print(stderr, "dlrun: autopsy has no option {}; `dlrun autopsy --help` lists them all\n",
-                 printable(argument));
+      write_error(
+          fmt::format("dlrun: autopsy has no option {}; `dlrun autopsy --help` lists them all\n",
+                      printable(argument)));
       return kExitUsage;
     } else {
       found.add_path(argument);
@@ -51,7 +53,7 @@ int run(const std::vector<std::string>& arguments) {
     }
   }
   if (!any) {
-    fmt::print(stderr, "dlrun: autopsy wants a directory: dlrun autopsy [--json] DIR\n");
+    write_error("dlrun: autopsy wants a directory: dlrun autopsy [--json] DIR\n");
     return kExitUsage;
   }
   if (as_json) {

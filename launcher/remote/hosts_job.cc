@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 #include "core/base/text/printable.h"
 #include "launcher/agent/generation/generation.h"
 #include "launcher/frontend/frontend.h"
@@ -123,7 +124,7 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
   }
   job.lines = reach.lines(job.plan, job.dlrun);
   for (const std::string& remark : options.remarks) {
-    fmt::print(stderr, "dlrun: {}\n", printable(remark));
+    write_error(fmt::format("dlrun: {}\n", printable(remark)));
   }
   const int hosts = static_cast<int>(job.plan.hosts.size());
   const int logs = options.output.log_dir.empty() ? 0 : 2 * ranks;

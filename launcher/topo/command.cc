@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 #include "core/base/text/printable.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/process/start/program.h"
@@ -48,12 +49,13 @@ int run(const std::vector<std::string>& arguments) {
     }
     const std::string chosen = argument == "-m" ? "--matrix" : argument;
     if (chosen != "--matrix" && chosen != "--json" && chosen != "--svg") {
-      fmt::print(stderr, "dlrun: topo does not know `{}`; `dlrun topo --help` lists its options\n",
-                 printable(argument));
+      write_error(
+          fmt::format("dlrun: topo does not know `{}`; `dlrun topo --help` lists its options\n",
+                      printable(argument)));
       return kExitUsage;
     }
     if (!form.empty() && form != chosen) {
-      fmt::print(stderr, "dlrun: topo shows one of {} and {}\n", form, chosen);
+      write_error(fmt::format("dlrun: topo shows one of {} and {}\n", form, chosen));
       return kExitUsage;
     }
     form = chosen;
@@ -70,7 +72,7 @@ int run(const std::vector<std::string>& arguments) {
       print(page(map));
     }
   } catch (const Error& error) {
-    fmt::print(stderr, "dlrun: {}\n", printable(error.what()));
+    write_error(fmt::format("dlrun: {}\n", printable(error.what())));
     return 1;
   }
   return 0;

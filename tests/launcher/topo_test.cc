@@ -206,6 +206,14 @@ TEST(Topo, OfThisHostIsPrintedInEachForm) {
   EXPECT_THAT(ran({"--help"}, 0), HasSubstr("Usage: dlrun topo"));
   EXPECT_THAT(ran({"--matrix", "--json"}, 2), HasSubstr("topo shows one of --matrix and --json"));
   EXPECT_THAT(ran({"x"}, 2), HasSubstr("topo does not know `x`"));
+  // An error that cannot be told is an exit code all the same.
+  for (const auto& [words, code] : {std::pair{" --help >&- 2>&-", 1},
+                                    {" --bad 2>/dev/full", 2},
+                                    {" topo x 2>&-", 2},
+                                    {" topo 2>&- >/dev/full", 1}}) {
+    tests::Process silent({"/bin/sh", "-c", tests::program("dlrun") + words});
+    EXPECT_EQ(silent.wait(), code) << words;
+  }
   // Behind an option it is a program.
   tests::Process program({tests::program("dlrun"), "-n", "1", "topo"});
   EXPECT_EQ(program.wait(), 127);

@@ -364,7 +364,7 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
     require_written(stdout, "standard output");
     return 0;
   } catch (const Error& error) {
-    fmt::print(stderr, "{}: {}\n", o.program, error.what());
+    dl::write_error(fmt::format("{}: {}\n", o.program, error.what()));
     return 2;
   }
   return std::nullopt;

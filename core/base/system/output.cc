@@ -14,6 +14,10 @@ void require_written(std::FILE* file, std::string_view name) {
   DL_CHECK(std::ferror(file) == 0, kIo, "write to {}: not all of it could be written", name);
 }
 
+void write_error(std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 void open_missing_standard_streams() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;

@@ -13,6 +13,10 @@ namespace dl {
 // result has failed.
 void require_written(std::FILE* file, std::string_view name);
 
+// Writes to standard error. If that cannot be written either, there is no one to tell: the
+// program goes on to its end and its exit code.
+void write_error(std::string_view text) noexcept;
+
 // Opens the standard streams that the program was started without (`program >&-`), so that no file
 // or socket gets their descriptors and receives prints. Reading standard input then gives end of
 // file; writing to the other two fails with EBADF, as if they were closed.

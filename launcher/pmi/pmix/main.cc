@@ -7,7 +7,6 @@
 // left that could write into FOLDER; then, and after its standard input has closed, it removes
 // FOLDER and ends.
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 #include "core/base/system/unique_fd.h"
 #include "core/base/text/number.h"
 #include "launcher/pmi/lines/line_socket.h"
@@ -108,9 +108,8 @@ void serve(pmix::Job job) {
 int main(int argc, char** argv) {
   const auto size = argc == 5 ? read_number<std::uint32_t>(argv[2]) : std::nullopt;
   if (!size || *size == 0) {
-    fmt::print(stderr,
-               "dlrun-pmix: dlrun starts this program for ranks of Open MPI; it is of no "
-               "use by itself\n");
+    dl::write_error(
+        "dlrun-pmix: dlrun starts this program for ranks of Open MPI; it is of no use by itself\n");
     return 2;
   }
   const std::string folder = argv[4];
