@@ -130,6 +130,12 @@ void Recorder::settled(const void* object) {
 
 Recorder::Place Recorder::place_of(const void* address, const Storage& storage) {
   const auto* const at = static_cast<const char*>(address);
+  // By the storage itself first: a view of no elements may begin behind its block.
+  const auto* const begin_of_storage = static_cast<const char*>(storage.data());
+  const auto own = living_.find(begin_of_storage);
+  if (own != living_.end() && own->second.storage == &storage) {
+    return {own->second.block, at - begin_of_storage};
+  }
   if (auto next = living_.upper_bound(at); next != living_.begin()) {
     const auto& [begin, living] = *std::prev(next);
     const Block& block = recording_.blocks[static_cast<std::size_t>(living.block)];

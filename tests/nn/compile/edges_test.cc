@@ -9,6 +9,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
@@ -47,6 +48,23 @@ TEST(CompileEdges, ViewsOfAnImageKeepTheirOrder) {
     }
     EXPECT_EQ(compiled.summary().replays, 4);
   }
+}
+
+// It begins behind the last element of its block.
+TEST(CompileEdges, AViewOfNoElementsIsThatOfItsBlock) {
+  const auto function = [](const Tensor& x) {
+    const Tensor twice = x * 2.0;
+    return cat({twice.narrow(0, 3, 0), twice.narrow(0, 0, 2)}, 0);
+  };
+  auto compiled = compile(function, {.whole = true, .checks = 5});
+  const NoGradGuard no_grad;
+  std::vector<Tensor> kept;  // so that each call's tensors are elsewhere
+  for (int call = 0; call < 12; ++call) {
+    for (int i = 0; i < 3; ++i) kept.push_back(zeros({3, 4}));
+    const Tensor x = randn({3, 4});
+    EXPECT_TRUE(same_bits(compiled(x), function(x))) << call;
+  }
+  EXPECT_EQ(compiled.summary().replays, 6);
 }
 
 TEST(CompileEdges, ResultsThatAreInputsOrBuffersAreCopies) {
