@@ -38,12 +38,12 @@ struct Watched<op, R (*)(Params...)> {
     const auto kernel =
         reinterpret_cast<R (*)(Params...)>(kernel_table().get(op, DeviceType::kCPU));
     constexpr std::size_t kResults = info(op).outputs > 0 ? info(op).outputs : tape::kAnyTensor;
-    return tape::run(tape::Call<R, Params...>{.name = name_of_call(op, arguments...),
-                                              .results = kResults,
-                                              .function = kernel,
-                                              .parts = kParts<op>,
-                                              .in_parts = kInParts<op>},
-                     std::forward<Params>(arguments)...);
+    const tape::Call<R, Params...> call{.name = name_of_call(op, arguments...),
+                                        .results = kResults,
+                                        .function = kernel,
+                                        .parts = kParts<op>,
+                                        .in_parts = kInParts<op>};
+    return tape::run(call, std::forward<Params>(arguments)...);
   }
 };
 

@@ -159,7 +159,9 @@ class Finder {
     std::set<std::int64_t> wanted{block};
     std::vector<std::size_t> skipped;
     int calls = 0;  // skipped since the last member
-    for (std::size_t i = chain.place; i-- > 0 && calls <= kMostSkipped && !used_[i];) {
+    for (std::size_t next = chain.place; next > 0 && calls <= kMostSkipped; --next) {
+      const std::size_t i = next - 1;
+      if (used_[i]) return;
       const Step& each = step(i);
       if (is_candidate(i, chain) && wanted.contains(each.operands().back().block) &&
           may_pass(i, skipped) && extent.add(each)) {
