@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/text/number.h"
+
 namespace dl::launcher {
 namespace {
 
@@ -20,10 +22,6 @@ std::vector<int> ranks_on(const Core& core, const std::vector<Binding>& bindings
     if (is_here) ranks.push_back(static_cast<int>(i));
   }
   return ranks;
-}
-
-std::string counted(std::size_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/text/number.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/plan/environment.h"
 
@@ -34,10 +35,6 @@ std::string gpu_lines(const NodePlan& plan) {
   }
   for (const std::string& line : shared_gpus(plan)) text += "  " + line + "\n";
   return text;
-}
-
-std::string plural(int n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
 std::string set_by(const Setting& setting) {
@@ -69,9 +66,10 @@ std::string settings_as_table(const std::vector<Setting>& settings) {
 }
 
 std::string headline_of(const NodePlan& plan, int world_size) {
-  std::string text =
-      fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name, plural(world_size, "rank"),
-                  plural(plan.job.nnodes, "node"), fmt::join(plan.job.started.program, " "));
+  std::string text = fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name,
+                                 counted(static_cast<std::uint64_t>(world_size), "rank"),
+                                 counted(static_cast<std::uint64_t>(plan.job.nnodes), "node"),
+                                 fmt::join(plan.job.started.program, " "));
   if (plan.job.rdzv_endpoint.empty()) return text;
   return text + fmt::format(
                     "the nodes meet at {}; this is {}, and the others are supposed to be "

@@ -2,18 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
+#include "core/base/text/number.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/topo/topo.h"
 
 namespace dl::launcher::topo {
 namespace {
-
-std::string counted(std::size_t n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
 
 std::vector<int> cpus_of(const Topology& topology, int numa_node) {
   std::vector<int> cpus;
@@ -77,7 +73,7 @@ std::vector<std::string> page(const HostMap& map) {
     cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
   }
   std::ranges::sort(cpus);
-  // Of the host: sockets, NUMA nodes and caches. Of this process: cores and CPUs.
+  // Sockets, NUMA nodes and caches are the host's; cores and CPUs are those of this process.
   std::vector<std::string> lines{fmt::format("{}: {}, {}", map.host,
                                              counted(sockets_of(topology).size(), "socket"),
                                              counted(topology.numa_nodes.size(), "NUMA node"))};

@@ -10,6 +10,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/base/log/warn_once.h"
+#include "core/base/text/number.h"
 #include "core/device/parallel.h"
 #include "core/tape/arrangement.h"
 #include "core/tape/tape.h"
@@ -399,11 +400,9 @@ CompileSummary CompiledFunction::summary() const {
 namespace dl {
 
 std::string CompileSummary::str() const {
-  const auto counted = [](auto number, std::string_view what) {
-    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
   const std::string calls =
-      fmt::format("{}, {}{}", counted(replays, "replay"), counted(runs, "run"),
+      fmt::format("{}, {}{}", counted(static_cast<std::uint64_t>(replays), "replay"),
+                  counted(static_cast<std::uint64_t>(runs), "run"),
                   why_not.empty() ? "" : ", because " + why_not);
   const std::string captured = graphs == 0 ? "" : counted(graphs, "CUDA graph") + "; ";
   if (graphs > 0 && tapes == 0) return captured + calls;

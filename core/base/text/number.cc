@@ -20,6 +20,10 @@ NumberCheck whole_number(std::int64_t least, std::uint64_t most) {
   };
 }
 
+std::string counted(std::uint64_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 NumberCheck real_number(double least, double most) {
   return [least, most](const std::string& text) {
     const auto value = read_number<double>(text);

@@ -1,4 +1,4 @@
-// Parses numbers that arrive as text: options, environment variables, files.
+// Parses numbers that arrive as text: options, environment variables, files. Writes counts.
 //
 // The whole text must be a decimal, finite number: "", " 5", "5x", "0x5", "nan" and "1e999" are
 // refused.
@@ -32,6 +32,9 @@ std::optional<T> read_number(std::string_view text) noexcept {
   }
   return value;
 }
+
+// "1 rank", "2 ranks"
+std::string counted(std::uint64_t n, std::string_view what);
 
 // A validator for a program's option (CLI::Validator). Returns "" if `text` is right, else an error
 // such as "'5x' is no whole number from 0 to 10". whole_number() also rewrites `text` without
