@@ -142,6 +142,13 @@ class Recorder final : public ThreadWatch {
   std::set<const void*> settled_;
 };
 
+// Recorder::refuse_with(), if this thread records.
+template <typename F>
+void refuse_with(const F& refuse) {
+  if (Recorder* const recorder = Recorder::current()) [[unlikely]]
+    recorder->refuse_with(refuse);
+}
+
 // Calls call.function(arguments...), as a step if this thread records.
 template <typename R, typename... Params>
 R run(const Call<R, Params...>& call, std::type_identity_t<Params>... arguments) {

@@ -309,11 +309,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
     refuse_class("cross_entropy", targets, element, classes, kIgnoreIndex);
   };
   if (bad >= 0) refuse(bad, t);
-  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-    recorder->refuse_with([refuse](std::int64_t element, std::span<const tape::Operand> tensors) {
-      refuse(element, tensors[1].bound);
-    });
-  }
+  tape::refuse_with([refuse](std::int64_t element, std::span<const tape::Operand> tensors) {
+    refuse(element, tensors[1].bound);
+  });
   if (auto* node = record<CrossEntropyBackward>(loss, logits)) {
     node->save(x);
     node->save(t);

@@ -177,10 +177,8 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
     const std::int64_t bad =
         call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, out);
     if (bad >= 0) refuse(bad);
-    if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
-      recorder->refuse_with(
-          [refuse](std::int64_t element, std::span<const tape::Operand>) { refuse(element); });
-    }
+    tape::refuse_with(
+        [refuse](std::int64_t element, std::span<const tape::Operand>) { refuse(element); });
   });
   if (auto* node = record<PairLossBackward>(loss, input, target)) {
     node->fn = fn;
