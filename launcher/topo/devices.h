@@ -34,7 +34,7 @@ enum class Distance : std::uint8_t {
 };
 std::string_view word(Distance distance) noexcept;
 std::string_view meaning(Distance distance) noexcept;
-// Of two devices; the same object is kSelf.
+// kSelf if both are the same object.
 Distance distance_between(const Device& a, const Device& b) noexcept;
 
 // GPUs by PCI address, as the driver numbers them by default, then networks by name. What cannot be

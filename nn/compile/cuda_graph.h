@@ -42,7 +42,7 @@ class GraphWatch final : public ThreadWatch {
              std::function<void()> restore) override;
   void settled(const void* object) override;
 
-  // Of the capture.
+  // What the capture has found.
   std::vector<std::function<void()>> host_steps;
   std::vector<std::function<bool()>> conditions;
   std::vector<std::function<void()>> restores;

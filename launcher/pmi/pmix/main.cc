@@ -37,7 +37,7 @@ using Kind = PmixLine::Kind;
 
 constexpr std::size_t kLongestLine = 65536;
 
-// A server that is itself started below one (mpirun, srun) would take that one's settings.
+// If mpirun or srun has started dlrun, their variables would become settings of this server.
 void forget_other_servers() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -33,7 +33,7 @@ class NameBoard {
 
   struct Question {
     std::vector<std::string> names;
-    bool waits = false;  // for all names; false: the answer has those that are there
+    bool waits = false;  // until all names are there; false: it is answered at once
     std::function<void(const Entries&)> answer;
   };
 

@@ -18,8 +18,8 @@ namespace dl::kernels::cpu {
 void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output);
 
-// The same for a part of the elements, if all operands have the output's layout, which is dense, or
-// are one element; else empty. It holds the operands' addresses, not the tensors.
+// Does the same for a part of the elements. It is empty unless the output is dense, and each input
+// has the output's layout or is one element. It holds the operands' addresses, not the tensors.
 PartWork rows_in_parts(const Rows& rows, std::span<const Tensor* const> inputs,
                        const Parameters& parameters, const Tensor& output);
 
