@@ -32,6 +32,11 @@ std::string one_line(const char* name, const json& fields) {
   return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+const char* word_of_mpi(const NodePlan& plan) {
+  if (plan.program.exit_code != 0) return "UNKNOWN";  // it cannot be executed here
+  return plan.mpi == Mpi::kPmix ? "PMIX" : "NONE";
+}
+
 Meeting read_generation(const json& generation) {
   Meeting meeting;
   meeting.generation = generation.at("number").get<std::uint64_t>();
@@ -100,6 +105,7 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
                  {"nnodes", plan.job.nnodes},
                  {"rank_by", plan.job.rank_by == rendezvous::RankBy::kNode ? "NODE" : "SLOT"},
                  {"on_failure", plan.job.end.keeps_others() ? "KEEP" : "STOP"},
+                 {"mpi", word_of_mpi(plan)},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
                  {"program", base_name_of(plan.job.started.program)},

@@ -167,6 +167,20 @@ TEST_F(MembershipTest, NumbersRanksRoundRobinOverTheNodesIfTheyAgree) {
   }
 }
 
+TEST_F(MembershipTest, AllNodesStartTheRanksAsTheSameMpi) {
+  pb::FromNode first = join("a", 2, 0, 2);
+  first.mutable_join()->set_mpi(pb::Join::PMIX);
+  EXPECT_TRUE(say(1, first).empty());
+  pb::FromNode second = join("b", 2, 1, 3);
+  second.mutable_join()->set_mpi(pb::Join::NONE);
+  EXPECT_THAT(refusal(say(2, second)),
+              testing::HasSubstr("this node would start its ranks as no processes of an MPI, the "
+                                 "job has processes of Open MPI; is "));
+  // A node that cannot execute the program comes to say so.
+  second.mutable_join()->set_mpi(pb::Join::UNKNOWN);
+  EXPECT_EQ(say(3, second).size(), 2U);
+}
+
 TEST_F(MembershipTest, SaysWhoIsMissingInOneLine) {
   pb::FromNode question;
   question.mutable_who_is_missing();

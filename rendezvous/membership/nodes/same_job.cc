@@ -21,6 +21,10 @@ const char* word_of(pb::Join::OnFailure on_failure) {
   return on_failure == pb::Join::KEEP ? "keep" : "stop";
 }
 
+const char* word_of(pb::Join::Mpi mpi) {
+  return mpi == pb::Join::PMIX ? "processes of Open MPI" : "no processes of an MPI";
+}
+
 }  // namespace
 
 std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& node) {
@@ -35,6 +39,12 @@ std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& 
   if (node.on_failure() != job.on_failure()) {
     return fmt::format("this node was started with --on-failure {}, the job has --on-failure {}",
                        word_of(node.on_failure()), word_of(job.on_failure()));
+  }
+  if (node.mpi() != job.mpi() && node.mpi() != pb::Join::UNKNOWN &&
+      job.mpi() != pb::Join::UNKNOWN) {
+    return fmt::format(
+        "this node would start its ranks as {}, the job has {}; is {} the same file on all nodes?",
+        word_of(node.mpi()), word_of(job.mpi()), node.program());
   }
   if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
   return fmt::format(
