@@ -25,6 +25,8 @@ void Gathering::begin(WardenClient& warden, NodeOutput& output, const UniqueFd& 
   of_others.on_meeting = [this](Meeting meeting) {
     if (!plan_.meet.master_addr.empty()) meeting.master_addr = plan_.meet.master_addr;
     meeting.gloo_interface = interface_beside_name(meeting.own_addr);
+    meeting.mpi_interface =
+        plan_.meet.iface.empty() ? loopback_interface(meeting.own_addr) : plan_.meet.iface;
     events_.on_meeting(std::move(meeting));
   };
   others_ = std::make_unique<OtherNodes>(io_, warden, output, key, plan_, plan_.meet.join_timeout,

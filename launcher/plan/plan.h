@@ -121,6 +121,7 @@ struct Meeting {
   std::string master_addr;
   std::string own_addr;             // address by which other nodes reach this node; "" on one node
   std::string gloo_interface;       // for GLOO_SOCKET_IFNAME; "": none is needed
+  std::string mpi_interface;        // for Open MPI's TCP; "": it chooses
   std::vector<std::string> met_at;  // addresses of node 0 at which nodes have reached it; numeric
   int master_port = 0;
   std::string store;         // "host:port"

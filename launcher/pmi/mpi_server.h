@@ -39,12 +39,11 @@ class MpiServer {
   virtual void when_ready(std::function<void()> start) = 0;
   // To be called once for each rank, when ranks can be started. Throws kIo.
   virtual Part add(int rank) = 0;
-  // Takes what the rank has sent before it ended. `others_go_on`: they do not wait for it any more.
-  virtual void ended(int rank, bool others_go_on) = 0;
-  // The ranks that wait in the start or the end of MPI for a rank for which `is_gone` returns true,
-  // each with that rank and the name of the call. Such a wait has no end.
-  virtual std::map<int, rendezvous::Waiting> waits(
-      const std::function<bool(int rank)>& is_gone) const = 0;
+  // Takes what the rank has sent before it ended.
+  virtual void ended(int rank) = 0;
+  // The ranks of this node that wait in the start or the end of MPI for a rank that has ended, each
+  // with that rank and the name of the call. Such a wait has no end.
+  virtual std::map<int, rendezvous::Waiting> waits() const = 0;
   // To be called when no process is left of the ranks. `done` is called once nothing is left of the
   // server.
   virtual void finish(std::function<void()> done) = 0;

@@ -7,8 +7,8 @@
 
 namespace dl::launcher {
 
-PmiServer::PmiServer(boost::asio::io_context& io, int size, Events events)
-    : io_(io), events_(std::move(events)), space_(size), timer_(io) {
+PmiServer::PmiServer(boost::asio::io_context& io, int size, bool others_go_on, Events events)
+    : io_(io), others_go_on_(others_go_on), events_(std::move(events)), space_(size), timer_(io) {
   connections_.resize(static_cast<std::size_t>(size));
 }
 
@@ -26,12 +26,13 @@ MpiServer::Part PmiServer::add(int rank) {
   return {.fd = std::move(ends.theirs), .environment = {}};
 }
 
-void PmiServer::ended(int rank, bool others_go_on) {
+void PmiServer::ended(int rank) {
   // More than MPI sends in its start: a process that the rank has left may go on for ever.
   constexpr int kMostReads = 64;
   for (int i = 0; i < kMostReads && of(rank).is_open() && of(rank).read(); ++i) {
   }
-  if (!others_go_on) return;
+  ended_.insert(rank);
+  if (!others_go_on_) return;
   send_all(space_.leave(rank).lines);
   watch_barrier();
 }
@@ -45,10 +46,10 @@ void PmiServer::take(int rank, std::string_view line) {
   events_.on_line();
 }
 
-std::map<int, rendezvous::Waiting> PmiServer::waits(
-    const std::function<bool(int rank)>& is_gone) const {
+std::map<int, rendezvous::Waiting> PmiServer::waits() const {
   const std::vector<int> awaited = space_.awaited();
-  const auto gone = std::ranges::find_if(awaited, is_gone);
+  const auto gone =
+      std::ranges::find_if(awaited, [this](int rank) { return ended_.contains(rank); });
   std::map<int, rendezvous::Waiting> waits;
   if (gone == awaited.end()) return waits;
   const char* const call = space_.has_begun(*gone) ? "MPI_Init or MPI_Finalize" : "MPI_Init";

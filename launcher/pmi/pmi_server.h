@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,15 @@ namespace dl::launcher {
 
 class PmiServer : public MpiServer {
  public:
-  PmiServer(boost::asio::io_context& io, int size, Events events);
+  // A job on one node. `others_go_on`: when a rank fails.
+  PmiServer(boost::asio::io_context& io, int size, bool others_go_on, Events events);
   PmiServer(const PmiServer&) = delete;
   PmiServer& operator=(const PmiServer&) = delete;
 
   void when_ready(std::function<void()> start) override { start(); }
   Part add(int rank) override;
-  void ended(int rank, bool others_go_on) override;
-  std::map<int, rendezvous::Waiting> waits(
-      const std::function<bool(int rank)>& is_gone) const override;
+  void ended(int rank) override;
+  std::map<int, rendezvous::Waiting> waits() const override;
   void finish(std::function<void()> done) override { done(); }
 
  private:
@@ -46,8 +47,10 @@ class PmiServer : public MpiServer {
   LineSocket& of(int rank) { return *connections_.at(static_cast<std::size_t>(rank)); }
 
   boost::asio::io_context& io_;
+  bool others_go_on_;
   Events events_;
   PmiSpace space_;
+  std::set<int> ended_;
   std::vector<std::unique_ptr<LineSocket>> connections_;
   boost::asio::steady_timer timer_;
 };

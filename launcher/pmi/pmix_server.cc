@@ -1,6 +1,6 @@
 #include "launcher/pmi/pmix_server.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,6 +39,10 @@ constexpr OpenMpiSetting kOpenMpiSettings[] = {
     {"OMPI_MCA_osc_sm_backing_directory", ""},
 };
 
+// The interfaces of Open MPI's TCP; only one of the two may be set.
+constexpr const char* kOpenMpiOn = "OMPI_MCA_btl_tcp_if_include";
+constexpr const char* kOpenMpiNotOn = "OMPI_MCA_btl_tcp_if_exclude";
+
 }  // namespace
 
 std::string pmix_helper() {
@@ -59,32 +63,55 @@ void PrivateFolder::remove() noexcept {
   std::filesystem::remove_all(name_, ignored);
 }
 
-PmixServer::PmixServer(boost::asio::io_context& io, WardenClient& warden, const Job& job,
-                       Events events)
-    : warden_(warden),
+PmixServer::PmixServer(boost::asio::io_context& io, WardenClient& warden, Job job, Events events)
+    : io_(io),
+      warden_(warden),
+      job_(std::move(job)),
       events_(std::move(events)),
-      ranks_(static_cast<std::size_t>(job.size)),
+      ranks_(static_cast<std::size_t>(job_.size)),
       timer_(io) {
+  for (const int rank : job_.ranks) ranks_.at(static_cast<std::size_t>(rank)).is_here = true;
+  start_helper();
+  watch();
+}
+
+void PmixServer::start_helper() {
   LineSocketEnds ends = make_line_socket();
   helper_ = std::make_unique<LineSocket>(
-      io, std::move(ends.ours), kLongestLine,
+      io_, std::move(ends.ours), kLongestLine,
       LineSocket::Events{.on_line = [this](std::string_view line) { take(line); },
                          .on_closed = [this](bool) { helper_ended(); }});
   Pipe alive = make_pipe();
   alive_ = std::move(alive.write);
   Helper helper;
   helper.path = pmix_helper();
-  helper.argv = {kPmixHelperName, job.name, std::to_string(job.size), job.host, folder_.name()};
+  helper.argv = {kPmixHelperName,
+                 job_.name,
+                 std::to_string(job_.size),
+                 job_.host,
+                 folder_.name(),
+                 std::to_string(job_.node),
+                 std::to_string(job_.nodes),
+                 fmt::format("{}", fmt::join(job_.ranks, ","))};
   helper.fds.emplace_back(std::move(ends.theirs), STDIN_FILENO);
   helper.fds.emplace_back(open_null(), STDOUT_FILENO);
   helper.fds.emplace_back(open_null(), STDERR_FILENO);
   helper.fds.emplace_back(std::move(alive.read), kPmixRanksFd);
-  slot_ = warden.start_helper(std::move(helper),
-                              [this, exists = std::weak_ptr<bool>(exists_)](const Message& news) {
-                                if (news.kind != MessageKind::kStarted && !exists.expired())
-                                  lose(how_helper_ended(news));
-                              });
-  watch();
+  if (job_.nodes > 1) {
+    const auto set = [&helper](env::Var var, const auto& value) {
+      helper.environment.push_back(fmt::format("{}={}", env::name_of(var), value));
+    };
+    set(env::Var::kStore, job_.store);
+    set(env::Var::kJobId, job_.store_job);
+    set(env::Var::kGeneration, job_.generation);
+    set(env::Var::kKeyFd, kPmixKeyFd);
+    helper.fds.emplace_back(duplicate(job_.key->get()), kPmixKeyFd);
+  }
+  slot_ = warden_.start_helper(std::move(helper),
+                               [this, exists = std::weak_ptr<bool>(exists_)](const Message& news) {
+                                 if (news.kind != MessageKind::kStarted && !exists.expired())
+                                   lose(how_helper_ended(news));
+                               });
 }
 
 void PmixServer::when_ready(std::function<void()> start) {
@@ -95,13 +122,14 @@ void PmixServer::when_ready(std::function<void()> start) {
 MpiServer::Part PmixServer::add(int rank) {
   Part part{.fd = duplicate(alive_.get()),
             .environment = std::move(ranks_.at(static_cast<std::size_t>(rank)).environment)};
-  if (++added_ == static_cast<int>(ranks_.size())) alive_.reset();
+  if (++added_ == static_cast<int>(job_.ranks.size())) alive_.reset();
+  const auto set = [&part](const char* name, std::string_view value) {
+    if (!env::exists(name)) part.environment.push_back(fmt::format("{}={}", name, value));
+  };
   for (const OpenMpiSetting& one : kOpenMpiSettings) {
-    if (!env::exists(one.name)) {
-      part.environment.push_back(fmt::format(
-          "{}={}", one.name, one.value.empty() ? std::string_view(folder_.name()) : one.value));
-    }
+    set(one.name, one.value.empty() ? std::string_view(folder_.name()) : one.value);
   }
+  if (!job_.iface.empty() && !env::exists(kOpenMpiNotOn)) set(kOpenMpiOn, job_.iface);
   return part;
 }
 
@@ -126,6 +154,11 @@ void PmixServer::take(std::string_view text) {
       watch();
       check_begin();
       break;
+    case PmixLine::Kind::kEnded:
+      if (rank != nullptr) rank->ended = true;
+      watch();
+      check_begin();
+      break;
     case PmixLine::Kind::kFinalized:
       if (rank != nullptr) rank->finalized = true;
       break;
@@ -142,42 +175,39 @@ void PmixServer::take(std::string_view text) {
   events_.on_line();
 }
 
-void PmixServer::ended(int rank, bool others_go_on) {
+void PmixServer::ended(int number) {
   // What the rank has told the helper before its end is in the socket already.
   while (helper_->is_open() && helper_->read()) {
   }
   // Open MPI ends a rank that has lost the helper.
   if (!helper_->is_open()) lose("has ended");
-  ranks_.at(static_cast<std::size_t>(rank)).ended = true;
-  others_go_on_ = others_go_on;
+  Rank& rank = ranks_.at(static_cast<std::size_t>(number));
+  rank.ended = true;
+  if (!rank.finalized) helper_->send(text_of({.kind = PmixLine::Kind::kEnded, .rank = number}));
   watch();
   check_begin();
 }
 
 // libpmix lets the others go on without a rank that has ended, unless it never came to MPI_Init.
 void PmixServer::check_begin() {
-  if (!others_go_on_) return;
+  if (!job_.others_go_on) return;
   const auto gone =
       std::ranges::find_if(ranks_, [](const Rank& rank) { return rank.ended && !rank.connected; });
-  const bool do_wait = std::ranges::any_of(
-      ranks_, [](const Rank& rank) { return rank.connected && !rank.finalized && !rank.ended; });
-  if (gone == ranks_.end() || !do_wait) return;
+  if (gone == ranks_.end() || std::ranges::none_of(ranks_, &Rank::waits)) return;
   events_.on_lost(
       fmt::format("rank {} has ended before MPI_Init, and Open MPI does not begin "
                   "without it",
                   gone - ranks_.begin()));
 }
 
-std::map<int, rendezvous::Waiting> PmixServer::waits(
-    const std::function<bool(int rank)>& is_gone) const {
-  const auto number = [this](const Rank& rank) { return static_cast<int>(&rank - ranks_.data()); };
-  const auto gone = std::ranges::find_if(
-      ranks_, [&](const Rank& rank) { return is_gone(number(rank)) && !rank.finalized; });
+std::map<int, rendezvous::Waiting> PmixServer::waits() const {
+  const auto gone =
+      std::ranges::find_if(ranks_, [](const Rank& rank) { return rank.ended && !rank.finalized; });
   std::map<int, rendezvous::Waiting> waits;
   if (gone == ranks_.end()) return waits;
   for (const Rank& rank : ranks_) {
-    if (rank.connected && !rank.finalized && !is_gone(number(rank))) {
-      waits[number(rank)] = {number(*gone), gone->connected ? "MPI" : "MPI_Init"};
+    if (rank.waits()) {
+      waits[number_of(rank)] = {number_of(*gone), gone->connected ? "MPI" : "MPI_Init"};
     }
   }
   return waits;
@@ -188,23 +218,29 @@ void PmixServer::watch() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error || lost_ || done_) return;
     if (!ready_) {
-      events_.on_note(
-          fmt::format("{} has not started after {} s", kPmixHelperName, kSilence.count()));
+      events_.on_note(fmt::format("{} has not started{} after {} s", kPmixHelperName,
+                                  job_.nodes > 1 ? " on every node" : "", kSilence.count()));
       return;
     }
     std::vector<int> waiting;
     std::vector<int> awaited;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].ended) continue;
-      (ranks_[i].connected ? waiting : awaited).push_back(static_cast<int>(i));
+    for (const Rank& rank : ranks_) {
+      if (!rank.ended) (rank.connected ? waiting : awaited).push_back(number_of(rank));
     }
     if (waiting.empty() || awaited.empty()) return;
-    events_.on_note(waits_in_mpi(waiting, awaited, kSilence));
+    // One of the nodes speaks for all.
+    if (ranks_[static_cast<std::size_t>(waiting.front())].is_here) {
+      events_.on_note(waits_in_mpi(waiting, awaited, kSilence));
+    }
   });
 }
 
 void PmixServer::lose(const std::string& how) {
   if (done_ || std::exchange(lost_, true)) return;
+  // The store ends with the job, maybe before this node knows of the end.
+  const bool is_needed = std::ranges::any_of(
+      ranks_, [](const Rank& rank) { return rank.is_here && !rank.ended && !rank.finalized; });
+  if (!is_needed) return;
   events_.on_lost(
       fmt::format("{}, which serves the ranks as processes of Open MPI, {}", kPmixHelperName, how));
 }

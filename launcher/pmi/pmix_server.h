@@ -2,6 +2,7 @@
 // MPI_Init of Open MPI then knows rank and size, and finds the other ranks.
 //
 //   dlrun ── socket of PmixLine ── dlrun-pmix ── TCP on the loopback ── ranks
+//                                      └─ the job's store ── dlrun-pmix of other nodes
 //
 // All files of the helper and of the ranks are in one private folder, which is removed at the end:
 // here, or by the helper if dlrun is killed.
@@ -48,22 +49,30 @@ class PrivateFolder {
 
 class PmixServer : public MpiServer {
  public:
-  // A job on one node, whose ranks are 0 to size - 1.
   struct Job {
-    std::string name;  // no other generation has it
-    int size = 1;
+    std::string name;              // of PMIx; no other generation has it
+    int size = 1;                  // ranks of the job
+    std::vector<int> ranks = {0};  // of this node
     std::string host;
+    int node = 0;
+    int nodes = 1;
+    bool others_go_on = false;  // when a rank fails
+    std::string iface;          // on which the ranks of several nodes meet; empty: they choose
+    // How the helpers of several nodes reach each other.
+    std::string store;
+    std::string store_job;
+    std::uint64_t generation = 0;
+    const UniqueFd* key = nullptr;
   };
   // Starts the helper. Throws kIo.
-  PmixServer(boost::asio::io_context& io, WardenClient& warden, const Job& job, Events events);
+  PmixServer(boost::asio::io_context& io, WardenClient& warden, Job job, Events events);
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;
 
   void when_ready(std::function<void()> start) override;
   Part add(int rank) override;
-  void ended(int rank, bool others_go_on) override;
-  std::map<int, rendezvous::Waiting> waits(
-      const std::function<bool(int rank)>& is_gone) const override;
+  void ended(int rank) override;
+  std::map<int, rendezvous::Waiting> waits() const override;
   void finish(std::function<void()> done) override;
 
  private:
@@ -72,28 +81,33 @@ class PmixServer : public MpiServer {
 
   struct Rank {
     std::vector<std::string> environment;
+    bool is_here = false;
     bool connected = false;
-    bool finalized = false;
-    bool ended = false;
+    bool finalized = false;  // known of this node's ranks
+    bool ended = false;      // of another node's ranks: without MPI_Finalize
+    bool waits() const { return is_here && connected && !finalized && !ended; }
   };
 
+  void start_helper();
   void take(std::string_view line);
+  int number_of(const Rank& rank) const { return static_cast<int>(&rank - ranks_.data()); }
   void lose(const std::string& how);
   void helper_ended();
   void watch();
   void check_begin();
 
+  boost::asio::io_context& io_;
   WardenClient& warden_;
+  const Job job_;
   Events events_;
   PrivateFolder folder_;
-  std::vector<Rank> ranks_;
+  std::vector<Rank> ranks_;  // of the job
   std::unique_ptr<LineSocket> helper_;
   std::uint32_t slot_ = 0;
   UniqueFd alive_;  // the writing end of the pipe of kPmixRanksFd
   int added_ = 0;
   bool ready_ = false;
   bool lost_ = false;
-  bool others_go_on_ = false;
   std::function<void()> start_;
   std::function<void()> done_;  // set: the helper is to end
   boost::asio::steady_timer timer_;

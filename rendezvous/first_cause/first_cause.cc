@@ -27,9 +27,6 @@ std::chrono::milliseconds patience_for(Blame blame) {
       return 5s;  // its connections have closed, so its process usually ends within this time
   }
 }
-// For a program that does not use dlrun's lifeline. An interpreter may take this long to end after
-// its connections have closed.
-constexpr std::chrono::milliseconds kLostPeerWait = 2s;
 // Time for the other ranks to report their calls.
 constexpr std::chrono::milliseconds kGatherTime = 500ms;
 constexpr std::size_t kMostNoteLines = 12;

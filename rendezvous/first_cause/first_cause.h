@@ -38,6 +38,10 @@
 
 namespace dl::rendezvous {
 
+// For a program that does not use dlrun's lifeline: the time that a rank may take to end after its
+// connections have closed. An interpreter may take so long.
+inline constexpr std::chrono::seconds kLostPeerWait{2};
+
 // In place of a rank: any rank of the job.
 inline constexpr int kAnyRank = -1;
 

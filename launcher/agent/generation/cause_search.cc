@@ -22,12 +22,19 @@ CauseSearch::CauseSearch(boost::asio::io_context& io, const RankTable& ranks, bo
       timer_(io),
       first_cause_({}, on_failure) {}
 
-void CauseSearch::mpi_waits(std::map<int, rendezvous::Waiting> waits) {
+std::map<int, rendezvous::Waiting> CauseSearch::mpi_waits(
+    std::map<int, rendezvous::Waiting> waits) {
+  std::map<int, rendezvous::Waiting> changes;
   for (const auto& [rank, waiting] : mpi_waits_) {
-    if (!waits.contains(rank)) first_cause_.waits(rank, {});
+    if (!waits.contains(rank)) changes[rank] = {};
   }
-  for (const auto& [rank, waiting] : waits) first_cause_.waits(rank, waiting);
+  for (const auto& [rank, waiting] : waits) {
+    const auto known = mpi_waits_.find(rank);
+    if (known == mpi_waits_.end() || known->second.rank != waiting.rank) changes[rank] = waiting;
+  }
+  for (const auto& [rank, waiting] : changes) first_cause_.waits(rank, waiting);
   mpi_waits_ = std::move(waits);
+  return changes;
 }
 
 void CauseSearch::settle() {

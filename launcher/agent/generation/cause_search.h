@@ -34,8 +34,9 @@ class CauseSearch {
   // New facts; settle() then draws the conclusion.
   void ended(const RankEnd& end) { first_cause_.ended(end); }
   void waits(int rank, const rendezvous::Waiting& waiting) { first_cause_.waits(rank, waiting); }
-  // All ranks that wait in MPI_Init or MPI_Finalize for a rank that has ended.
-  void mpi_waits(std::map<int, rendezvous::Waiting> waits);
+  // All ranks that wait in MPI_Init or MPI_Finalize for a rank that has ended. Returns what has
+  // changed: a rank that does not wait any more has a Waiting without a rank.
+  std::map<int, rendezvous::Waiting> mpi_waits(std::map<int, rendezvous::Waiting> waits);
   void settle();
 
   // To be called when the judge of the whole job asks whether a rank is about to end.

@@ -55,6 +55,7 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
             if (!finished_) events_.on_supervisor_lost();
           }),
       start_timer_(io),
+      abort_timer_(io),
       ranks_(meeting_.ranks),
       search_(io, ranks_, judges, set_.plan.job.end.on_failure,
               {.on_found = [this] { events_.on_cause(); },
@@ -67,27 +68,50 @@ void Generation::serve_mpi() {
           [this](const std::string& line) {
             if (!stopping_) events_.on_note(line);
           },
-      .on_abort =
-          [this](int rank, int exit_code) {
-            events_.on_stop(exit_code,
-                            fmt::format("rank {} called MPI_Abort with {}", rank, exit_code));
-          },
+      .on_abort = [this](int rank, int exit_code) { on_mpi_abort(rank, exit_code); },
       .on_line =
           [this] {
             judge_mpi();
             search_.settle();
           },
       .on_lost = [this](const std::string& why) { events_.on_stop(1, why); }};
-  const int size = static_cast<int>(ranks_.size());
+  const bool others_go_on = set_.plan.job.end.keeps_others();
   if (set_.plan.mpi == Mpi::kPmi1) {
-    mpi_ = std::make_unique<PmiServer>(io_, size, std::move(events));
+    mpi_ = std::make_unique<PmiServer>(io_, static_cast<int>(ranks_.size()), others_go_on,
+                                       std::move(events));
     return;
   }
-  const PmixServer::Job job{
-      .name = fmt::format("{}.{}", set_.plan.job.name.substr(0, 200), meeting_.generation),
-      .size = size,
-      .host = set_.plan.host};
-  mpi_ = std::make_unique<PmixServer>(io_, set_.warden, job, std::move(events));
+  const NodePlan& plan = set_.plan;
+  PmixServer::Job job{
+      .name = fmt::format("{}.{}", plan.job.name.substr(0, 200), meeting_.generation),
+      .size = meeting_.world_size,
+      .ranks = meeting_.ranks,
+      .host = plan.host,
+      .node = meeting_.group_rank,
+      .nodes = plan.job.nnodes,
+      .others_go_on = others_go_on,
+      .iface = meeting_.mpi_interface,
+      .store = meeting_.store,
+      .store_job = plan.job.name,
+      .generation = meeting_.generation,
+      .key = &set_.key};
+  mpi_ = std::make_unique<PmixServer>(io_, set_.warden, std::move(job), std::move(events));
+}
+
+// Open MPI also aborts a rank that has lost a peer. If the peer was of another node, its end is
+// known here only later.
+void Generation::on_mpi_abort(int rank, int exit_code) {
+  const auto stop = [this, rank, exit_code] {
+    events_.on_stop(exit_code, fmt::format("rank {} called MPI_Abort with {}", rank, exit_code));
+  };
+  if (set_.plan.job.nnodes == 1) {
+    stop();
+    return;
+  }
+  abort_timer_.expires_after(rendezvous::kLostPeerWait);
+  abort_timer_.async_wait([this, stop](const boost::system::error_code& error) {
+    if (!error && !stopping_) stop();
+  });
 }
 
 // The start.
@@ -206,6 +230,7 @@ void Generation::on_message(Message message) {
   if (message.kind == MessageKind::kFinished) {
     finished_ = true;
     start_timer_.cancel();
+    abort_timer_.cancel();
     search_.cancel();
     if (mpi_) {
       mpi_->finish([this] { events_.on_finished(); });
@@ -310,7 +335,7 @@ void Generation::finish(Leftovers order) {
 void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   rank.lifeline->close();
-  if (mpi_) mpi_->ended(rank.number, set_.plan.job.end.keeps_others());
+  if (mpi_) mpi_->ended(rank.number);
   std::string last;
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
@@ -337,9 +362,9 @@ void Generation::judge(Rank& rank) {
 }
 
 void Generation::judge_mpi() {
-  search_.mpi_waits(mpi_->waits([this](int rank) {
-    return ranks_.at(static_cast<std::size_t>(meeting_.local_rank_of(rank))).ended;
-  }));
+  for (const auto& [rank, waiting] : search_.mpi_waits(mpi_->waits())) {
+    events_.on_rank_waits(rank, waiting);
+  }
 }
 
 }  // namespace dl::launcher

@@ -89,6 +89,7 @@ class Generation {
 
  private:
   void serve_mpi();
+  void on_mpi_abort(int rank, int exit_code);
   bool is_starting() const;
   void start_some();
   void start_rank(Rank& rank, const LocalRank& where);
@@ -106,6 +107,7 @@ class Generation {
   GenerationEvents events_;
   ChannelClient supervisor_;
   boost::asio::steady_timer start_timer_;
+  boost::asio::steady_timer abort_timer_;
   RankTable ranks_;
   CauseSearch search_;
   std::unique_ptr<MpiServer> mpi_;  // null: the ranks are no MPI processes

@@ -15,6 +15,10 @@ bool is_this_host(const std::string& host);
 // 127.0.1.1. "" otherwise, or if the address is none of this host's.
 std::string interface_beside_name(const std::string& own_address);
 
+// The interface of an address if that is of the loopback, so that all nodes are on this host; else
+// "". Programs that look for the host's networks leave this one out.
+std::string loopback_interface(const std::string& own_address);
+
 // The errno value with which a process of this user could not listen on the port, on every address
 // of this node: EADDRINUSE, or EACCES (as a rule, ports below 1024 are root's); 0 if it could.
 int port_obstacle(std::uint16_t port);

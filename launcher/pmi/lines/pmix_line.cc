@@ -10,8 +10,8 @@ namespace dl::launcher {
 namespace {
 
 // By kind.
-constexpr std::array<std::string_view, 7> kWords = {
-    "environment", "ready", "connected", "finalized", "abort", "note", "failed"};
+constexpr std::array<std::string_view, 8> kWords = {"environment", "ready", "connected", "ended",
+                                                    "finalized",   "abort", "note",      "failed"};
 
 // Removes the first word of `rest`, and the blank behind it.
 std::string_view take_word(std::string_view& rest) {

@@ -1,5 +1,5 @@
-// PmixLine: what dlrun-pmix tells dlrun, over the helper's standard input, which is a socket. Each
-// is a line: "abort 2 3 TEXT".
+// PmixLine: what dlrun-pmix and dlrun tell each other, over the helper's standard input, which is a
+// socket. Each is a line: "abort 2 3 TEXT".
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 namespace dl::launcher {
 
 inline constexpr const char* kPmixHelperName = "dlrun-pmix";
+// The job's key, if the job has several nodes.
+inline constexpr int kPmixKeyFd = 190;
 // The helper's end of a pipe, whose other end the ranks inherit: it closes when no process is left
 // of them.
 inline constexpr int kPmixRanksFd = 192;
@@ -18,7 +20,9 @@ struct PmixLine {
   enum class Kind : std::uint8_t {
     kEnvironment,  // text: "NAME=VALUE", for `rank`
     kReady,        // the environment of all ranks is told, and they can be started
-    kConnected,    // the rank has come to MPI_Init
+    kConnected,    // the rank, of any node, has come to MPI_Init
+    kEnded,        // the rank has ended without MPI_Finalize; of this node: dlrun says it, else the
+                   // helper
     kFinalized,    // the rank has called MPI_Finalize, and no rank waits for it any more
     kAbort,        // the rank has called MPI_Abort with `code`, and waits for its end
     kNote,         // text: a sentence for the user

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include "core/base/error.h"
@@ -23,52 +22,61 @@ CText compressed(pmix_status_t (*compress)(const char*, char**), const std::stri
   return {text, &std::free};
 }
 
-void add_rank_info(const Job& job, std::uint32_t rank, InfoList& list) {
-  const auto on_node = static_cast<std::uint16_t>(rank);
-  InfoList values;
-  values.add_rank(PMIX_RANK, rank);
-  values.add_rank(PMIX_GLOBAL_RANK, rank);
-  values.add_rank(PMIX_APP_RANK, rank);
-  values.add(PMIX_APPNUM, std::uint32_t{0});
-  values.add(PMIX_LOCAL_RANK, on_node);
-  values.add(PMIX_NODE_RANK, on_node);
-  values.add(PMIX_NODEID, std::uint32_t{0});
-  values.add(PMIX_HOSTNAME, job.host);
-  values.add(PMIX_PROCDIR, job.folder_of(rank).string());
-  list.add_list(PMIX_PROC_DATA, values);
+void add_ranks(const Job& job, std::uint32_t node, InfoList& list) {
+  const std::vector<std::uint32_t>& ranks = job.nodes[node].ranks;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto on_node = static_cast<std::uint16_t>(i);
+    InfoList values;
+    values.add_rank(PMIX_RANK, ranks[i]);
+    values.add_rank(PMIX_GLOBAL_RANK, ranks[i]);
+    values.add_rank(PMIX_APP_RANK, ranks[i]);
+    values.add(PMIX_APPNUM, std::uint32_t{0});
+    values.add(PMIX_LOCAL_RANK, on_node);
+    values.add(PMIX_NODE_RANK, on_node);
+    values.add(PMIX_NODEID, node);
+    values.add(PMIX_HOSTNAME, job.nodes[node].host);
+    if (node == job.node) values.add(PMIX_PROCDIR, job.folder_of(ranks[i]).string());
+    list.add_list(PMIX_PROC_DATA, values);
+  }
 }
 
 }  // namespace
 
 void make_folders(const Job& job) {
-  for (std::uint32_t rank = 0; rank < job.size; ++rank) {
+  for (const std::uint32_t rank : job.here().ranks) {
     std::filesystem::create_directories(job.folder_of(rank));
   }
 }
 
 void add_job_info(const Job& job, InfoList& list) {
-  std::vector<std::uint32_t> ranks(job.size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const std::string peers = fmt::format("{}", fmt::join(ranks, ","));
+  const auto of_node = static_cast<std::uint32_t>(job.here().ranks.size());
+  std::vector<std::string> hosts;
+  std::vector<std::string> peers;
+  for (const Node& node : job.nodes) {
+    hosts.push_back(node.host);
+    peers.push_back(fmt::format("{}", fmt::join(node.ranks, ",")));
+  }
+  const std::string all_hosts = fmt::format("{}", fmt::join(hosts, ","));
+  const std::string all_peers = fmt::format("{}", fmt::join(peers, ";"));
   list.add(PMIX_JOBID, job.name);
   list.add(PMIX_UNIV_SIZE, job.size);
   list.add(PMIX_JOB_SIZE, job.size);
   list.add(PMIX_MAX_PROCS, job.size);
   list.add(PMIX_JOB_NUM_APPS, std::uint32_t{1});
-  list.add(PMIX_NUM_NODES, std::uint32_t{1});
-  list.add(PMIX_NODE_MAP, compressed(PMIx_generate_regex, job.host).get(), PMIX_REGEX);
-  list.add(PMIX_PROC_MAP, compressed(PMIx_generate_ppn, peers).get(), PMIX_REGEX);
-  list.add(PMIX_NODEID, std::uint32_t{0});
-  list.add(PMIX_HOSTNAME, job.host);
-  list.add(PMIX_LOCAL_SIZE, job.size);
-  list.add(PMIX_NODE_SIZE, job.size);
-  list.add(PMIX_LOCAL_PEERS, peers);
-  list.add_rank(PMIX_LOCALLDR, 0);
+  list.add(PMIX_NUM_NODES, static_cast<std::uint32_t>(job.nodes.size()));
+  list.add(PMIX_NODE_MAP, compressed(PMIx_generate_regex, all_hosts).get(), PMIX_REGEX);
+  list.add(PMIX_PROC_MAP, compressed(PMIx_generate_ppn, all_peers).get(), PMIX_REGEX);
+  list.add(PMIX_NODEID, job.node);
+  list.add(PMIX_HOSTNAME, job.here().host);
+  list.add(PMIX_LOCAL_SIZE, of_node);
+  list.add(PMIX_NODE_SIZE, of_node);
+  list.add(PMIX_LOCAL_PEERS, peers.at(job.node));
+  list.add_rank(PMIX_LOCALLDR, job.here().ranks.front());
   // Open MPI makes no folders of its own in /tmp then.
   list.add(PMIX_TMPDIR, job.folder.string());
   list.add(PMIX_NSDIR, (job.folder / "ranks").string());
   list.add(PMIX_TDIR_RMCLEAN, true);
-  for (std::uint32_t rank = 0; rank < job.size; ++rank) add_rank_info(job, rank, list);
+  for (std::uint32_t node = 0; node < job.nodes.size(); ++node) add_ranks(job, node, list);
 }
 
 }  // namespace dl::pmix

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <cstdlib>
 #include <future>
+#include <memory>
 #include <utility>
 
 #include "core/base/error.h"
@@ -41,26 +42,33 @@ pmix_proc_t proc_of(const Job& job, std::uint32_t rank) {
   return proc;
 }
 
+void give_data(pmix_status_t status, char* data, std::size_t size, void* answer) {
+  Server::post([status, bytes = std::string(data, size), answer](Server&) {
+    const std::unique_ptr<NodeSpace::Answer> to(static_cast<NodeSpace::Answer*>(answer));
+    (*to)(status, bytes);
+  });
+}
+
 }  // namespace
 
-Server::Server(boost::asio::io_context& io, Job job, Events events)
-    : io_(io), job_(std::move(job)), events_(std::move(events)) {
+Server::Server(boost::asio::io_context& io, Job job, NodeSpace& space, Events events)
+    : io_(io), job_(std::move(job)), space_(space), events_(std::move(events)) {
   the_server = this;
   make_folders(job_);
   InfoList settings;
   settings.add(PMIX_SERVER_TMPDIR, job_.folder.string());
   settings.add(PMIX_SYSTEM_TMPDIR, job_.folder.string());
-  settings.add(PMIX_HOSTNAME, job_.host);
+  settings.add(PMIX_HOSTNAME, job_.here().host);
   check(PMIx_server_init(upcalls(), settings.data(), settings.size()), "start its server");
 
   InfoList about_job;
   add_job_info(job_, about_job);
   Done registered;
   registered.check(
-      PMIx_server_register_nspace(job_.name.c_str(), static_cast<int>(job_.size), about_job.data(),
-                                  about_job.size(), &Done::call, &registered),
+      PMIx_server_register_nspace(job_.name.c_str(), static_cast<int>(job_.here().ranks.size()),
+                                  about_job.data(), about_job.size(), &Done::call, &registered),
       "register the job");
-  for (std::uint32_t rank = 0; rank < job_.size; ++rank) {
+  for (const std::uint32_t rank : job_.here().ranks) {
     const pmix_proc_t proc = proc_of(job_, rank);
     Done known;
     known.check(
@@ -85,6 +93,13 @@ std::vector<std::string> Server::environment_of(std::uint32_t rank) const {
   }
   std::free(static_cast<void*>(entries));
   return list;
+}
+
+void Server::data_of(std::uint32_t rank, NodeSpace::Answer answer) const {
+  const pmix_proc_t proc = proc_of(job_, rank);
+  auto* const to = new NodeSpace::Answer(std::move(answer));
+  const pmix_status_t begun = PMIx_server_dmodex_request(&proc, give_data, to);
+  if (begun != PMIX_SUCCESS) give_data(begun, nullptr, 0, to);
 }
 
 void Server::post(std::function<void(Server&)> task) {

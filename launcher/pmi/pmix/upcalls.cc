@@ -1,7 +1,7 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +23,41 @@ void answer(pmix_op_cbfunc_t done, void* data, pmix_status_t status) {
   Server::post([=](Server&) { done(status, data); });
 }
 
+// A value in libpmix's own form, for other nodes.
+std::string packed(const pmix_value_t& value) {
+  pmix_data_buffer_t buffer;
+  PMIX_DATA_BUFFER_CONSTRUCT(&buffer);
+  PMIx_Data_pack(nullptr, &buffer, const_cast<pmix_value_t*>(&value), 1, PMIX_VALUE);
+  std::string bytes(buffer.base_ptr, buffer.bytes_used);
+  PMIX_DATA_BUFFER_DESTRUCT(&buffer);
+  return bytes;
+}
+
+void unpack(const std::string& bytes, pmix_value_t& value) {
+  pmix_data_buffer_t buffer;
+  PMIX_DATA_BUFFER_CONSTRUCT(&buffer);
+  pmix_byte_object_t object{const_cast<char*>(bytes.data()), bytes.size()};
+  std::int32_t count = 1;
+  PMIX_VALUE_CONSTRUCT(&value);
+  PMIx_Data_embed(&buffer, &object);
+  PMIx_Data_unpack(nullptr, &buffer, &value, &count, PMIX_VALUE);
+  PMIX_DATA_BUFFER_DESTRUCT(&buffer);
+}
+
+// Empty: all ranks of the job.
+std::vector<std::uint32_t> ranks_of(const pmix_proc_t* procs, std::size_t n) {
+  std::vector<std::uint32_t> ranks;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (procs[i].rank == PMIX_RANK_WILDCARD) return {};
+    ranks.push_back(procs[i].rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 pmix_status_t connected(const pmix_proc_t* proc, void* /*object*/, pmix_op_cbfunc_t done,
                         void* data) {
-  Server::post([rank = proc->rank](Server& server) { server.events().on_connected(rank); });
+  Server::post([rank = proc->rank](Server& server) { server.space().connected(rank); });
   answer(done, data, PMIX_SUCCESS);
   return PMIX_SUCCESS;
 }
@@ -46,18 +78,45 @@ pmix_status_t aborted(const pmix_proc_t* proc, void* /*object*/, int status,
   return PMIX_SUCCESS;
 }
 
-// All ranks run on this node, so their data is complete.
-pmix_status_t fence(const pmix_proc_t* /*procs*/, std::size_t /*n*/, const pmix_info_t* /*info*/,
+// Gathers from the nodes of these ranks. Ranks take part in one gathering of a kind and of the same
+// ranks after the other, so this is its name.
+void gather(const char* kind, const pmix_proc_t* procs, std::size_t n, std::string bytes,
+            std::function<void(const std::string& bytes)> done) {
+  NodeSpace::Gathering gathering{
+      .name = kind, .ranks = ranks_of(procs, n), .bytes = std::move(bytes)};
+  gathering.name += fmt::format(" {}", fmt::join(gathering.ranks, ","));
+  Server::post([gathering = std::move(gathering), done = std::move(done)](Server& server) {
+    server.space().gather(gathering,
+                          [done](const NodeSpace::Gathered& gathered) { done(gathered.bytes); });
+  });
+}
+
+// Bytes that libpmix releases.
+void answer_with(const std::string& bytes, pmix_status_t status, pmix_modex_cbfunc_t done,
+                 void* data) {
+  auto* const kept = new std::string(bytes);
+  const pmix_release_cbfunc_t release = [](void* text) { delete static_cast<std::string*>(text); };
+  done(status, kept->data(), kept->size(), data, release, kept);
+}
+
+pmix_status_t fence(const pmix_proc_t* procs, std::size_t n, const pmix_info_t* /*info*/,
                     std::size_t /*ninfo*/, char* bytes, std::size_t size, pmix_modex_cbfunc_t done,
                     void* data) {
-  Server::post([=](Server&) { done(PMIX_SUCCESS, bytes, size, data, &std::free, bytes); });
+  gather("fence", procs, n, std::string(bytes, size),
+         [done, data](const std::string& all) { answer_with(all, PMIX_SUCCESS, done, data); });
+  std::free(bytes);
   return PMIX_SUCCESS;
 }
 
-// A rank of another node: there is none.
-pmix_status_t direct_modex(const pmix_proc_t* /*proc*/, const pmix_info_t* /*info*/,
-                           std::size_t /*n*/, pmix_modex_cbfunc_t /*done*/, void* /*data*/) {
-  return PMIX_ERR_NOT_FOUND;
+// The data of a rank of another node.
+pmix_status_t direct_modex(const pmix_proc_t* proc, const pmix_info_t* /*info*/, std::size_t /*n*/,
+                           pmix_modex_cbfunc_t done, void* data) {
+  Server::post([rank = proc->rank, done, data](Server& server) {
+    server.space().ask(rank, [done, data](std::int32_t status, const std::string& bytes) {
+      answer_with(bytes, status, done, data);
+    });
+  });
+  return PMIX_SUCCESS;
 }
 
 pmix_status_t publish(const pmix_proc_t* proc, const pmix_info_t* info, std::size_t n,
@@ -71,24 +130,26 @@ pmix_status_t publish(const pmix_proc_t* proc, const pmix_info_t* info, std::siz
     }
     // Names with this beginning are PMIx's own, and say how to publish.
     if (key.starts_with("pmix.")) continue;
-    entries.emplace(key, std::make_shared<NameBoard::Entry>(*proc, info[i].value));
+    entries.emplace(key, NameBoard::Entry{.owner = proc->rank, .value = packed(info[i].value)});
   }
-  for (auto& [name, entry] : entries) entry->is_for_one_reader = is_for_one_reader;
-  Server::post([entries = std::move(entries), done, data](Server& server) {
-    done(server.names().publish(entries) ? PMIX_SUCCESS : PMIX_ERR_DUPLICATE_KEY, data);
+  for (auto& [name, entry] : entries) entry.is_for_one_reader = is_for_one_reader;
+  Server::post([rank = proc->rank, entries = std::move(entries), done, data](Server& server) {
+    server.space().publish(rank, entries, [done, data](bool is_new) {
+      done(is_new ? PMIX_SUCCESS : PMIX_ERR_DUPLICATE_KEY, data);
+    });
   });
   return PMIX_SUCCESS;
 }
 
-void answer_look_up(const NameBoard::Entries& found, std::size_t wanted, pmix_lookup_cbfunc_t done,
-                    void* data) {
+void answer_look_up(const std::string& job, const NameBoard::Entries& found, std::size_t wanted,
+                    pmix_lookup_cbfunc_t done, void* data) {
   std::vector<pmix_pdata_t> list(found.size());
   std::size_t i = 0;
   for (const auto& [name, entry] : found) {
     PMIX_PDATA_CONSTRUCT(&list[i]);
     PMIX_LOAD_KEY(list[i].key, name.c_str());
-    list[i].proc = entry->owner;
-    PMIx_Value_xfer(&list[i].value, &entry->value);
+    PMIX_LOAD_PROCID(&list[i].proc, job.c_str(), entry.owner);
+    unpack(entry.value, list[i].value);
     ++i;
   }
   const pmix_status_t status = found.empty()           ? PMIX_ERR_NOT_FOUND
@@ -98,26 +159,23 @@ void answer_look_up(const NameBoard::Entries& found, std::size_t wanted, pmix_lo
   for (pmix_pdata_t& one : list) PMIX_PDATA_DESTRUCT(&one);
 }
 
-pmix_status_t look_up(const pmix_proc_t* /*proc*/, char** keys, const pmix_info_t* info,
-                      std::size_t n, pmix_lookup_cbfunc_t done, void* data) {
-  NameBoard::Question question;
-  question.names = list_of(keys);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (PMIX_CHECK_KEY(&info[i], PMIX_WAIT)) question.waits = true;
-  }
-  question.answer = [wanted = question.names.size(), done, data](const NameBoard::Entries& found) {
-    answer_look_up(found, wanted, done, data);
-  };
+pmix_status_t look_up(const pmix_proc_t* proc, char** keys, const pmix_info_t* info, std::size_t n,
+                      pmix_lookup_cbfunc_t done, void* data) {
+  const bool waits =
+      std::any_of(info, info + n, [](const auto& one) { return PMIX_CHECK_KEY(&one, PMIX_WAIT); });
   Server::post(
-      [question = std::move(question)](Server& server) { server.names().look_up(question); });
+      [job = std::string(proc->nspace), names = list_of(keys), waits, done, data](Server& server) {
+        server.space().look_up(names, waits, [=, wanted = names.size()](const auto& found) {
+          answer_look_up(job, found, wanted, done, data);
+        });
+      });
   return PMIX_SUCCESS;
 }
 
 pmix_status_t unpublish(const pmix_proc_t* proc, char** keys, const pmix_info_t* /*info*/,
                         std::size_t /*n*/, pmix_op_cbfunc_t done, void* data) {
-  Server::post([owner = *proc, names = list_of(keys), done, data](Server& server) {
-    server.names().unpublish(owner, names);
-    done(PMIX_SUCCESS, data);
+  Server::post([rank = proc->rank, names = list_of(keys), done, data](Server& server) {
+    server.space().unpublish(rank, names, [done, data] { done(PMIX_SUCCESS, data); });
   });
   return PMIX_SUCCESS;
 }
@@ -134,9 +192,16 @@ pmix_status_t spawn(const pmix_proc_t* proc, const pmix_info_t* /*info*/, std::s
   return PMIX_ERR_NOT_SUPPORTED;
 }
 
-pmix_status_t connect(const pmix_proc_t* /*procs*/, std::size_t /*n*/, const pmix_info_t* /*info*/,
+pmix_status_t connect(const pmix_proc_t* procs, std::size_t n, const pmix_info_t* /*info*/,
                       std::size_t /*ninfo*/, pmix_op_cbfunc_t done, void* data) {
-  answer(done, data, PMIX_SUCCESS);
+  gather("connect", procs, n, {}, [done, data](const std::string&) { done(PMIX_SUCCESS, data); });
+  return PMIX_SUCCESS;
+}
+
+pmix_status_t disconnect(const pmix_proc_t* procs, std::size_t n, const pmix_info_t* /*info*/,
+                         std::size_t /*ninfo*/, pmix_op_cbfunc_t done, void* data) {
+  gather("disconnect", procs, n, {},
+         [done, data](const std::string&) { done(PMIX_SUCCESS, data); });
   return PMIX_SUCCESS;
 }
 
@@ -160,20 +225,27 @@ pmix_status_t notify_event(pmix_status_t /*code*/, const pmix_proc_t* /*source*/
   return PMIX_SUCCESS;
 }
 
-pmix_status_t group(pmix_group_operation_t /*op*/, char* /*name*/, const pmix_proc_t* /*procs*/,
-                    std::size_t /*n*/, const pmix_info_t* directives, std::size_t ndirectives,
-                    pmix_info_cbfunc_t done, void* data) {
-  bool wants_context = false;
+pmix_status_t group(pmix_group_operation_t op, char* name, const pmix_proc_t* procs, std::size_t n,
+                    const pmix_info_t* directives, std::size_t ndirectives, pmix_info_cbfunc_t done,
+                    void* data) {
+  NodeSpace::Gathering gathering{.name = fmt::format("group {} {}", static_cast<int>(op), name),
+                                 .ranks = ranks_of(procs, n)};
   for (std::size_t i = 0; i < ndirectives; ++i) {
-    if (PMIX_CHECK_KEY(&directives[i], PMIX_GROUP_ASSIGN_CONTEXT_ID)) {
-      wants_context = PMIX_INFO_TRUE(&directives[i]);
+    const pmix_info_t& one = directives[i];
+    if (PMIX_CHECK_KEY(&one, PMIX_GROUP_ASSIGN_CONTEXT_ID)) {
+      gathering.wants_number = PMIX_INFO_TRUE(&one);
+    } else if (PMIX_CHECK_KEY(&one, PMIX_GROUP_ENDPT_DATA)) {
+      gathering.bytes.assign(one.value.data.bo.bytes, one.value.data.bo.size);
     }
   }
-  Server::post([=](Server& server) {
-    auto* const results = new InfoList;
-    if (wants_context) results->add_size(PMIX_GROUP_CONTEXT_ID, server.next_context());
-    const pmix_release_cbfunc_t release = [](void* list) { delete static_cast<InfoList*>(list); };
-    done(PMIX_SUCCESS, results->data(), results->size(), data, release, results);
+  Server::post([gathering = std::move(gathering), done, data](Server& server) {
+    server.space().gather(gathering, [done, data](const NodeSpace::Gathered& gathered) {
+      auto* const results = new InfoList;
+      if (gathered.number != 0) results->add_size(PMIX_GROUP_CONTEXT_ID, gathered.number);
+      if (!gathered.bytes.empty()) results->add_bytes(PMIX_GROUP_ENDPT_DATA, gathered.bytes);
+      const pmix_release_cbfunc_t release = [](void* list) { delete static_cast<InfoList*>(list); };
+      done(PMIX_SUCCESS, results->data(), results->size(), data, release, results);
+    });
   });
   return PMIX_SUCCESS;
 }
@@ -193,7 +265,7 @@ pmix_server_module_t* upcalls() {
     calls.unpublish = unpublish;
     calls.spawn = spawn;
     calls.connect = connect;
-    calls.disconnect = connect;
+    calls.disconnect = disconnect;
     calls.register_events = register_events;
     calls.deregister_events = deregister_events;
     calls.notify_event = notify_event;

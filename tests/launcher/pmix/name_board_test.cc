@@ -1,4 +1,4 @@
-#include "launcher/pmi/pmix/name_board.h"
+#include "launcher/pmi/pmix/nodes/name_board.h"
 
 #include <gtest/gtest.h>
 
@@ -7,19 +7,8 @@
 namespace dl::pmix {
 namespace {
 
-pmix_proc_t rank(pmix_rank_t number) {
-  pmix_proc_t proc;
-  PMIX_LOAD_PROCID(&proc, "job", number);
-  return proc;
-}
-
-NameBoard::Entries entry(const std::string& name, const std::string& text, pmix_rank_t owner) {
-  pmix_value_t value;
-  PMIX_VALUE_LOAD(&value, text.c_str(), PMIX_STRING);
-  NameBoard::Entries entries;
-  entries.emplace(name, std::make_shared<NameBoard::Entry>(rank(owner), value));
-  PMIX_VALUE_DESTRUCT(&value);
-  return entries;
+NameBoard::Entries entry(const std::string& name, const std::string& text, std::uint32_t owner) {
+  return {{name, {.owner = owner, .value = text}}};
 }
 
 // What one look-up has been told: "name=text of rank" for each name; nullopt: it waits.
@@ -31,8 +20,7 @@ NameBoard::Question question(std::vector<std::string> names, bool waits, Answer&
   return {std::move(names), waits, [&answer](const NameBoard::Entries& found) {
             answer.text = "";
             for (const auto& [name, one] : found) {
-              *answer.text += name + "=" + one->value.data.string + " of " +
-                              std::to_string(one->owner.rank) + ";";
+              *answer.text += name + "=" + one.value + " of " + std::to_string(one.owner) + ";";
             }
           }};
 }
@@ -59,7 +47,7 @@ TEST(NameBoard, AWaitingLookUpIsAnsweredByTheLastName) {
 TEST(NameBoard, AValueForOneReaderIsReadOnce) {
   NameBoard board;
   NameBoard::Entries once = entry("a", "x", 0);
-  once.at("a")->is_for_one_reader = true;
+  once.at("a").is_for_one_reader = true;
   board.publish(once);
   Answer first, second;
   board.look_up(question({"a"}, /*waits=*/false, first));
@@ -71,11 +59,11 @@ TEST(NameBoard, AValueForOneReaderIsReadOnce) {
 TEST(NameBoard, OnlyTheOwnerTakesANameBack) {
   NameBoard board;
   board.publish(entry("a", "x", 0));
-  board.unpublish(rank(1), {"a"});
+  board.unpublish(1, {"a"});
   Answer answer;
   board.look_up(question({"a"}, /*waits=*/false, answer));
   EXPECT_EQ(answer.text, "a=x of 0;");
-  board.unpublish(rank(0), {});
+  board.unpublish(0, {});
   board.look_up(question({"a"}, /*waits=*/false, answer));
   EXPECT_EQ(answer.text, "");
 }

@@ -4,13 +4,10 @@
 // One thread.
 #pragma once
 
-#include <pmix.h>
-#include <pmix_server.h>
-
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,18 +15,12 @@ namespace dl::pmix {
 
 class NameBoard {
  public:
-  // A copy of a published value, with the rank that has published it.
   struct Entry {
-    Entry(const pmix_proc_t& owner, const pmix_value_t& value);
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    ~Entry();
-
-    pmix_proc_t owner;
-    pmix_value_t value;
+    std::uint32_t owner = 0;  // the rank that has published it
+    std::string value = {};
     bool is_for_one_reader = false;
   };
-  using Entries = std::map<std::string, std::shared_ptr<Entry>>;
+  using Entries = std::map<std::string, Entry>;
 
   struct Question {
     std::vector<std::string> names;
@@ -42,7 +33,7 @@ class NameBoard {
   // Answers now, or once the last name is published.
   void look_up(Question question);
   // Removes these names of `owner`; all of them if `names` is empty.
-  void unpublish(const pmix_proc_t& owner, const std::vector<std::string>& names);
+  void unpublish(std::uint32_t owner, const std::vector<std::string>& names);
 
  private:
   bool answer(const Question& question);

@@ -1,18 +1,9 @@
-#include "launcher/pmi/pmix/name_board.h"
+#include "launcher/pmi/pmix/nodes/name_board.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace dl::pmix {
-
-NameBoard::Entry::Entry(const pmix_proc_t& by, const pmix_value_t& published) : owner(by) {
-  PMIX_VALUE_CONSTRUCT(&value);
-  PMIx_Value_xfer(&value, &published);
-}
-
-NameBoard::Entry::~Entry() {
-  PMIX_VALUE_DESTRUCT(&value);
-}
 
 bool NameBoard::publish(const Entries& entries) {
   const bool is_taken = std::ranges::any_of(
@@ -34,15 +25,15 @@ bool NameBoard::answer(const Question& question) {
   }
   if (question.waits && found.size() < question.names.size()) return false;
   for (const auto& [name, entry] : found) {
-    if (entry->is_for_one_reader) entries_.erase(name);
+    if (entry.is_for_one_reader) entries_.erase(name);
   }
   question.answer(found);
   return true;
 }
 
-void NameBoard::unpublish(const pmix_proc_t& owner, const std::vector<std::string>& names) {
+void NameBoard::unpublish(std::uint32_t owner, const std::vector<std::string>& names) {
   std::erase_if(entries_, [&](const auto& entry) {
-    return PMIX_CHECK_PROCID(&entry.second->owner, &owner) &&
+    return entry.second.owner == owner &&
            (names.empty() || std::ranges::find(names, entry.first) != names.end());
   });
 }
