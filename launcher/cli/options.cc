@@ -127,11 +127,10 @@ void check_nodes(const Given& given, const Options& options) {
   DL_CHECK(!several || options.where.node_rank || !is_static, kInvalidArgument,
            "{} is {} and {} is static: give this node's number in --node-rank", nnodes,
            options.where.nnodes, known_as(given, "--rdzv-backend"));
-  const bool is_served = options.job.mpi == Mpi::kPmi1 || options.job.mpi == Mpi::kPmix;
-  DL_CHECK(!is_served || !several, kInvalidArgument,
-           "--mpi {} serves one node, but {} is {}: start an MPI program on several nodes with "
-           "mpirun or srun",
-           options.job.mpi == Mpi::kPmi1 ? "pmi1" : "pmix", nnodes, options.where.nnodes);
+  DL_CHECK(options.job.mpi != Mpi::kPmi1 || !several, kInvalidArgument,
+           "--mpi pmi1 serves one node, but {} is {}: start a program of MPICH on several nodes "
+           "with mpiexec or srun",
+           nnodes, options.where.nnodes);
   const bool endpoint = !options.meet.rdzv_endpoint.empty() ||
                         (!options.meet.master_addr.empty() && options.meet.master_port.has_value());
   DL_CHECK(!several || endpoint, kInvalidArgument,

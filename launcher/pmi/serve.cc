@@ -28,14 +28,15 @@ Mpi mpi_to_serve(const Options& options, const Program& program) {
   const bool is_mpich = mpi.kind == MpiKind::kMpich;
   const std::string linked = fmt::format("{} is linked to {} ({})", program.path,
                                          is_mpich ? "MPICH" : "Open MPI", mpi.library);
+  if (!is_mpich) {
+    check_helper(linked);
+    return Mpi::kPmix;
+  }
   DL_CHECK(options.where.nnodes == 1, kInvalidArgument,
            "{}, whose processes dlrun joins on one node only: start it on {} nodes with `mpirun "
-           "-n N {}; {}",
-           linked, options.where.nnodes,
-           is_mpich ? "--hosts ...` or `srun --mpi=pmi2`" : "--host ...` or `srun --mpi=pmix`",
-           kUnserved);
-  if (!is_mpich) check_helper(linked);
-  return is_mpich ? Mpi::kPmi1 : Mpi::kPmix;
+           "-n N --hosts ...` or `srun --mpi=pmi2`; {}",
+           linked, options.where.nnodes, kUnserved);
+  return Mpi::kPmi1;
 }
 
 }  // namespace dl::launcher

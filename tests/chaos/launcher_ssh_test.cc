@@ -10,6 +10,7 @@
 #include "core/base/system/process/process_stat.h"
 #include "core/base/version.h"
 #include "launcher/remote/frames/messages.h"
+#include "tests/dist/mpi_programs.h"
 #include "tests/support/bad_programs.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
@@ -91,6 +92,21 @@ TEST_F(Ssh, RankByNodeCountsOverTheHostsForRanksPrefixesAndLogs) {
     std::getline(log, kept);
     EXPECT_EQ(kept + "\n", line.substr(line.find("] ") + 2));
   }
+}
+
+TEST_F(Ssh, AProgramOfOpenMpiIsOneMpiJobOnAllHosts) {
+  DL_NEED_SSH_HOSTS();
+  const std::string program = tests::mpi_program("mpi_sum", "openmpi");
+  DL_NEED_PROGRAM(program, "Open MPI (libopenmpi-dev)");
+  DL_NEED_PROGRAM(tests::program("dlrun-pmix"), "PMIx (libpmix-dev)");
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--hosts", "a:2,b"}, {program});
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_THAT(job->out(), HasSubstr(std::string("rank ") + rank + " of 3: sum 6\n"));
+  }
+  EXPECT_EQ(what_it_says(*job), "");
+  EXPECT_TRUE(gone(*job));
 }
 
 TEST_F(Ssh, WithOnFailureKeepTheRanksOfAllHostsLiveOn) {

@@ -134,7 +134,7 @@ TEST_F(PmixLaunch, SpawnIsAnErrorAndNamesAreShared) {
 }
 
 TEST_F(PmixLaunch, EachGroupOfRanksHasANumberOfItsOwn) {
-  Process job({program("dlrun"), "--mpi", "pmix", "-n", "2", program("../tests/pmix_group")});
+  Process job({program("dlrun"), "--mpi", "pmix", "-n", "2", program("../tests/pmix_client")});
   EXPECT_EQ(job.wait(), 0) << job.err();
   for (const char* rank : {"[rank 0] ", "[rank 1] "}) {
     EXPECT_THAT(job.out(), AllOf(HasSubstr(std::string(rank) + "group a has number 1\n"),

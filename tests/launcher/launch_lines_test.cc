@@ -145,8 +145,8 @@ TEST(LaunchLines, OptionsWithoutAnEffectStillHaveToBeRight) {
   EXPECT_EQ(line({"--mpi", "pmix", "x"}).job.mpi, Mpi::kPmix);
   EXPECT_THAT(line_refusal({"--mpi", "pmi2", "x"}),
               HasSubstr("--mpi is `pmi2`, wanted auto, pmi1, pmix or none"));
-  EXPECT_THAT(line_refusal({"--mpi", "pmix", "--nnodes", "2", "x"}),
-              HasSubstr("--mpi pmix serves one node, but --nnodes is 2"));
+  EXPECT_THAT(line_refusal({"--mpi", "pmi1", "--nnodes", "2", "x"}),
+              HasSubstr("--mpi pmi1 serves one node, but --nnodes is 2"));
   EXPECT_THAT(line_refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
   EXPECT_THAT(line_refusal({"--rdzv_backend=etcd", "x"}), HasSubstr("--rdzv-backend is `etcd`"));
   EXPECT_THAT(line_refusal({"--grace=1", "--shutdown-timeout=2", "x"}),

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/base/system/unique_fd.h"
+#include "tests/dist/mpi_programs.h"
 #include "tests/slurm/cluster.h"
 #include "tests/slurm/processes.h"
 #include "tests/support/bad_programs.h"
@@ -161,15 +162,30 @@ TEST_F(Slurm, AProgramThatCannotBeExecutedEndsAsOnOneNode) {
 }
 
 // Each rank would be a world of one.
-TEST_F(Slurm, AProgramOfAnMpiIsRefusedOnSeveralNodes) {
-  for (const std::string mpi : {"mpich", "openmpi"}) {
-    const std::string program = tests::program("../tests/mpi_sum_" + mpi);
-    if (!std::filesystem::exists(program)) continue;  // dist_mpi_launch_test says so
-    tests::Process job(salloc({"--nodes=2"}, {program}), cluster().options());
-    EXPECT_EQ(job.wait(), 2) << job.err();
-    EXPECT_EQ(job.out(), "");
-    EXPECT_THAT(job.err(), HasSubstr(program + " is linked to "));
-  }
+TEST_F(Slurm, AProgramOfMpichIsRefusedOnSeveralNodes) {
+  const std::string program = tests::program("../tests/mpi_sum_mpich");
+  DL_NEED_PROGRAM(program, "MPICH (libmpich-dev)");
+  tests::Process job(salloc({"--nodes=2"}, {program}), cluster().options());
+  EXPECT_EQ(job.wait(), 2) << job.err();
+  EXPECT_EQ(job.out(), "");
+  EXPECT_THAT(job.err(), HasSubstr(program + " is linked to "));
+}
+
+TEST_F(Slurm, AProgramOfOpenMpiIsOneMpiJobOnSeveralNodes) {
+  const std::string program = tests::program("../tests/mpi_sum_openmpi");
+  DL_NEED_PROGRAM(program, "Open MPI (libopenmpi-dev)");
+  DL_NEED_PROGRAM(tests::program("dlrun-pmix"), "PMIx (libpmix-dev)");
+  const auto expect_a_sum = [&](const std::vector<std::string>& line,
+                                const tests::Process::Options& options) {
+    tests::Process job(line, options);
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      EXPECT_THAT(job.out(), HasSubstr(std::string("rank ") + rank + " of 4: sum 10\n"));
+    }
+  };
+  expect_a_sum(salloc({"--nodes=2"}, {"--nproc-per-node", "2", program}), cluster().options());
+  expect_a_sum(srun({"--nodes=2"}, {"--nproc-per-node", "2", program}), with_key());
+  EXPECT_TRUE(cluster().is_swept());
 }
 
 // MUNGE on one node alone.
