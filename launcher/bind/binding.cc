@@ -3,7 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 #include <span>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -71,48 +75,113 @@ Binding core_run(const Cores& cores, int n, int i, int threads) {
                                           static_cast<std::size_t>(threads)));
 }
 
+// The ranks of a node in groups that have cores to themselves.
+struct Group {
+  Cores cores;
+  std::vector<int> ranks;  // ascending
+};
+
+// Rank r is in group r mod n.
+std::vector<Group> groups_in_turn(std::vector<Cores> all, int ranks) {
+  std::vector<Group> groups;
+  for (Cores& cores : all) groups.push_back({std::move(cores), {}});
+  for (int rank = 0; rank < ranks; ++rank) {
+    groups[static_cast<std::size_t>(rank) % groups.size()].ranks.push_back(rank);
+  }
+  return groups;
+}
+
+// Cores that a rank must have to itself.
+int cores_wanted(const BindRequest& request) {
+  if (request.bind == Bind::kCore) return request.threads.value_or(1);
+  return request.bind == Bind::kEven ? 1 : 0;
+}
+
+// Ranks whose GPUs are near the same CPUs are in one group. Empty: not every rank has such cores,
+// two groups would share a core, or the cores of one are too few.
+std::vector<Group> groups_near_gpus(const Cores& cores, const BindRequest& request) {
+  std::vector<Group> groups;
+  if (request.near.size() != static_cast<std::size_t>(request.ranks)) return groups;
+  std::map<std::vector<int>, std::size_t> number_of;
+  std::set<int> taken;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    const std::vector<int>& near = request.near[static_cast<std::size_t>(rank)];
+    const auto [known, is_new] = number_of.try_emplace(near, groups.size());
+    if (is_new) {
+      Group& group = groups.emplace_back();
+      for (const Core& core : cores) {
+        if (!std::ranges::binary_search(near, core.cpus.front())) continue;
+        if (!taken.insert(core.cpus.front()).second) return {};
+        group.cores.push_back(core);
+      }
+    }
+    groups[known->second].ranks.push_back(rank);
+  }
+  const bool fits = std::ranges::all_of(groups, [&](const Group& group) {
+    return !group.cores.empty() &&
+           std::ssize(group.ranks) * cores_wanted(request) <= std::ssize(group.cores);
+  });
+  return fits ? groups : std::vector<Group>();
+}
+
+std::vector<Group> groups_of(const Cores& cores, const BindRequest& request) {
+  switch (request.map_by) {
+    case MapBy::kCore:
+      break;
+    case MapBy::kNuma:
+      return groups_in_turn(domains(cores, &Core::numa_node), request.ranks);
+    case MapBy::kSocket:
+      return groups_in_turn(domains(cores, &Core::socket), request.ranks);
+  }
+  std::vector<Group> near = groups_near_gpus(cores, request);
+  return near.empty() ? groups_in_turn({cores}, request.ranks) : near;
+}
+
+// Threads of each rank if the user gave no number: as many as every group has cores for.
+int threads_that_fit(const std::vector<Group>& groups) {
+  std::size_t fewest = std::numeric_limits<int>::max();
+  for (const Group& group : groups) {
+    if (!group.ranks.empty()) fewest = std::min(fewest, group.cores.size() / group.ranks.size());
+  }
+  return std::max(1, static_cast<int>(fewest));
+}
+
 }  // namespace
 
 std::vector<Binding> bind_ranks(const Topology& topology, const BindRequest& request) {
   std::vector<Binding> bindings(static_cast<std::size_t>(request.ranks));
   if (request.bind == Bind::kNone) return bindings;
   DL_CHECK(!topology.cores.empty(), kInternal, "bind_ranks: the machine has no core");
-  const std::vector<Cores> groups =
-      request.map_by == MapBy::kCore
-          ? std::vector<Cores>{topology.cores}
-          : domains(topology.cores,
-                    request.map_by == MapBy::kNuma ? &Core::numa_node : &Core::socket);
-  const int group_count = static_cast<int>(groups.size());
-  const int threads = request.threads.value_or(
-      std::max(1, static_cast<int>(topology.cores.size()) / request.ranks));
+  const std::vector<Group> groups = groups_of(topology.cores, request);
+  const int threads = request.threads.value_or(threads_that_fit(groups));
   int Core::* const domain = request.bind == Bind::kNuma ? &Core::numa_node : &Core::socket;
   const std::vector<Cores> all = domains(topology.cores, domain);
   std::vector<std::size_t> chosen(bindings.size());  // of `all`, by rank; for numa and socket
-  for (int rank = 0; rank < request.ranks; ++rank) {
-    const int group = rank % group_count;
-    const Cores& cores = groups[static_cast<std::size_t>(group)];
-    const int i = rank / group_count;                                       // among the ranks
-    const int n = (request.ranks - group + group_count - 1) / group_count;  // of its group
-    const auto at = static_cast<std::size_t>(rank);
-    switch (request.bind) {
-      case Bind::kNone:
-        break;
-      case Bind::kCore:
-        bindings[at] = core_run(cores, n, i, threads);
-        break;
-      case Bind::kEven:
-        bindings[at] = even_run(cores, n, i);
-        break;
-      case Bind::kNuma:
-      case Bind::kSocket: {
-        const std::vector<Cores> near = domains(cores, domain);
-        const int number =
-            near[near.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(n)].front().*
-            domain;
-        const auto found = std::ranges::find_if(
-            all, [&](const Cores& one) { return one.front().*domain == number; });
-        chosen[at] = static_cast<std::size_t>(found - all.begin());
-        break;
+  for (const Group& group : groups) {
+    const int n = static_cast<int>(group.ranks.size());
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(group.ranks[static_cast<std::size_t>(i)]);
+      switch (request.bind) {
+        case Bind::kNone:
+          break;
+        case Bind::kCore:
+          bindings[at] = core_run(group.cores, n, i, threads);
+          break;
+        case Bind::kEven:
+          bindings[at] = even_run(group.cores, n, i);
+          break;
+        case Bind::kNuma:
+        case Bind::kSocket: {
+          const std::vector<Cores> near = domains(group.cores, domain);
+          const int number =
+              near[near.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(n)]
+                  .front().*
+              domain;
+          const auto found = std::ranges::find_if(
+              all, [&](const Cores& one) { return one.front().*domain == number; });
+          chosen[at] = static_cast<std::size_t>(found - all.begin());
+          break;
+        }
       }
     }
   }

@@ -6,6 +6,9 @@
 //   numa     all cores of the rank's NUMA node
 //   socket   all cores of the rank's socket
 //
+// Ranks that have GPUs take the cores near them, in the same way, unless the order of the cores was
+// chosen otherwise or these cores are too few.
+//
 // Two ranks get hardware threads of one core only if there are more ranks than cores.
 #pragma once
 
@@ -31,6 +34,8 @@ struct BindRequest {
   MapBy map_by = MapBy::kCore;
   int ranks = 1;
   std::optional<int> threads{};  // of a rank, if the user gave the number
+  // The CPUs near each rank's GPU; if the list or one of them is empty, none counts.
+  std::vector<std::vector<int>> near{};
 };
 
 struct Binding {

@@ -90,13 +90,19 @@ std::optional<int> threads_of_user() {
   return threads && *threads > 0 ? threads : std::nullopt;
 }
 
+// To be called when the ranks have their GPUs.
 void bind(const WhereOptions& where, const Machine& machine, NodePlan& plan) {
   if (!needs_topology(where)) return;
-  const std::vector<Binding> bindings =
-      bind_ranks(*machine.topology, {.bind = where.bind,
-                                     .map_by = where.map_by,
-                                     .ranks = plan.local_world_size(),
-                                     .threads = threads_of_user()});
+  BindRequest request{.bind = where.bind,
+                      .map_by = where.map_by,
+                      .ranks = plan.local_world_size(),
+                      .threads = threads_of_user()};
+  for (const LocalRank& rank : plan.ranks) {
+    if (rank.gpus.empty()) continue;
+    const auto first = static_cast<std::size_t>(rank.gpus.front());
+    if (!plan.gpus[first].near_cpus.empty()) request.near.push_back(plan.gpus[first].near_cpus);
+  }
+  const std::vector<Binding> bindings = bind_ranks(*machine.topology, request);
   if (where.report_bindings) {
     plan.bindings_drawn = draw_bindings(*machine.topology, bindings, plan.host);
   }
@@ -248,8 +254,8 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   const int ranks = host.slots;
   plan.ranks.resize(static_cast<std::size_t>(ranks));
   for (int i = 0; i < ranks; ++i) plan.ranks[static_cast<std::size_t>(i)].local_rank = i;
-  bind(options.where, machine, plan);
   give_out_gpus(options, machine, plan);
+  bind(options.where, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
   if (!options.meet.iface.empty()) {
     check_interface(options.meet.iface, "--iface");

@@ -71,6 +71,69 @@ TEST(ReadTopology, OfThisMachineCoversItsCpus) {
   EXPECT_EQ(seen, std::multiset<int>(cpus.begin(), cpus.end()));
 }
 
+// GPUs 0 and 1 are near socket 1, and GPU 2 near socket 0.
+std::vector<std::vector<int>> near_gpus(std::vector<int> sockets) {
+  std::vector<std::vector<int>> near;
+  for (const int socket : sockets) {
+    std::vector<int> cpus(8);
+    std::iota(cpus.begin(), cpus.end(), 8 * socket);
+    near.push_back(cpus);
+  }
+  return near;
+}
+
+TEST(BindRanks, TakesTheCoresNearEachRanksGpu) {
+  BindRequest request{.bind = Bind::kCore, .ranks = 3, .near = near_gpus({1, 1, 0})};
+  // Four cores of a socket for two ranks: two threads, also for the rank that is alone.
+  EXPECT_THAT(
+      cpus_of(bind_ranks(two_sockets(), request)),
+      ElementsAre(std::vector{8, 9, 10, 11}, std::vector{12, 13, 14, 15}, std::vector{0, 1, 2, 3}));
+  request.bind = Bind::kEven;
+  EXPECT_THAT(cpus_of(bind_ranks(two_sockets(), request)),
+              ElementsAre(std::vector{8, 9, 10, 11}, std::vector{12, 13, 14, 15},
+                          std::vector{0, 1, 2, 3, 4, 5, 6, 7}));
+  for (const Bind bind : {Bind::kNuma, Bind::kSocket}) {
+    request.bind = bind;
+    const std::vector<Binding> bindings = bind_ranks(two_sockets(), request);
+    EXPECT_EQ(bindings[0].cpus.front(), 8);
+    EXPECT_EQ(bindings[1].cpus, bindings[0].cpus);
+    EXPECT_EQ(bindings[2].cpus.front(), 0);
+    EXPECT_EQ(bindings[0].threads, 2);
+    EXPECT_EQ(bindings[2].threads, 4);
+  }
+}
+
+TEST(BindRanks, GpusDoNotCountAgainstTheUsersOrderOrTooFewCores) {
+  const auto with = [](BindRequest request) {
+    const auto bound = cpus_of(bind_ranks(two_sockets(), request));
+    request.near.clear();
+    return bound == cpus_of(bind_ranks(two_sockets(), request)) ? "as without" : "near";
+  };
+  const BindRequest near{.bind = Bind::kCore, .ranks = 2, .near = near_gpus({1, 0})};
+  EXPECT_STREQ(with(near), "near");
+  BindRequest other = near;
+  other.map_by = MapBy::kNuma;
+  EXPECT_STREQ(with(other), "as without");
+  // Three threads of two ranks do not fit a socket of four cores.
+  other = near;
+  other.near = near_gpus({1, 1});
+  other.threads = 3;
+  EXPECT_STREQ(with(other), "as without");
+  other.threads = 2;
+  EXPECT_STREQ(with(other), "near");
+  // A GPU whose CPUs this process may not use, or of which nothing is known.
+  other = near;
+  other.near[1] = {100, 101};
+  EXPECT_STREQ(with(other), "as without");
+  other.near.pop_back();
+  EXPECT_STREQ(with(other), "as without");
+  // CPUs that are near two sets of GPUs.
+  other = near;
+  other.near[1] = {8, 9, 10, 11, 0, 1};
+  std::ranges::sort(other.near[1]);
+  EXPECT_STREQ(with(other), "as without");
+}
+
 TEST(BindRanks, CoreIsTheBooksMap) {
   const std::vector<Binding> bindings =
       bind_ranks(two_sockets(), {.bind = Bind::kCore, .ranks = 2, .threads = 3});

@@ -28,6 +28,13 @@ constexpr std::string_view kNoLibrary = "no library";
 struct Nvml {
   using Device = void*;
   enum : int { kSuccess = 0, kNoPermission = 4, kNotFound = 6, kDriverNotLoaded = 9 };
+  struct PciInfo {
+    char legacy_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+  };
+  static constexpr unsigned kMostLinks = 18;
+  static constexpr int kSwitch = 2;  // a kind of device at the end of an NVLink
 
   int (*init)() = nullptr;
   const char* (*error_string)(int) = nullptr;
@@ -38,6 +45,11 @@ struct Nvml {
   int (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;
   int (*most_instances)(Device, unsigned*) = nullptr;
   int (*instance)(Device, unsigned, Device*) = nullptr;
+  // Null in drivers that have no such function.
+  int (*pci)(Device, PciInfo*) = nullptr;
+  int (*link_state)(Device, unsigned link, int* is_up) = nullptr;
+  int (*link_end)(Device, unsigned link, PciInfo*) = nullptr;
+  int (*link_end_kind)(Device, unsigned link, int*) = nullptr;
 
   // The name of a missing function, or nullptr.
   const char* load(void* library) {
@@ -55,9 +67,45 @@ struct Nvml {
     find("nvmlDeviceGetMigMode", mig_mode);
     find("nvmlDeviceGetMaxMigDeviceCount", most_instances);
     find("nvmlDeviceGetMigDeviceHandleByIndex", instance);
-    return missing;
+    const char* const needed = missing;
+    find("nvmlDeviceGetPciInfo_v3", pci);
+    find("nvmlDeviceGetNvLinkState", link_state);
+    find("nvmlDeviceGetNvLinkRemotePciInfo_v2", link_end);
+    find("nvmlDeviceGetNvLinkRemoteDeviceType", link_end_kind);
+    return needed;
   }
 };
+
+// As /sys writes it.
+std::string address_of(const Nvml::PciInfo& pci) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+}
+
+std::string pci_of(const Nvml& nvml, Nvml::Device device) {
+  Nvml::PciInfo pci{};
+  if (nvml.pci == nullptr || nvml.pci(device, &pci) != Nvml::kSuccess) return "";
+  return address_of(pci);
+}
+
+// A line for each link.
+std::string links_of(const Nvml& nvml, Nvml::Device device) {
+  std::string lines;
+  if (nvml.link_state == nullptr || nvml.link_end == nullptr) return lines;
+  for (unsigned link = 0; link < Nvml::kMostLinks; ++link) {
+    int is_up = 0;
+    if (nvml.link_state(device, link, &is_up) != Nvml::kSuccess || is_up == 0) continue;
+    int kind = -1;
+    const bool is_known =
+        nvml.link_end_kind != nullptr && nvml.link_end_kind(device, link, &kind) == Nvml::kSuccess;
+    Nvml::PciInfo end{};
+    if (is_known && kind == Nvml::kSwitch) {
+      lines += fmt::format("link\t{}\n", kNvSwitch);
+    } else if (nvml.link_end(device, link, &end) == Nvml::kSuccess) {
+      lines += fmt::format("link\t{}\n", address_of(end));
+    }
+  }
+  return lines;
+}
 
 std::string text_of(int (*get)(Nvml::Device, char*, unsigned), Nvml::Device device) {
   char text[128] = {};
@@ -93,8 +141,9 @@ std::string ask_driver() {
     }
     unsigned mode = 0, pending = 0;
     const bool partitioned = nvml.mig_mode(device, &mode, &pending) == Nvml::kSuccess && mode == 1;
-    answer += fmt::format("gpu\t{}\t{}\t{}\n", text_of(nvml.uuid, device),
-                          text_of(nvml.name, device), partitioned ? 1 : 0);
+    answer += fmt::format("gpu\t{}\t{}\t{}\t{}\n", text_of(nvml.uuid, device),
+                          text_of(nvml.name, device), partitioned ? 1 : 0, pci_of(nvml, device));
+    answer += links_of(nvml, device);
     unsigned most = 0;
     if (!partitioned || nvml.most_instances(device, &most) != Nvml::kSuccess) continue;
     for (unsigned j = 0; j < most; ++j) {
@@ -161,6 +210,7 @@ std::vector<Gpu> gpus_of_proc(const std::string& root) {
   for (const std::filesystem::path& folder : folders) {
     Gpu& gpu = gpus.emplace_back();
     gpu.instances_known = false;
+    gpu.pci = folder.filename().string();
     std::ifstream file(folder / "information");
     for (std::string line; std::getline(file, line);) {
       if (line.starts_with("Model:")) gpu.name = value_of(line);
@@ -185,8 +235,10 @@ std::vector<Gpu> gpus_of_answer(std::string_view text) {
       at = tab + 1;
     }
     if (cells[0] == "end") return gpus;
-    if (cells[0] == "gpu" && cells.size() == 4) {
-      gpus.push_back({cells[1], cells[2], cells[3] == "1", {}, true});
+    if (cells[0] == "gpu" && cells.size() == 5) {
+      gpus.push_back({cells[1], cells[2], cells[3] == "1", {}, true, cells[4]});
+    } else if (cells[0] == "link" && cells.size() == 2 && !gpus.empty()) {
+      gpus.back().nv_links.push_back(cells[1]);
     } else if (cells[0] == "mig" && cells.size() == 2 && !gpus.empty()) {
       gpus.back().instances.push_back(cells[1]);
     } else if (cells[0] == "error" && cells.size() == 2) {

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <fstream>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/cpus.h"
 #include "core/base/text/number.h"
 #include "launcher/plan/machine/gpus.h"
 
@@ -19,9 +21,11 @@ std::vector<VisibleGpu> all_of(const std::vector<Gpu>& gpus) {
   std::vector<VisibleGpu> all;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     for (const std::string& instance : gpus[i].instances) {
-      all.push_back({instance, instance, gpus[i].name});
+      all.push_back({instance, instance, gpus[i].name, gpus[i].pci});
     }
-    if (!gpus[i].partitioned) all.push_back({std::to_string(i), gpus[i].uuid, gpus[i].name});
+    if (!gpus[i].partitioned) {
+      all.push_back({std::to_string(i), gpus[i].uuid, gpus[i].name, gpus[i].pci});
+    }
   }
   return all;
 }
@@ -83,7 +87,7 @@ class Mask {
                          index, number_of_gpus(gpus_.size())));
     }
     const Gpu& gpu = gpus_[static_cast<std::size_t>(index)];
-    return {token, gpu.uuid, gpu.name};
+    return {token, gpu.uuid, gpu.name, gpu.pci};
   }
 
   // The beginning of a UUID is enough if only one GPU has it.
@@ -99,13 +103,13 @@ class Mask {
       refuse(fmt::format("no GPU here is `{}` ({}; `nvidia-smi -L` lists them)", token,
                          number_of_gpus(gpus_.size())));
     }
-    return {token, found->uuid, found->name};
+    return {token, found->uuid, found->name, found->pci};
   }
 
   VisibleGpu find_instance(const std::string& token) const {
     for (const Gpu& gpu : gpus_) {
       for (const std::string& instance : gpu.instances) {
-        if (instance == token) return {token, instance, gpu.name};
+        if (instance == token) return {token, instance, gpu.name, gpu.pci};
       }
       // MIG-GPU-<uuid>/1/0, as drivers before 470 named them.
       if (!gpu.instances_known || token.starts_with("MIG-" + gpu.uuid + "/"))
@@ -125,12 +129,22 @@ std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
   return mask ? Mask(gpus, *mask).read() : all_of(gpus);
 }
 
+std::vector<int> cpus_near(const std::string& pci, const std::string& root) {
+  if (pci.empty()) return {};
+  std::ifstream file(root + "/sys/bus/pci/devices/" + pci + "/local_cpulist");
+  std::string line;
+  std::getline(file, line);
+  return parse_cpu_list(line);
+}
+
 std::vector<VisibleGpu> gpus_to_give_out() {
   std::optional<std::string> mask;
   if (env::is_set(env::Var::kCudaVisibleDevices)) {
     mask = env::get(env::Var::kCudaVisibleDevices).value_or("");
   }
-  return visible_gpus(find_gpus(), mask);
+  std::vector<VisibleGpu> gpus = visible_gpus(find_gpus(), mask);
+  for (VisibleGpu& gpu : gpus) gpu.near_cpus = cpus_near(gpu.pci);
+  return gpus;
 }
 
 }  // namespace dl::launcher
