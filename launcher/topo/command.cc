@@ -28,10 +28,16 @@ constexpr const char* kHelp =
 
 HostMap read_host() {
   const Machine machine = this_machine();
-  return {.host = machine.host,
-          .topology = read_topology(machine.cpus, "", "dlrun topo"),
-          .usable_cores = machine.quota.value_or(static_cast<double>(machine.cpus.size())),
-          .devices = read_devices()};
+  HostMap map{.host = machine.host,
+              .topology = read_topology(machine.cpus, "", "dlrun topo"),
+              .usable_cores = machine.quota.value_or(static_cast<double>(machine.cpus.size())),
+              .devices = read_devices()};
+  try {
+    add_nv_links(find_gpus(), map.devices);
+  } catch (const Error& error) {
+    write_error(fmt::format("dlrun: without NVLinks: {}\n", printable(error.what())));
+  }
+  return map;
 }
 
 void print(const std::vector<std::string>& lines) {

@@ -168,6 +168,28 @@ Distance distance_between(const Device& a, const Device& b) noexcept {
   return own <= 1 ? Distance::kSwitch : Distance::kBridges;
 }
 
+int nv_links_between(const Device& a, const Device& b) noexcept {
+  if (&a == &b) return 0;
+  const auto direct = std::ranges::count(a.nv_links, b.pci);
+  if (direct > 0) return static_cast<int>(direct);
+  // All GPUs of a host are on the same switches.
+  return static_cast<int>(std::min(std::ranges::count(a.nv_links, kNvSwitch),
+                                   std::ranges::count(b.nv_links, kNvSwitch)));
+}
+
+std::string cell(const Device& a, const Device& b) {
+  const int links = nv_links_between(a, b);
+  return links > 0 ? fmt::format("NV{}", links) : std::string(word(distance_between(a, b)));
+}
+
+void add_nv_links(const std::vector<Gpu>& gpus, std::vector<Device>& devices) {
+  for (Device& device : devices) {
+    const auto same = std::ranges::find_if(
+        gpus, [&](const Gpu& gpu) { return !gpu.pci.empty() && gpu.pci == device.pci; });
+    if (same != gpus.end()) device.nv_links = same->nv_links;
+  }
+}
+
 std::vector<Device> read_devices(const std::string& root) {
   std::vector<Device> devices;
   add_gpus(root, devices);

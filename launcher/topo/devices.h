@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/plan/machine/gpus.h"
+
 namespace dl::launcher::topo {
 
 enum class DeviceKind : std::uint8_t { kGpu, kNetwork, kInfiniBand };
@@ -20,6 +22,8 @@ struct Device {
   std::vector<std::string> bridges{};
   int numa_node = -1;       // as the system numbers them; -1: none
   std::vector<int> cpus{};  // the CPUs near it, ascending; empty: unknown
+  // Of a GPU whose driver was asked: as in Gpu.
+  std::vector<std::string> nv_links{};
 };
 
 // What lies between two devices, nearest first, with nvidia-smi's words.
@@ -36,6 +40,14 @@ std::string_view word(Distance distance) noexcept;
 std::string_view meaning(Distance distance) noexcept;
 // kSelf if both are the same object.
 Distance distance_between(const Device& a, const Device& b) noexcept;
+
+// NVLinks between two GPUs, directly or through switches; 0: none.
+int nv_links_between(const Device& a, const Device& b) noexcept;
+// "NV18", or the word for their distance on the PCI bus, as `nvidia-smi topo -m` shows two devices.
+std::string cell(const Device& a, const Device& b);
+
+// Fills in what the driver says of the GPUs with the same PCI addresses.
+void add_nv_links(const std::vector<Gpu>& gpus, std::vector<Device>& devices);
 
 // GPUs by PCI address, as the driver numbers them by default, then networks by name. What cannot be
 // read is left out. `root` stands for "/".

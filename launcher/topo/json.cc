@@ -31,8 +31,10 @@ std::string json(const HostMap& map) {
   Json devices = Json::array();
   for (const Device& device : map.devices) {
     Json distances = Json::object();
+    Json nv_links = Json::object();
     for (const Device& other : map.devices) {
       distances[other.name] = word(distance_between(device, other));
+      if (const int links = nv_links_between(device, other)) nv_links[other.name] = links;
     }
     devices.push_back({{"name", device.name},
                        {"kind", name_of(device.kind)},
@@ -41,7 +43,8 @@ std::string json(const HostMap& map) {
                        {"bridges", device.bridges},
                        {"numa_node", device.numa_node < 0 ? Json() : Json(device.numa_node)},
                        {"cpus", device.cpus},
-                       {"distances", distances}});
+                       {"distances", distances},
+                       {"nv_links", nv_links}});
   }
   const Json all = {{"host", map.host},
                     {"usable_cores", map.usable_cores},

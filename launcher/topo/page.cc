@@ -119,14 +119,18 @@ std::vector<std::string> page(const HostMap& map) {
 std::vector<std::string> matrix(const HostMap& map) {
   std::vector<std::vector<std::string>> rows{{""}};
   std::set<Distance> seen;
+  bool has_nv_links = false;
   for (const Device& device : map.devices) rows.front().push_back(device.name);
   rows.front().insert(rows.front().end(), {"CPU affinity", "NUMA affinity"});
   for (const Device& a : map.devices) {
     std::vector<std::string> row{a.name};
     for (const Device& b : map.devices) {
-      const Distance distance = distance_between(a, b);
-      seen.insert(distance);
-      row.emplace_back(word(distance));
+      if (nv_links_between(a, b) > 0) {
+        has_nv_links = true;
+      } else {
+        seen.insert(distance_between(a, b));
+      }
+      row.push_back(cell(a, b));
     }
     row.insert(row.end(), {cpus_near(a), node_of(a)});
     rows.push_back(std::move(row));
@@ -136,6 +140,7 @@ std::vector<std::string> matrix(const HostMap& map) {
   for (const Distance distance : seen) {
     lines.push_back(fmt::format("{:<4} = {}", word(distance), meaning(distance)));
   }
+  if (has_nv_links) lines.emplace_back("NV#  = NVLinks, so many");
   return lines;
 }
 

@@ -1,5 +1,6 @@
 /* A libnvidia-ml.so.1 for tests: FAKE_NVML is a list of GPUs, as "A,B*2" for a plain one and one in MIG mode with two instances;
-   "hang", "crash" and "mismatch" are drivers in trouble, and unset is a library without a driver. */
+   "hang", "crash" and "mismatch" are drivers in trouble, and unset is a library without a driver. FAKE_NVML_LINKS is the number of
+   NVLinks of each GPU, to its neighbour on the bus, or "6s": to switches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,4 +55,27 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned i, void** instanc
   if (i >= parent->instances) return 6;
   *instance = &parent->instance[i];
   return 0;
+}
+
+struct pci_info {
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+static unsigned number_of(void* device) { return (unsigned)((struct device*)device - devices); }
+static int set_place(unsigned number, struct pci_info* pci) { return memset(pci, 0, sizeof *pci), pci->bus = 16 + number, 0; }
+int nvmlDeviceGetPciInfo_v3(void* device, struct pci_info* pci) { return set_place(number_of(device), pci); }
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* is_up) {
+  const char* const links = getenv("FAKE_NVML_LINKS");
+  (void)device;
+  return *is_up = links != NULL && link < (unsigned)atoi(links), 0;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, struct pci_info* pci) {
+  (void)link;
+  return set_place(number_of(device) ^ 1, pci);
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, int* kind) {
+  const char* const links = getenv("FAKE_NVML_LINKS");
+  (void)device, (void)link;
+  return *kind = links != NULL && strchr(links, 's') != NULL ? 2 : 0, 0;
 }

@@ -203,6 +203,19 @@ TEST_F(Driver, TellsGpusTheirNamesAndTheirInstances) {
   EXPECT_THAT(tokens(gpus, std::nullopt), ElementsAre("0", "MIG-B0", "MIG-B1"));
 }
 
+TEST_F(Driver, TellsTheirPlacesAndTheirNvLinks) {
+  is("A,B");
+  EXPECT_THAT(find_gpus()[1].nv_links, IsEmpty());
+  ::setenv("FAKE_NVML_LINKS", "2", 1);
+  const auto direct = find_gpus();
+  EXPECT_EQ(direct[0].pci, "0000:10:00.0");
+  EXPECT_THAT(direct[0].nv_links, ElementsAre("0000:11:00.0", "0000:11:00.0"));
+  EXPECT_THAT(direct[1].nv_links, ElementsAre("0000:10:00.0", "0000:10:00.0"));
+  ::setenv("FAKE_NVML_LINKS", "3s", 1);
+  EXPECT_THAT(find_gpus()[0].nv_links, ElementsAre("switch", "switch", "switch"));
+  ::unsetenv("FAKE_NVML_LINKS");
+}
+
 TEST_F(Driver, ThatIsNotThereMeansNoGpu) {
   EXPECT_THAT(find_gpus(), IsEmpty());
 }

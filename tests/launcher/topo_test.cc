@@ -151,6 +151,27 @@ TEST(Topo, ShowsATableAMatrixAndAPicture) {
   EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 }
 
+TEST(Topo, CountsNvLinksInNvidiaSmisMatrix) {
+  HostMap map = server();
+  // GPU0 and GPU1 are joined directly, and all others by switches.
+  std::vector<Gpu> gpus(8);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].pci = map.devices[i].pci;
+    gpus[i].nv_links.assign(i < 2 ? 2 : 18, std::string(kNvSwitch));
+    if (i < 2) std::ranges::fill(gpus[i].nv_links, map.devices[1 - i].pci);
+  }
+  gpus[7].nv_links.pop_back();  // a link that is down
+  add_nv_links(gpus, map.devices);
+  EXPECT_EQ(cell(map.devices[0], map.devices[1]), "NV2");
+  EXPECT_EQ(cell(map.devices[0], map.devices[2]), "PHB");
+  EXPECT_EQ(cell(map.devices[2], map.devices[6]), "NV18");
+  EXPECT_EQ(cell(map.devices[2], map.devices[7]), "NV17");
+  EXPECT_EQ(cell(map.devices[2], map.devices[2]), "X");
+  EXPECT_EQ(cell(map.devices[2], map.devices[8]), "NODE");
+  EXPECT_EQ(matrix(map).back(), "NV#  = NVLinks, so many");
+  EXPECT_EQ(nlohmann::json::parse(json(map))["devices"][2]["nv_links"]["GPU7"], 17);
+}
+
 TEST(Topo, OfALaptopHasNoMatrix) {
   const HostMap map{.host = "laptop",
                     .topology = read_topology(first_cpus(3), "package:1 l3:1 core:4 pu:1"),
