@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "launcher/cli/python.h"
@@ -213,6 +214,23 @@ void check_output(const Given& given, const Options& options) {
            "--grace and --shutdown-timeout are one setting; leave one of them out");
 }
 
+// SLURM's tasks, -n or the slots of a host replace the default of --nproc-per-node.
+std::vector<Setting> settings_of(const Given& given, const Options& options) {
+  std::vector<Setting> settings = given.settings();
+  const auto per_node = std::ranges::find_if(settings, [](const Setting& setting) {
+    return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node";
+  });
+  if (per_node == settings.end()) return settings;
+  if (!options.where.slurm_tasks.empty()) {
+    per_node->value = env::get(env::Var::kSlurmTasksPerNode).value_or("");
+    per_node->by = SetBy::kVariable;
+    per_node->variable = env::name_of(env::Var::kSlurmTasksPerNode);
+  } else if (per_node->value != options.job.nproc_per_node) {
+    settings.erase(per_node);
+  }
+  return settings;
+}
+
 }  // namespace
 
 SignalMeaning EndOptions::meaning_of(int signal) const {
@@ -255,16 +273,14 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   if (says_nnodes && !given.has("--standalone") && options.where.hosts.empty()) {
     take_slurm_allocation(options);
   }
+  const bool has_number =
+      given.has("--nproc-per-node") || given.has("--np") || !options.where.hosts.empty();
+  if (!has_number && !given.has("--standalone")) take_slurm_tasks(options, says_nnodes);
   check_nodes(given, options);
   check_ranks(given, options);
   check_placement(given, options);
   check_output(given, options);
-  options.settings = given.settings();
-  // -n or the slots of a host have replaced the default.
-  std::erase_if(options.settings, [&](const Setting& setting) {
-    return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node" &&
-           setting.value != options.job.nproc_per_node;
-  });
+  options.settings = settings_of(given, options);
   ProgramLine line = program_line(std::move(words.program), {.module = given.has("--module"),
                                                              .no_python = given.has("--no-python"),
                                                              .run_path = given.has("--run-path")});

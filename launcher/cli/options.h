@@ -70,7 +70,7 @@ struct StreamChoice {
 };
 
 // The source of an option's value.
-enum class SetBy : std::uint8_t { kDefault, kLine, kVariable, kSlurm };
+enum class SetBy : std::uint8_t { kDefault, kLine, kVariable };
 struct Setting {
   std::string option;  // "--nnodes"
   std::string value;   // as it was written; "on" for a flag
@@ -100,6 +100,8 @@ struct WhereOptions {
   bool says_nodes = false;       // the line names nodes or says --standalone
   // "4711.0" if a step of srun has started this dlrun and one on each other node.
   std::string slurm_step;
+  // The ranks of each node of SLURM's allocation, if its tasks count them; else empty.
+  std::vector<int> slurm_tasks;
   std::vector<HostSlots> hosts;
   std::string ssh = "ssh";  // with its options, as a shell line; starts agents on `hosts`
   rendezvous::RankBy rank_by = rendezvous::RankBy::kSlot;

@@ -54,6 +54,22 @@ void take_slurm_allocation(Options& options) {
   options.where.says_nodes = false;
 }
 
+void take_slurm_tasks(Options& options, bool says_nnodes) {
+  // `--nnodes 1` names the node of an allocation of one.
+  const bool names_nodes = options.where.says_nodes;
+  if (names_nodes && !(says_nnodes && options.where.nnodes == 1)) return;
+  const auto allocation = slurm_allocation();
+  if (!allocation || allocation->tasks.empty()) return;
+  if (names_nodes && allocation->hosts.size() > 1) return;
+  for (std::size_t i = 0; i < allocation->tasks.size(); ++i) {
+    DL_CHECK(allocation->tasks[i] > 0, kInvalidArgument,
+             "{} has no task for {}; give the number of ranks in --nproc-per-node",
+             env::name_of(env::Var::kSlurmTasksPerNode), allocation->hosts[i].name);
+  }
+  options.where.slurm_tasks = allocation->tasks;
+  options.job.nproc_per_node = std::to_string(allocation->tasks.front());
+}
+
 std::optional<SlurmAllocation> needs_srun(const Options& options) {
   if (options.where.says_nodes) return std::nullopt;
   auto allocation = slurm_allocation();

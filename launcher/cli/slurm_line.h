@@ -23,6 +23,11 @@ void take_slurm_step(Options& options, bool says_nnodes);
 // has another number.
 void take_slurm_allocation(Options& options);
 
+// If the job has asked SLURM for tasks (--ntasks-per-node, --ntasks), the tasks of each node of the
+// allocation are its ranks, as with mpirun. To be called if nothing else gives their number, after
+// take_slurm_allocation(). Changes nothing if the line names other nodes than the allocation's.
+void take_slurm_tasks(Options& options, bool says_nnodes);
+
 // The allocation on whose nodes this line runs, if they need an srun: the line names no nodes, is
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);

@@ -45,24 +45,8 @@ std::string set_by(const Setting& setting) {
       return "line";
     case SetBy::kVariable:
       return setting.variable;
-    case SetBy::kSlurm:
-      return "slurm";
   }
   return "";
-}
-
-std::string settings_as_table(const std::vector<Setting>& settings) {
-  std::size_t options = 0, values = 0;
-  for (const Setting& setting : settings) {
-    options = std::max(options, setting.option.size());
-    values = std::max(values, std::min<std::size_t>(24, setting.value.size()));
-  }
-  std::string text = "\nwho set what\n";
-  for (const Setting& setting : settings) {
-    text += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.option, options, setting.value, values,
-                        set_by(setting));
-  }
-  return text;
 }
 
 std::string headline_of(const NodePlan& plan, int world_size) {
@@ -80,6 +64,20 @@ std::string headline_of(const NodePlan& plan, int world_size) {
 }
 
 }  // namespace
+
+std::string settings_as_table(const std::vector<Setting>& settings) {
+  std::size_t options = 0, values = 0;
+  for (const Setting& setting : settings) {
+    options = std::max(options, setting.option.size());
+    values = std::max(values, std::min<std::size_t>(24, setting.value.size()));
+  }
+  std::string text = "\nwho set what\n";
+  for (const Setting& setting : settings) {
+    text += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.option, options, setting.value, values,
+                        set_by(setting));
+  }
+  return text;
+}
 
 std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan) {
   return headline_of(plan, plan.job.nnodes * plan.local_world_size()) +

@@ -7,6 +7,9 @@
 
 namespace dl::launcher {
 
+// Who gave each option its value; lines.
+std::string settings_as_table(const std::vector<Setting>& settings);
+
 std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
                           const Meeting& meeting);
 // The text of --verbose: without the environment, and without ranks' numbers that are known only
@@ -16,7 +19,7 @@ std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& 
 // clang-format off
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...], rdzv_endpoint or null
 //   gpus      [{token, uuid, name}]
-//   settings  [{option, value, set_by}]; set_by: "default", "line", "slurm" or a variable's name
+//   settings  [{option, value, set_by}]; set_by: "default", "line" or a variable's name
 //   ranks     [{rank, local_rank, node, cpus [...] or null, gpus [index into gpus, ...] or null,
 //               environment {NAME: value}}]
 // clang-format on

@@ -17,6 +17,7 @@
 #include "launcher/frontend/frontend.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/warden/job_signals.h"
@@ -119,7 +120,8 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
     ranks += host.slots > 0 ? host.slots : kMostCounted;
   }
   if (options.output.dry_run) {
-    fmt::print("{}", printable(job_plan_text(job.plan, reach.starter)));
+    fmt::print("{}", printable(job_plan_text(job.plan, reach.starter) +
+                               settings_as_table(options.settings)));
     return 0;
   }
   job.lines = reach.lines(job.plan, job.dlrun);

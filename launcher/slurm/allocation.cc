@@ -23,6 +23,15 @@ auto read_variable(Var var, Read read) {
   }
 }
 
+// A number for each of the job's nodes.
+std::vector<int> counts_of_nodes(Var var, std::size_t nodes) {
+  std::vector<int> counts =
+      read_variable(var, [](const std::string& text) { return expand_counts(text); });
+  DL_CHECK(counts.size() == nodes, kInvalidArgument, "{} has {} nodes, SLURM_JOB_NODELIST {}",
+           env::name_of(var), counts.size(), nodes);
+  return counts;
+}
+
 std::uint64_t number_or_zero(const std::string& text) {
   std::uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -89,11 +98,11 @@ std::optional<SlurmAllocation> slurm_allocation() {
       Var::kSlurmJobNodeList, [](const std::string& text) { return expand_hostlist(text); });
   std::vector<int> cpus(names.size(), 0);
   if (env::is_set(Var::kSlurmJobCpusPerNode)) {
-    cpus = read_variable(Var::kSlurmJobCpusPerNode,
-                         [](const std::string& text) { return expand_counts(text); });
-    DL_CHECK(cpus.size() == names.size(), kInvalidArgument,
-             "SLURM_JOB_CPUS_PER_NODE has {} nodes, SLURM_JOB_NODELIST {}", cpus.size(),
-             names.size());
+    cpus = counts_of_nodes(Var::kSlurmJobCpusPerNode, names.size());
+  }
+  const bool asked = env::is_set(Var::kSlurmTasks) || env::is_set(Var::kSlurmTasksAsked);
+  if (asked && env::is_set(Var::kSlurmTasksPerNode)) {
+    allocation.tasks = counts_of_nodes(Var::kSlurmTasksPerNode, names.size());
   }
   for (std::size_t i = 0; i < names.size(); ++i) allocation.hosts.push_back({names[i], cpus[i]});
   return allocation;

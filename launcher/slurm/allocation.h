@@ -18,6 +18,9 @@ struct SlurmHost {
 struct SlurmAllocation {
   std::string job;  // "4711"
   std::vector<SlurmHost> hosts;
+  // Of each host; empty if the job has not asked for tasks. SLURM counts tasks even then: one for
+  // each CPU of an exclusive node.
+  std::vector<int> tasks;
 };
 
 // A step of `srun` with several nodes, and this process as one of its tasks.

@@ -24,8 +24,8 @@
 namespace dl::launcher {
 namespace {
 
-// The nodes of an allocation. --nproc-per-node counts the ranks of each, and may be a word that
-// only the node itself can count.
+// The nodes of an allocation. SLURM's tasks or --nproc-per-node count the ranks of each; the latter
+// may be a word that only the node itself can count.
 class AllocatedHosts : public HostSource {
  public:
   AllocatedHosts(const Options& options, const SlurmAllocation& allocation)
@@ -40,8 +40,11 @@ class AllocatedHosts : public HostSource {
     const std::string& each = options_.job.nproc_per_node;
     int slots = each.find_first_not_of("0123456789") == std::string::npos ? std::stoi(each) : 0;
     if (options_.job.np) slots = *options_.job.np / nodes;
+    const std::vector<int>& tasks = options_.where.slurm_tasks;
     std::vector<Host> hosts;
-    for (const SlurmHost& host : allocation_.hosts) hosts.push_back({host.name, slots});
+    for (const SlurmHost& host : allocation_.hosts) {
+      hosts.push_back({host.name, tasks.empty() ? slots : tasks[hosts.size()]});
+    }
     return hosts;
   }
 

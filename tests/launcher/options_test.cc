@@ -172,6 +172,57 @@ TEST(Options, TheNumberOfNodesInAnAllocationIsTheAllocations) {
   EXPECT_THAT(refusal({"--nnodes=2", "x"}), HasSubstr("give node 0's address"));
 }
 
+TEST(Options, TasksAskedOfSlurmAreTheRanksANode) {
+  const Variables job({{"SLURM_JOB_ID", "4711"},
+                       {"SLURM_JOB_NODELIST", "n[1-3]"},
+                       {"SLURM_TASKS_PER_NODE", "2(x2),1"}});
+  // An exclusive node counts tasks that no line has asked for.
+  EXPECT_EQ(parse({"x"}).job.nproc_per_node, "1");
+  EXPECT_THAT(parse({"x"}).where.slurm_tasks, ElementsAre());
+  for (const char* const asked : {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"}) {
+    const Variables tasks(Variables::Entries{{asked, "5"}});
+    for (const std::vector<std::string>& line :
+         {std::vector<std::string>{"x"}, std::vector<std::string>{"--nnodes=3", "x"}}) {
+      const Options options = parse(line);
+      EXPECT_THAT(options.where.slurm_tasks, ElementsAre(2, 2, 1)) << asked;
+      EXPECT_EQ(options.settings.front().option, "--nproc-per-node");
+      EXPECT_EQ(options.settings.front().value, "2(x2),1");
+      EXPECT_EQ(options.settings.front().variable, "SLURM_TASKS_PER_NODE");
+    }
+    // Lines that give a number, or that name other nodes than the allocation's.
+    for (const std::vector<std::string>& line : {std::vector<std::string>{"-n", "3", "x"},
+                                                 {"--nproc-per-node=1", "x"},
+                                                 {"--hosts=a:1,b:1", "x"},
+                                                 {"--standalone", "x"},
+                                                 {"--nnodes=1", "x"},
+                                                 {"--nnodes=3", "--rdzv-endpoint=a:1", "x"}}) {
+      EXPECT_THAT(parse(line).where.slurm_tasks, ElementsAre()) << line.front();
+    }
+    const Variables torchruns(Variables::Entries{{"PET_NPROC_PER_NODE", "4"}});
+    EXPECT_EQ(parse({"x"}).job.nproc_per_node, "4");
+    const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
+    EXPECT_THAT(parse({"x"}).where.slurm_tasks, ElementsAre());
+  }
+}
+
+TEST(Options, TasksAskedOfSlurmOnOneNode) {
+  const Variables job({{"SLURM_JOB_ID", "4711"},
+                       {"SLURM_JOB_NODELIST", "n1"},
+                       {"SLURM_NTASKS", "4"},
+                       {"SLURM_TASKS_PER_NODE", "4"}});
+  EXPECT_EQ(parse({"x"}).job.nproc_per_node, "4");
+  EXPECT_EQ(parse({"--nnodes=1", "x"}).job.nproc_per_node, "4");
+  EXPECT_EQ(parse({"--standalone", "x"}).job.nproc_per_node, "1");
+  const Variables two(Variables::Entries{{"SLURM_TASKS_PER_NODE", "2(x2)"}});
+  EXPECT_EQ(refusal({"x"}), "SLURM_TASKS_PER_NODE has 2 nodes, SLURM_JOB_NODELIST 1");
+  const Variables bad(Variables::Entries{{"SLURM_TASKS_PER_NODE", "many"}});
+  EXPECT_THAT(refusal({"x"}), StartsWith("SLURM_TASKS_PER_NODE: "));
+  const Variables none(Variables::Entries{{"SLURM_TASKS_PER_NODE", "0"}});
+  EXPECT_EQ(refusal({"x"}),
+            "SLURM_TASKS_PER_NODE has no task for n1; give the number of ranks in "
+            "--nproc-per-node");
+}
+
 TEST(Options, SeveralDlrunsOnANodeUnderSrunAreRefused) {
   {
     const Variables set({{"SLURM_PROCID", "1"},

@@ -432,6 +432,35 @@ TEST_F(Slurm, NpCountsTheRanksOfTheWholeJob) {
   EXPECT_THAT(three.err(), HasSubstr("cannot share that many ranks equally"));
 }
 
+TEST_F(Slurm, TheTasksThatTheUserAskedForAreTheRanksANode) {
+  const auto out_of = [&](const std::vector<std::string>& options,
+                          const std::vector<std::string>& dlrun) {
+    tests::Process job(salloc(options, dlrun), cluster().options());
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    return job.out();
+  };
+  const std::vector<std::string> who = {"sh", "-c", kWho};
+  EXPECT_THAT(
+      out_of({"--nodes=2", "--ntasks-per-node=2"}, who),
+      AllOf(HasSubstr("[rank 1] 1/4 1/2 0/2 n1\n"), HasSubstr("[rank 3] 3/4 1/2 1/2 n2\n")));
+  EXPECT_THAT(
+      out_of({"--nodes=2", "--ntasks=3"}, who),
+      AllOf(HasSubstr("[rank 1] 1/3 1/2 0/2 n1\n"), HasSubstr("[rank 2] 2/3 0/1 1/2 n2\n")));
+  // SLURM counts eight tasks on each node here.
+  EXPECT_THAT(out_of({"--nodes=2", "--exclusive"}, who), HasSubstr("[rank 1] 1/2 0/1 1/2 n2\n"));
+  EXPECT_THAT(out_of({"--nodes=2", "--ntasks=3"}, {"--dry-run", "true"}),
+              AllOf(HasSubstr("3 ranks on 2 hosts"), HasSubstr("ranks 0 to 1\n"),
+                    testing::ContainsRegex("--nproc-per-node +2,1 +SLURM_TASKS_PER_NODE\n")));
+  const std::string batch =
+      cluster().submit("#!/bin/sh\n" + tests::program("dlrun") + " --dry-run true\nexec " +
+                           tests::program("dlrun") + " sh -c '" + kWho + "'\n",
+                       {"--nodes=1", "--ntasks-per-node=3"});
+  EXPECT_EQ(cluster().wait(batch), "0:0") << cluster().output_of(batch);
+  EXPECT_THAT(cluster().output_of(batch),
+              AllOf(testing::ContainsRegex("--nproc-per-node +3 +SLURM_TASKS_PER_NODE\n"),
+                    HasSubstr("[rank 2] 2/3 2/3 0/1 n1\n")));
+}
+
 TEST_F(Slurm, AJobBeginsAgainInItsAllocation) {
   tests::Process job(salloc({"--nodes=2"}, {"--max-restarts=1", "sh", "-c",
                                             "test $TORCHELASTIC_RESTART_COUNT = 1 && exec echo "

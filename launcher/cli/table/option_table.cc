@@ -56,7 +56,7 @@ constexpr OptionRow kTable[] = {
     {.name = "--nproc-per-node", .value = "N|gpu|cpu|auto", .origin = Origin::kTorchrun, .fallback = "1",
      .help = "ranks on each node (1); gpu, cpu: one a GPU, a core; auto: gpu, else cpu",
      .about = "ranks on this node (1). `gpu`: one rank a GPU that `CUDA_VISIBLE_DEVICES` leaves (over `--gpus-per-rank`). `cpu`: one a usable core: CPUs that dlrun may run on, or the control group's quota rounded up, "
-              "whichever is less. `auto`: `gpu` if there is a GPU, else `cpu`, as with torchrun",
+              "whichever is less. `auto`: `gpu` if there is a GPU, else `cpu`, as with torchrun. In a SLURM allocation without this option and `-n`: [the tasks asked for](../guides/slurm.md)",
      .read = read::nproc_per_node, .variable = Var::kPetNproc},
     {.name = "--np", .letter = 'n', .also = "-np --n", .value = "N", .origin = Origin::kMpirun,
      .help = "ranks of the whole job, on all its nodes together",
