@@ -143,6 +143,28 @@ void check_nodes(const Given& given, const Options& options) {
   }
 }
 
+// --map-by ppr:N:node.
+void take_most_per_node(const Given& given, Options& options) {
+  if (!options.where.most_per_node) return;
+  const int most = *options.where.most_per_node;
+  const Typed* const per_node = given.find("--nproc-per-node");
+  DL_CHECK(per_node == nullptr || !per_node->variable.empty(), kInvalidArgument,
+           "--nproc-per-node and --map-by ppr:{}:node both count the ranks of a node; leave one of "
+           "them out",
+           most);
+  options.job.nproc_per_node = std::to_string(most);
+  for (HostSlots& host : options.where.hosts) {
+    DL_CHECK(host.slots.value_or(most) >= most, kInvalidArgument,
+             "--map-by ppr:{}:node puts {} ranks on each node, and {} has {} slot{}", most, most,
+             host.host, *host.slots, *host.slots == 1 ? "" : "s");
+    host.slots = most;
+  }
+  const auto hosts = static_cast<std::int64_t>(options.where.hosts.size());
+  DL_CHECK(hosts == 0 || options.job.np.value_or(0) <= hosts * most, kInvalidArgument,
+           "--np is {}, and --map-by ppr:{}:node puts at most {} on each of {} host{}",
+           options.job.np.value_or(0), most, most, hosts, hosts == 1 ? "" : "s");
+}
+
 void check_ranks(const Given& given, Options& options) {
   DL_CHECK(options.where.hosts.empty() || options.where.nnodes == 1, kInvalidArgument,
            "{} starts the whole job from here, and {} is {}: leave one of them out",
@@ -150,6 +172,7 @@ void check_ranks(const Given& given, Options& options) {
            options.where.nnodes);
   DL_CHECK(!given.has("--hosts") || !given.has("--hostfile"), kInvalidArgument,
            "--hosts and --hostfile both name the hosts; leave one of them out");
+  take_most_per_node(given, options);
   // As mpirun: a host takes as many ranks as it has slots.
   if (options.where.hosts.size() == 1 && options.where.hosts.front().slots) {
     const int slots = *options.where.hosts.front().slots;
@@ -169,7 +192,7 @@ void check_ranks(const Given& given, Options& options) {
            *options.job.np, options.where.nnodes, known_as(given, "--nnodes"));
   const std::string each = std::to_string(*options.job.np / options.where.nnodes);
   DL_CHECK(!given.has("--nproc-per-node") || options.job.nproc_per_node == each ||
-               !options.where.hosts.empty(),
+               !options.where.hosts.empty() || options.where.most_per_node,
            kInvalidArgument, "--np is {} on {} node{}, but {} is {}; leave one of them out",
            *options.job.np, options.where.nnodes, options.where.nnodes == 1 ? "" : "s", per_node,
            options.job.nproc_per_node);
@@ -180,7 +203,8 @@ void check_placement(const Given& given, Options& options) {
   DL_CHECK(!given.has("--bind") || !given.has("--bind-to"), kInvalidArgument,
            "--bind and --bind-to are one setting; leave one of them out");
   DL_CHECK(
-      !given.has("--map-by") || options.where.bind != Bind::kNone || options.where.report_bindings,
+      !given.has("--map-by") || options.where.most_per_node || options.where.bind != Bind::kNone ||
+          options.where.report_bindings,
       kInvalidArgument,
       "--map-by says in which order ranks take cores: give --bind or --bind-to, or leave it out");
   DL_CHECK(options.where.gpu_policy != GpuPolicy::kLeave || !options.where.gpus_per_rank,
@@ -201,6 +225,10 @@ void check_output(const Given& given, const Options& options) {
   DL_CHECK(!hides || !options.output.log_dir.empty(), kInvalidArgument,
            "{} is `{}`: give --log-dir DIR, or what is not shown is kept nowhere",
            known_as(given, "--redirects"), redirects == nullptr ? "" : redirects->value);
+  const Typed* const log_dir = given.find("--log-dir");
+  DL_CHECK(log_dir == nullptr || !log_dir->variable.empty() || !given.has("--output-filename"),
+           kInvalidArgument,
+           "--log-dir and --output-filename are one setting; leave one of them out");
   const Typed* const prefix = given.find("--log-line-prefix-template");
   DL_CHECK(prefix == nullptr || !prefix->variable.empty() || !given.has("--no-prefix"),
            kInvalidArgument, "--log-line-prefix-template and --no-prefix exclude each other");
@@ -273,8 +301,8 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   if (says_nnodes && !given.has("--standalone") && options.where.hosts.empty()) {
     take_slurm_allocation(options);
   }
-  const bool has_number =
-      given.has("--nproc-per-node") || given.has("--np") || !options.where.hosts.empty();
+  const bool has_number = given.has("--nproc-per-node") || given.has("--np") ||
+                          options.where.most_per_node || !options.where.hosts.empty();
   if (!has_number && !given.has("--standalone")) take_slurm_tasks(options, says_nnodes);
   check_nodes(given, options);
   check_ranks(given, options);

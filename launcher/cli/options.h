@@ -102,6 +102,8 @@ struct WhereOptions {
   std::string slurm_step;
   // The ranks of each node of SLURM's allocation, if its tasks count them; else empty.
   std::vector<int> slurm_tasks;
+  // Ranks of each node; with --np at most so many. Empty: not given (--map-by ppr:N:node).
+  std::optional<int> most_per_node;
   std::vector<HostSlots> hosts;
   std::string ssh = "ssh";  // with its options, as a shell line; starts agents on `hosts`
   rendezvous::RankBy rank_by = rendezvous::RankBy::kSlot;

@@ -196,6 +196,12 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.rank_by = options.where.rank_by;
   job.hosts = source.hosts();
+  for (const Host& host : job.hosts) {
+    const int most = options.where.most_per_node.value_or(kMostRanks);
+    DL_CHECK(host.slots <= most, kInvalidArgument,
+             "--np is {}, which is {} ranks on {}, and --map-by ppr:{}:node puts at most {} there",
+             options.job.np.value_or(0), host.slots, host.name, most, most);
+  }
   // The frontend tells agents of several hosts the endpoint of the rendezvous.
   const bool are_known = job.hosts.size() > 1;
   job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.where.nnodes;
@@ -235,7 +241,7 @@ int Meeting::local_rank_of(int rank) const {
 
 bool has_mpirun_names(const Options& options) {
   const std::optional<std::int64_t> wanted = env::get_int(env::Var::kMpirunNames);
-  return wanted ? *wanted != 0 : options.job.np.has_value();
+  return wanted ? *wanted != 0 : options.job.np || options.where.most_per_node;
 }
 
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "launcher/cli/line_prefix.h"
 #include "launcher/cli/options.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -232,9 +233,12 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   EXPECT_EQ(line({"--bind", "even", "x"}).where.bind, Bind::kEven);
   EXPECT_EQ(line({"--rank-by", "node", "x"}).where.rank_by, rendezvous::RankBy::kNode);
   EXPECT_EQ(line({"--bind-to", "core", "--map-by", "slot", "x"}).where.map_by, MapBy::kCore);
-  EXPECT_EQ(line_refusal({"--map-by", "ppr:2:node", "x"}),
-            "--map-by is `ppr:2:node`, wanted slot, core, numa or socket");
-  EXPECT_EQ(line_refusal({"--rank-by", "core", "x"}), "--rank-by is `core`, wanted slot or node");
+  EXPECT_EQ(line_refusal({"--map-by", "node", "x"}),
+            "--map-by is `node`, wanted slot, core, numa, socket or ppr:N:node");
+  EXPECT_EQ(line_refusal({"--rank-by", "host", "x"}), "--rank-by is `host`, wanted slot or node");
+  EXPECT_EQ(line_refusal({"--rank-by", "core", "x"}),
+            "--rank-by is `core`, wanted slot or node; --map-by says which cores the ranks of a "
+            "node take");
   EXPECT_EQ(line({"--on-failure", "keep", "x"}).end.on_failure, rendezvous::OnFailure::kKeep);
   EXPECT_EQ(line({"x"}).end.on_failure, rendezvous::OnFailure::kStop);
   EXPECT_EQ(line({"--torch-backend=dlrun", "x"}).job.torch_backend, TorchBackend::kDlrun);
@@ -244,6 +248,58 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   EXPECT_EQ(line_refusal({"--on-failure=go", "x"}), "--on-failure is `go`, wanted stop or keep");
   EXPECT_THAT(line_refusal({"--map-by=core", "x"}), HasSubstr("give --bind or --bind-to"));
   EXPECT_THAT(line_refusal({"--bind=core", "--bind-to=core", "x"}), HasSubstr("are one setting"));
+}
+
+TEST(LaunchLines, PprCountsTheRanksOfEachNode) {
+  const auto slots = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--map-by", "ppr:2:node", "x"});
+    const Options options = line(words);
+    std::vector<int> counted;
+    const JobPlan plan = options.where.hosts.empty()
+                             ? make_job_plan(options, ThisMachine(options, Machine()))
+                             : make_job_plan(options, HostList(options));
+    for (const Host& host : plan.hosts) counted.push_back(host.slots);
+    return counted;
+  };
+  EXPECT_THAT(slots({}), ElementsAre(2));
+  EXPECT_THAT(slots({"-n", "1"}), ElementsAre(1));
+  EXPECT_THAT(slots({"--hosts=a,b:4"}), ElementsAre(2, 2));
+  EXPECT_THAT(slots({"--hosts=a,b,c", "-n", "5"}), ElementsAre(2, 2, 1));
+  EXPECT_TRUE(has_mpirun_names(line({"--map-by=ppr:2:node", "x"})));
+  EXPECT_THROW(slots({"-n", "3"}), Error);
+  const auto refused = [](const std::string& value, std::vector<std::string> words = {}) {
+    words.insert(words.end(), {"--map-by=" + value, "x"});
+    return line_refusal(words);
+  };
+  EXPECT_EQ(refused("ppr:2:socket"),
+            "--map-by is `ppr:2:socket`: dlrun counts the ranks of a node, not of a socket; write "
+            "ppr:N:node, and what each rank runs on in --bind");
+  for (const char* const bad : {"ppr:2", "ppr:", "ppr:2:node:pe=2"}) {
+    EXPECT_THAT(refused(bad), HasSubstr("wanted ppr:N:node")) << bad;
+  }
+  for (const char* const bad : {"ppr:0:node", "ppr:x:node", "ppr::node", "ppr:-1:node"}) {
+    EXPECT_THAT(refused(bad), HasSubstr("wanted a whole number from 1")) << bad;
+  }
+  EXPECT_EQ(refused("ppr:2:node", {"--nproc-per-node=2"}),
+            "--nproc-per-node and --map-by ppr:2:node both count the ranks of a node; leave one of "
+            "them out");
+  EXPECT_EQ(refused("ppr:2:node", {"--hosts=a:1,b:2"}),
+            "--map-by ppr:2:node puts 2 ranks on each node, and a has 1 slot");
+  EXPECT_EQ(refused("ppr:2:node", {"--hosts=a,b", "-n", "5"}),
+            "--np is 5, and --map-by ppr:2:node puts at most 2 on each of 2 hosts");
+}
+
+TEST(LaunchLines, OutputFilenameIsMpirunsNameOfLogDir) {
+  EXPECT_EQ(line({"--output-filename", "out", "x"}).output.log_dir, "out");
+  EXPECT_TRUE(line({"--output-filename=out:nojobid", "x"}).output.shown_streams(0).out);
+  const Options quiet = line({"--output-filename=a:b:nocopy,nojobid", "x"});
+  EXPECT_EQ(quiet.output.log_dir, "a:b");
+  EXPECT_EQ(quiet.output.shown_streams(0), Streams());
+  EXPECT_EQ(line_refusal({"--output-filename=out:once", "x"}),
+            "--output-filename is `out:once`, wanted DIR or DIR:nocopy");
+  EXPECT_THAT(line_refusal({"--output-filename=:nocopy", "x"}), HasSubstr("wanted DIR"));
+  EXPECT_THAT(line_refusal({"--output-filename=a", "--log-dir=b", "x"}),
+              HasSubstr("are one setting"));
 }
 
 TEST(LaunchLines, VirtualLocalRanksSeeTheirOwnGpu) {

@@ -169,6 +169,7 @@ TEST(Words, WordsOfOtherLaunchersAreRefusedWithTheWordToUseHere) {
       {{"-mca", "btl", "tcp", "x"}, "-mca of mpirun is not supported"},
       {{"-N", "2", "x"}, "-N of mpirun is not supported: write --nproc-per-node N"},
       {{"--oversubscribe", "x"}, "leave it out"},
+      {{"--ppr", "2:node", "x"}, "--ppr of mpirun is not supported: write --map-by ppr:N:node"},
       {{"--bynode", "x"}, "--bynode of mpirun is not supported: write --rank-by node"},
       {{"--distribution=cyclic", "x"}, "--rank-by node for cyclic"},
       {{"-rank-by", "node", "x"}, "-rank-by is written --rank-by here"},

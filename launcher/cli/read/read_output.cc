@@ -46,6 +46,23 @@ void log_dir(Options& options, const Typed& typed) {
       typed.value == "/dev/null" ? "" : typed.value;  // as with torchrun: no logs
 }
 
+// Open MPI's DIR:nocopy,nojobid.
+void output_filename(Options& options, const Typed& typed) {
+  options.output.log_dir = typed.value;
+  const std::size_t colon = typed.value.rfind(':');
+  if (colon == std::string::npos) return;
+  const std::vector<std::string> words =
+      split(std::string_view(typed.value).substr(colon + 1), ',');
+  for (const std::string& word : words) {
+    DL_CHECK(word == "nocopy" || word == "nojobid", kInvalidArgument,
+             "{} is `{}`, wanted DIR or DIR:nocopy", typed.name(), typed.value);
+    if (word == "nocopy") options.output.redirects.all = {.out = true, .err = true};
+  }
+  options.output.log_dir.resize(colon);
+  DL_CHECK(!options.output.log_dir.empty(), kInvalidArgument,
+           "{} is `{}`, wanted DIR or DIR:nocopy", typed.name(), typed.value);
+}
+
 void redirects(Options& options, const Typed& typed) {
   options.output.redirects = choice_of(typed);
 }

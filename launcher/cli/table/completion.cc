@@ -21,7 +21,7 @@ std::string words_of(const OptionRow& row) {
 
 Completes completes(const OptionRow& row) {
   if (row.value == "FILE") return Completes::kFiles;
-  if (row.value == "DIR") return Completes::kFolders;
+  if (row.value.starts_with("DIR")) return Completes::kFolders;
   return words_of(row).empty() ? Completes::kNothing : Completes::kWords;
 }
 

@@ -29,12 +29,6 @@ constexpr Word<Bind> kBind[] = {{"none", Bind::kNone},
                                 {"socket", Bind::kSocket}};
 constexpr Word<Bind> kBindTo[] = {
     {"none", Bind::kNone}, {"core", Bind::kCore}, {"numa", Bind::kNuma}, {"socket", Bind::kSocket}};
-constexpr Word<MapBy> kMapBy[] = {{"slot", MapBy::kCore},
-                                  {"core", MapBy::kCore},
-                                  {"numa", MapBy::kNuma},
-                                  {"socket", MapBy::kSocket}};
-constexpr Word<rendezvous::RankBy> kRankBy[] = {{"slot", rendezvous::RankBy::kSlot},
-                                                {"node", rendezvous::RankBy::kNode}};
 constexpr Word<rendezvous::OnFailure> kOnFailure[] = {{"stop", rendezvous::OnFailure::kStop},
                                                       {"keep", rendezvous::OnFailure::kKeep}};
 constexpr Word<GpuPolicy> kGpuPolicy[] = {
@@ -124,8 +118,8 @@ constexpr OptionRow kTable[] = {
      .help = "number ranks node after node, or round robin over the nodes (slot)",
      .about = "how ranks are numbered over the nodes, as with mpirun. `slot` (the default): all ranks of a node, then those of the next one. `node`: round robin, a rank of each node in turn as long as it has some left, so that neighbours are on different nodes "
               "([numbers](../guides/launching.md#numbers-of-the-ranks)). All nodes must give the same. For the order of a node's ranks on its cores see `--map-by`",
-     .read = [](Options& o, const Typed& t) { o.where.rank_by = value_of(t, kRankBy); },
-     .pass = [](const Options& o) { return word_of(o.where.rank_by, kRankBy); }},
+     .read = read::rank_by,
+     .pass = [](const Options& o) { return read::word_of_rank_by(o.where.rank_by); }},
     {.name = "--bind", .value = "none|core|even|numa|socket", .group = Group::kWhere, .fallback = "none",
      .help = "what each rank is bound to; even: its own share of the cores (none)",
      .about = "what each rank is bound to. `even`: its own share of the cores; `core`: as many cores as it has threads (`OMP_NUM_THREADS`), one rank after another; `numa`, `socket`: all cores of its NUMA node or socket; "
@@ -136,11 +130,12 @@ constexpr OptionRow kTable[] = {
      .help = "the same, under mpirun's name",
      .about = "mpirun's name for `--bind`",
      .read = [](Options& o, const Typed& t) { o.where.bind = value_of(t, kBindTo); }},
-    {.name = "--map-by", .value = "slot|core|numa|socket", .group = Group::kWhere, .origin = Origin::kMpirun,
-     .help = "the order in which bound ranks take cores: neighbours apart (core)",
-     .about = "the order in which bound ranks take cores. `core`, `slot`: one after another; `numa`, `socket`: rank r goes to the r-th of them, so that neighbours are apart",
-     .read = [](Options& o, const Typed& t) { o.where.map_by = value_of(t, kMapBy); },
-     .pass = [](const Options& o) { return o.where.bind == Bind::kNone ? "" : word_of(o.where.map_by, kMapBy); }},
+    {.name = "--map-by", .value = "slot|core|numa|socket|ppr:N:node", .group = Group::kWhere, .origin = Origin::kMpirun,
+     .help = "order in which bound ranks take cores (core); ppr: N ranks a node",
+     .about = "the order in which bound ranks take cores. `core`, `slot`: one after another; `numa`, `socket`: rank r goes to the r-th of them, so that neighbours are apart. "
+              "`ppr:N:node`: N ranks on each node, as `--nproc-per-node N`; with `-n` at most N on each",
+     .read = read::map_by,
+     .pass = [](const Options& o) { return o.where.bind == Bind::kNone ? "" : read::word_of_map_by(o.where.map_by); }},
     {.name = "--report-bindings", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "draw the machine's cores and the ranks on them at the start",
      .read = [](Options& o, const Typed&) { o.where.report_bindings = true; },
@@ -220,6 +215,10 @@ constexpr OptionRow kTable[] = {
      .help = "also keep output, in DIR/latest/attempt_0/<rank>/stdout.log",
      .about = "keeps both streams of every rank; the files are described [below](#log-files)",
      .read = read::log_dir, .variable = Var::kPetLogDir},
+    {.name = "--output-filename", .value = "DIR[:nocopy]", .group = Group::kShown, .origin = Origin::kMpirun,
+     .help = "the same, under mpirun's name; nocopy: and show nothing",
+     .about = "mpirun's name for `--log-dir`; the files are those of `--log-dir`, not `DIR/1/rank.0/stdout`. With `:nocopy` nothing is shown, as with `--redirects 3`; `:nojobid` has no effect",
+     .read = read::output_filename},
     {.name = "--redirects", .letter = 'r', .value = "0-3|RANK:0-3,...", .group = Group::kShown, .origin = Origin::kTorchrun, .fallback = "0",
      .help = "1 stdout, 2 stderr, 3 both: keep in --log-dir and do not show",
      .about = "1: stdout, 2: stderr, 3: both, 0: neither, of all local ranks, or as `0:3,1:1` of single ones. These streams are kept in `--log-dir`, which must be given, and not shown",

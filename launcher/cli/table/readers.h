@@ -100,8 +100,15 @@ void master_addr(Options& options, const Typed& typed);
 void hosts(Options& options, const Typed& typed);
 void hostfile(Options& options, const Typed& typed);
 
+// read_placement.cc
+void rank_by(Options& options, const Typed& typed);
+void map_by(Options& options, const Typed& typed);
+std::string word_of_rank_by(rendezvous::RankBy rank_by);
+std::string word_of_map_by(MapBy map_by);
+
 // read_output.cc
 void log_dir(Options& options, const Typed& typed);
+void output_filename(Options& options, const Typed& typed);
 void redirects(Options& options, const Typed& typed);
 void tee(Options& options, const Typed& typed);
 void local_ranks_filter(Options& options, const Typed& typed);

@@ -33,14 +33,14 @@ constexpr std::string_view kHosts = "write --hosts HOST:SLOTS,...";
 // clang-format off
 constexpr Refused kRefused[] = {
     // Open MPI 4 and 5. It takes one dash or two.
-    {"mpirun", "--ppr --bycore --bind-to-core --bind-to-socket --cpus-per-proc --cpus-per-rank --cpu-list --cpu-set --use-hwthread-cpus", kBinding},
+    {"mpirun", "--bycore --bind-to-core --bind-to-socket --cpus-per-proc --cpus-per-rank --cpu-list --cpu-set --use-hwthread-cpus", kBinding},
+    {"mpirun", "--ppr", "write --map-by ppr:N:node"},
     {"mpirun", "--bynode --byslot", "write --rank-by node or --rank-by slot, and the slots of each host in --hosts"},
     {"mpirun", "--rankfile -rf --rf", kBinding},
     {"mpirun", "-N --npernode --npersocket", kPerNode},
     {"mpirun", "--pernode", "write --nproc-per-node 1"},
     {"mpirun", "-c --c", "write -n N"},
     {"mpirun", "--oversubscribe --nooversubscribe --nolocal", "dlrun starts as many ranks as --nproc-per-node or -n says; leave it out"},
-    {"mpirun", "--output-filename", kLogs},
     {"mpirun", "--merge-stderr-to-stdout", "write `dlrun ... 2>&1`"},
     {"mpirun", "--stdin", "standard input goes to rank 0; leave it out"},
     {"mpirun", "--xml --xml-file --xterm", "dlrun has no such output; leave it out"},
