@@ -19,9 +19,9 @@
 #include "core/base/system/output.h"
 #include "core/base/text/printable.h"
 #include "launcher/agent/generation/generation.h"
-#include "launcher/autopsy/autopsy.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/slurm_line.h"
+#include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/frontend/frontend.h"
 #include "launcher/frontend/starter.h"
 #include "launcher/plan/environment.h"
@@ -42,7 +42,6 @@
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
 #include "launcher/srun/step_key.h"
-#include "launcher/topo/topo.h"
 
 namespace dl::launcher {
 namespace {
@@ -70,13 +69,13 @@ void show(const std::string& text) {
   }
 }
 
-// Runs `dlrun autopsy` or `dlrun topo`, or an agent for the dlrun of another host. nullopt: the
-// line starts a job.
-std::optional<int> run_other_word(CommandLine line) {
+// Runs a subcommand, or an agent for the dlrun of another host. nullopt: the line starts a job.
+std::optional<int> run_first_word(CommandLine line) {
   if (line.argc < 2) return std::nullopt;
   const std::string_view word = line.argv[1];
-  if (word == "autopsy") return autopsy::run({line.argv + 2, line.argv + line.argc});
-  if (word == "topo") return topo::run({line.argv + 2, line.argv + line.argc});
+  if (const Subcommand* const subcommand = find_subcommand(word)) {
+    return run_subcommand(*subcommand, {line.argv + 2, line.argv + line.argc});
+  }
   if (word != remote::kAgentWord) return std::nullopt;
   LinesToFrontend lines = connect_as_task_of_srun(line).value_or(LinesToFrontend());
   return remote::run_agent(line, std::move(lines.in), std::move(lines.out));
@@ -180,7 +179,7 @@ int start(Launch launch, CommandLine line) {
 
 // `step`: set if others of a step of srun wait for this node.
 int run(CommandLine line, std::string& step) {
-  if (const std::optional<int> code = run_other_word(line)) return *code;
+  if (const std::optional<int> code = run_first_word(line)) return *code;
   Launch launch;
   try {
     std::variant<Options, int> parsed = parse(line);

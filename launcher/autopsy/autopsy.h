@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/autopsy/case.h"
+#include "launcher/cli/subcommand/subcommand.h"
 
 namespace dl::launcher::autopsy {
 
@@ -16,8 +17,7 @@ std::vector<std::string> page(const Case& from);
 // docs/reference/dlrun.md, "dlrun autopsy", has the members.
 std::string json(const Case& from);
 
-// `arguments` without "autopsy" itself. Prints the page, or JSON, and returns dlrun's exit code: 0,
-// 1 if nothing could be read, 2 for bad usage.
-int run(const std::vector<std::string>& arguments);
+// Prints the page, or JSON, and returns dlrun's exit code: 0, or 1 if nothing could be read.
+int run(const SubcommandLine& line);
 
 }  // namespace dl::launcher::autopsy

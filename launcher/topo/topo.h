@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/bind/topology.h"
+#include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/topo/devices.h"
 
 namespace dl::launcher::topo {
@@ -34,8 +35,7 @@ std::string json(const HostMap& map);
 // An SVG picture.
 std::string picture(const HostMap& map);
 
-// `arguments` without "topo" itself. Prints one of these, and returns dlrun's exit code: 0, 1 if
-// the host could not be read, 2 for bad usage.
-int run(const std::vector<std::string>& arguments);
+// Prints one of these, and returns dlrun's exit code. Throws Error if the host could not be read.
+int run(const SubcommandLine& line);
 
 }  // namespace dl::launcher::topo

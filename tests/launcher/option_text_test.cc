@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "core/base/error.h"
+#include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/cli/table/option_table.h"
 #include "tests/support/process.h"
 #include "tests/support/read_file.h"
@@ -50,9 +51,24 @@ TEST(OptionText, TheManualAndTheReferenceAreThoseOfTheTable) {
               "An option may be written with dashes or underscores, and shorter if it is clear "
               "which one is meant.\n" +
                   options_as_roff());
+  expect_part("launcher/dlrun.1", ".SH SUBCOMMANDS\n", ".SH EXIT STATUS\n", subcommands_as_roff());
   expect_part("docs/reference/dlrun.md", "# dlrun\n\n```\n", "```\n", options_as_help());
   expect_part("docs/reference/dlrun.md", "<!-- begin of the list of options -->\n",
               "<!-- end of the list of options -->\n", options_as_markdown());
+  for (const Subcommand& subcommand : subcommand_table()) {
+    expect_part("docs/reference/dlrun.md", "## dlrun " + std::string(subcommand.name) + "\n\n```\n",
+                "```\n", help_of(subcommand));
+  }
+}
+
+TEST(OptionText, EverySubcommandSaysWhatItIsAndHasJson) {
+  for (const Subcommand& subcommand : subcommand_table()) {
+    EXPECT_LE(subcommand.help.size(), 68U) << subcommand.name;
+    EXPECT_NE(subcommand.run, nullptr);
+    EXPECT_THAT(options_as_help(), HasSubstr("\n  " + std::string(subcommand.name) + " "));
+    EXPECT_TRUE(std::ranges::count(subcommand.options, "--json", &SubcommandOption::name) == 1)
+        << subcommand.name;
+  }
 }
 
 TEST(OptionText, EveryRowSaysWhatItIs) {
@@ -100,6 +116,13 @@ TEST(Completion, BashCompletesOptionsTheirWordsAndThenTheProgram) {
   EXPECT_THAT(offered_by_bash("dlrun --"), Not(HasSubstr("--logs-specs")));
 }
 
+TEST(Completion, BashKnowsSubcommandsAsTheFirstWordOnly) {
+  EXPECT_THAT(offered_by_bash("dlrun top"), HasSubstr("topo"));
+  EXPECT_EQ(offered_by_bash("dlrun topo --"), "--matrix --json --svg --help\n");
+  EXPECT_EQ(offered_by_bash("dlrun topo trai"), "\n");
+  EXPECT_EQ(offered_by_bash("dlrun -n 2 topo --"), "\n");
+}
+
 // What fish offers for a line, if it is installed.
 std::string offered_by_fish(const std::string& line) {
   const tests::TempDir folder;
@@ -137,6 +160,10 @@ TEST(Completion, TcshReadsItsScript) {
 TEST(Completion, ScriptsAreForFourShells) {
   EXPECT_THAT(completion_for("zsh"), testing::StartsWith("#compdef dlrun\n"));
   EXPECT_THAT(completion_for("zsh"), HasSubstr("'--bind=["));
+  EXPECT_THAT(completion_for("zsh"), HasSubstr("    topo) shift words; "));
+  EXPECT_THAT(completion_for("fish"),
+              HasSubstr("complete -c dlrun -n '__dlrun_in_subcommand topo' -l matrix -s m -d"));
+  EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'n/topo/(--matrix --json --svg --help)/'"));
   EXPECT_THAT(completion_for("tcsh"), testing::StartsWith("complete dlrun 'n/"));
   EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'n/--key-file/f/' "));
   EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'c/--bind=/(none core even numa socket)/' "));

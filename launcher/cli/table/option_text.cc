@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/cli/table/readers.h"
 
@@ -24,7 +25,7 @@ constexpr std::string_view kHelpFoot =
     "\n"
     "A job that hangs: `kill -USR1` dlrun, and it says who is waited for; so does `dlrun autopsy "
     "DIR`\n"
-    "of a --log-dir after a failure. `dlrun topo` shows what this host looks like.\n"
+    "of a --log-dir after a failure.\n"
     "\n"
     "  dlrun --nproc-per-node 2 train.py --epochs 3\n"
     "  dlrun --nproc-per-node auto -m package.train\n"
@@ -129,6 +130,12 @@ std::string options_as_help() {
       text += fmt::format("{:<{}}{}\n", line, kColumn, row.help);
     }
   }
+  text +=
+      "\nSubcommands, which must be the first word (a program of such a name: dlrun -- NAME):\n";
+  for (const Subcommand& subcommand : subcommand_table()) {
+    text +=
+        fmt::format("{:<{}}{}\n", fmt::format("  {}", subcommand.name), kColumn, subcommand.help);
+  }
   return text + "\n" + std::string(kHelpFoot);
 }
 
@@ -148,6 +155,24 @@ std::string options_as_roff() {
       if (!row.value.empty()) text += fmt::format(" \\fI{}\\fR", roff_of(row.value));
       text += fmt::format("\n{}.\n", roff_of(about(row)));
     }
+  }
+  return text;
+}
+
+std::string subcommands_as_roff() {
+  std::string text = "A subcommand must be the first word. After an option it is a program.\n";
+  for (const Subcommand& subcommand : subcommand_table()) {
+    text += fmt::format(".SS dlrun {} {}\n", subcommand.name, roff_of(subcommand.usage));
+    std::string about = roff_of(subcommand.about);
+    text += about;
+    for (const SubcommandOption& option : subcommand.options) {
+      text += fmt::format(".TP\n\\fB{}{}\\fR",
+                          option.letter == 0 ? "" : fmt::format("\\-{}\\fR, \\fB", option.letter),
+                          roff_of(option.name));
+      if (!option.is_flag()) text += fmt::format(" \\fI{}\\fR", roff_of(option.value));
+      text += fmt::format("\n{}.\n", roff_of(option.help));
+    }
+    text += fmt::format(".PP\nExits with {}.\n", roff_of(subcommand.exit_codes));
   }
   return text;
 }

@@ -10,6 +10,8 @@ namespace dl::launcher {
 std::string options_as_help();
 // The rows as entries of the manual's OPTIONS section.
 std::string options_as_roff();
+// The subcommands as the manual's SUBCOMMANDS section.
+std::string subcommands_as_roff();
 // A table in Markdown for each group.
 std::string options_as_markdown();
 
