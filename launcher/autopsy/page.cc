@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <array>
+
+#include "core/base/text/columns.h"
 #include "launcher/autopsy/diagnosis.h"
-#include "launcher/autopsy/table.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher::autopsy {
@@ -13,6 +15,7 @@ using collectives::record::GroupFacts;
 using collectives::record::Operation;
 using collectives::record::RankFacts;
 using collectives::record::State;
+using Row = std::array<std::string, 6>;
 
 std::string state_of(const Membership& m) {
   const Operation* const o = m.current != nullptr ? m.current : m.last;
@@ -98,7 +101,7 @@ std::vector<std::string> page(const Case& from) {
     rows.push_back(row);
   }
   lines.emplace_back();
-  for (std::string& line : table(rows)) lines.push_back(std::move(line));
+  for (std::string& line : in_columns(rows)) lines.push_back(std::move(line));
 
   std::vector<std::string> notes;
   if (const std::vector<int> absent = from.absent(); !absent.empty()) {

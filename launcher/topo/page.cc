@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/text/columns.h"
 #include "core/base/text/number.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/topo/topo.h"
@@ -18,23 +19,6 @@ std::vector<int> cpus_of(const Topology& topology, int numa_node) {
   }
   std::ranges::sort(cpus);
   return cpus;
-}
-
-// A row of cells, each as wide as the widest of its column.
-std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 std::string node_of(const Device& device) {
@@ -112,7 +96,7 @@ std::vector<std::string> page(const HostMap& map) {
     rows.push_back({"  " + device.name, device.model.empty() ? "-" : device.model,
                     device.pci.empty() ? "-" : device.pci, node_of(device), cpus_near(device)});
   }
-  for (std::string& line : aligned(rows)) lines.push_back(std::move(line));
+  for (std::string& line : in_columns(rows)) lines.push_back(std::move(line));
   return lines;
 }
 
@@ -135,7 +119,7 @@ std::vector<std::string> matrix(const HostMap& map) {
     row.insert(row.end(), {cpus_near(a), node_of(a)});
     rows.push_back(std::move(row));
   }
-  std::vector<std::string> lines = aligned(rows);
+  std::vector<std::string> lines = in_columns(rows);
   lines.emplace_back();
   for (const Distance distance : seen) {
     lines.push_back(fmt::format("{:<4} = {}", word(distance), meaning(distance)));

@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <fstream>
 #include <map>
 #include <utility>
 
 #include "core/base/system/process/process_stat.h"
-#include "launcher/autopsy/table.h"
+#include "core/base/text/columns.h"
 #include "launcher/process/descendants.h"
 
 namespace dl::launcher {
@@ -83,7 +84,8 @@ std::string kernel_stack(pid_t pid) {
 }  // namespace
 
 std::vector<std::string> process_facts(const std::vector<RankProcess>& ranks) {
-  std::vector<autopsy::Row> rows = {{"rank", "process", "that", "in", "CPU time", "threads"}};
+  std::vector<std::array<std::string, 6>> rows = {
+      {"rank", "process", "that", "in", "CPU time", "threads"}};
   std::vector<std::string> stacks;
   std::vector<std::string> notes;
   for (const RankProcess& rank : ranks) {
@@ -107,7 +109,7 @@ std::vector<std::string> process_facts(const std::vector<RankProcess>& ranks) {
       }
     }
   }
-  std::vector<std::string> lines = autopsy::table(rows);
+  std::vector<std::string> lines = in_columns(rows);
   for (const auto* more : {&stacks, &notes}) {
     if (more->empty()) continue;
     lines.emplace_back();
