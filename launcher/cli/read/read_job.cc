@@ -14,8 +14,6 @@
 namespace dl::launcher::read {
 namespace {
 
-constexpr int kSignalNumbers = 64;
-
 // dlrun sets these for each rank.
 constexpr env::Var kOwnVariables[] = {env::Var::kRank,
                                       env::Var::kWorldSize,
@@ -50,23 +48,12 @@ bool is_variable_name(std::string_view name) {
          });
 }
 
-// "SIGUSR1", "USR1" and "10": 10; 0: there is no such signal.
-int signal_of(std::string_view name) {
-  const std::string_view short_name = name.starts_with("SIG") ? name.substr(3) : name;
-  for (int signal = 1; signal <= kSignalNumbers; ++signal) {
-    const char* const abbreviation = ::sigabbrev_np(signal);
-    if (abbreviation != nullptr && short_name == abbreviation) return signal;
-    if (name == std::to_string(signal)) return signal;
-  }
-  return 0;
-}
-
 // The signals of a list as "SIGTERM,USR1".
 std::vector<int> signals_in(const Typed& typed) {
   std::vector<int> signals;
   for (const std::string& word : split(typed.value, ',')) {
     const std::string_view name = trimmed(word);
-    signals.push_back(signal_of(name));
+    signals.push_back(signal_number(name));
     DL_CHECK(signals.back() != 0, kInvalidArgument,
              "{} is `{}`: there is no signal `{}`; wanted names as SIGTERM,SIGUSR1", typed.name(),
              typed.value, name);

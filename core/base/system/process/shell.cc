@@ -52,4 +52,15 @@ std::string signal_name(int signal) {
   return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
 }
 
+int signal_number(std::string_view name) {
+  constexpr int kLastSignal = 64;
+  const std::string_view short_name = name.starts_with("SIG") ? name.substr(3) : name;
+  for (int signal = 1; signal <= kLastSignal; ++signal) {
+    const char* const abbreviation = ::sigabbrev_np(signal);
+    if (abbreviation != nullptr && short_name == abbreviation) return signal;
+    if (name == std::to_string(signal)) return signal;
+  }
+  return 0;
+}
+
 }  // namespace dl

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dl {
@@ -28,5 +29,7 @@ std::string how_it_ended(int wait_status);
 
 // "SIGKILL", "SIGRTMIN+3"; "signal 32" for a number without a name.
 std::string signal_name(int signal);
+// "SIGUSR1", "USR1" and "10": 10; 0: there is no such signal.
+int signal_number(std::string_view name);
 
 }  // namespace dl
