@@ -39,11 +39,19 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
+CardFacts card_of(const Starter& starter, const std::string& host, const std::string& log_dir) {
+  CardFacts facts = starter.card();
+  facts.host = host;
+  facts.log_dir = log_dir;
+  return facts;
+}
+
 }  // namespace
 
 Frontend::Frontend(const Options& options, Starter& starter)
     : options_(options),
       host_(host_name()),
+      card_(card_of(starter, host_, options.output.log_dir)),
       disk_(io_),
       output_(
           io_, disk_, [this](const StreamId& id) { return look_of(id); },
@@ -87,6 +95,7 @@ int Frontend::run() {
   watch_allocation();
   io_.run();
   timeout_.cancel();
+  card_.set_state(CardState::kEnding);
   output_.begin_finish();
   return finish_and_print(agent_->finish());
 }
@@ -117,6 +126,7 @@ void Frontend::discard_input_of_other_nodes() {
 
 void Frontend::on_attempt(int attempt, const std::vector<int>& ranks) {
   state_.attempt_began(attempt, ranks, Clock::now());
+  card_.attempt_began(attempt, ranks);
   if (attempt != attempt_) local_ranks_.clear();
   attempt_ = attempt;
   for (std::size_t i = 0; i < ranks.size(); ++i) local_ranks_[ranks[i]] = static_cast<int>(i);
@@ -124,6 +134,7 @@ void Frontend::on_attempt(int attempt, const std::vector<int>& ranks) {
 
 void Frontend::on_rank(const RankNews& news) {
   state_.rank_changed(news, Clock::now());
+  show_on(card_, news);
 }
 
 rendezvous::Restart Frontend::on_verdict(const Verdict& verdict) {
@@ -202,6 +213,7 @@ void Frontend::end_for(int signal) {
   if (interrupts_ > 0 && !is_of_a_person(signal)) return;
   last_interrupt_ = signal;
   ++interrupts_;
+  card_.set_state(CardState::kEnding);
   output_.set_reader_deadline(interrupts_ == 1 && !output_.is_finishing()
                                   ? Clock::now() + options_.end.grace
                                   : Clock::now());

@@ -18,6 +18,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/frontend/job_state.h"
 #include "launcher/frontend/starter.h"
+#include "launcher/jobs/card/job_card.h"
 #include "launcher/output/job/job_output.h"
 #include "launcher/output/logs/disk_thread.h"
 #include "launcher/preempt/save_requests.h"
@@ -69,6 +70,7 @@ class Frontend : private AgentEvents {
 
   const Options& options_;
   std::string host_;  // of the agent
+  JobCard card_;
   int attempt_ = 0;
   std::map<int, int> local_ranks_;  // by rank, of all agents in this attempt
   boost::asio::io_context io_{1};

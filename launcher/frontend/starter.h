@@ -6,6 +6,7 @@
 #include <string>
 
 #include "launcher/agent/agent_port.h"
+#include "launcher/frontend/card_of.h"
 #include "launcher/output/frame.h"
 #include "launcher/output/logs/disk_thread.h"
 #include "launcher/plan/plan.h"
@@ -30,6 +31,8 @@ struct AgentStart {
 class Starter {
  public:
   virtual ~Starter() = default;
+  // What the job's card says.
+  virtual CardFacts card() const = 0;
   // To be called once. Throws Error.
   virtual std::unique_ptr<AgentOrders> start(AgentStart start) = 0;
 };
@@ -38,6 +41,7 @@ class Starter {
 class StartHere : public Starter {
  public:
   StartHere(const NodePlan& plan, WardenHandle warden) : plan_(plan), warden_(std::move(warden)) {}
+  CardFacts card() const override { return card_of_node(plan_); }
   std::unique_ptr<AgentOrders> start(AgentStart start) override;
 
  private:

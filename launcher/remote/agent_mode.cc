@@ -24,6 +24,8 @@
 #include "launcher/agent/agent.h"
 #include "launcher/bind/topology.h"
 #include "launcher/cli/options.h"
+#include "launcher/frontend/card_of.h"
+#include "launcher/jobs/card/job_card.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
@@ -197,6 +199,7 @@ class AgentMode : private AgentEvents {
  public:
   AgentMode(Node node, const Start& start, WardenHandle warden, Opening opening)
       : node_(std::move(node)),
+        card_(card_of_agent(node_.plan)),
         streams_(opening.take_streams()),
         disk_(io_),
         writer_(io_, std::move(streams_.in), std::move(streams_.out), opening.take_decoder(),
@@ -253,9 +256,13 @@ class AgentMode : private AgentEvents {
   void on_sentence(const std::string& line) override { writer_.send(Sentence{line}); }
   void on_attempt(int attempt, const std::vector<int>& ranks) override {
     attempt_ = attempt;
+    card_.attempt_began(attempt, ranks);
     writer_.send(Attempt{attempt, ranks});
   }
-  void on_rank(const RankNews& news) override { writer_.send(news); }
+  void on_rank(const RankNews& news) override {
+    show_on(card_, news);
+    writer_.send(news);
+  }
   rendezvous::Restart on_verdict(const Verdict& verdict) override {
     rendezvous::Restart restart;
     if (verdict.agreed) {
@@ -279,6 +286,7 @@ class AgentMode : private AgentEvents {
     } else if (const auto* credit = std::get_if<Credit>(&value)) {
       writer_.give(credit->stream, credit->bytes);
     } else if (const auto* stop = std::get_if<Stop>(&value)) {
+      card_.set_state(CardState::kEnding);
       agent_.stop({stop->exit_code, stop->text}, stop->signal);
     } else if (const auto* signal = std::get_if<SignalRanks>(&value)) {
       agent_.signal_ranks(signal->signal);
@@ -366,6 +374,7 @@ class AgentMode : private AgentEvents {
   }
 
   Node node_;
+  JobCard card_;
   Streams streams_;
   boost::asio::io_context io_{1};
   DiskThread disk_;

@@ -3,8 +3,8 @@
 #
 # Lines of code blocks that begin with dlrun, with a prompt ("$ ", "node0$ ") or variables before it, and text between backticks that names a
 # program, run with --dry-run as they stand, in a folder in which the programs that they name are stubs, and on a machine with eight GPUs that do not
-# exist. " ... " and a remark in parentheses at the end are left out, and a single capital letter stands for a number. `dlrun autopsy` and
-# `dlrun topo` have no --dry-run: they run, and autopsy may not call its command line wrong (2).
+# exist. " ... " and a remark in parentheses at the end are left out, and a single capital letter stands for a number. Subcommands
+# have no --dry-run: they run, and those that need a job or a host may not call their command line wrong (2).
 set -u
 root=$1 work=$2 bin=$3 nvml=$4
 cd "$root" || exit 1
@@ -52,6 +52,7 @@ while IFS="$tab" read -r place command; do
   case $command in
     dlrun\ autopsy*) line=$command wanted="no 2" ;;
     dlrun\ topo*) line=$command wanted=0 ;;
+    dlrun\ ps*) line=$command wanted="no 2" ;;
     *) line=$(printf '%s\n' "$command" | sed 's/\(^\| \)dlrun /\1dlrun --dry-run /') wanted=0 ;;
   esac
   count=$((count + 1))

@@ -8,6 +8,9 @@ namespace dl::launcher {
 namespace autopsy {
 int run(const SubcommandLine& line);
 }
+namespace jobs {
+int run_ps(const SubcommandLine& line);
+}  // namespace jobs
 namespace topo {
 int run(const SubcommandLine& line);
 }
@@ -25,7 +28,29 @@ constexpr SubcommandOption kTopoOptions[] = {
     {.name = "--svg", .help = "a picture, for a file: dlrun topo --svg > host.svg"},
 };
 
+constexpr SubcommandOption kHosts = {
+    .name = "--hosts", .letter = 'H', .value = "HOST,...", .help = "on these hosts, by ssh"};
+constexpr SubcommandOption kHostfile = {
+    .name = "--hostfile", .value = "FILE", .help = "the same from a file, a host a line"};
+constexpr SubcommandOption kSsh = {.name = "--ssh",
+                                   .value = "COMMAND",
+                                   .help = "the ssh that reaches them, with its options (ssh)"};
+
+constexpr SubcommandOption kPsOptions[] = {
+    {.name = "--json", .help = "all of it as JSON"}, kHosts, kHostfile, kSsh};
 constexpr Subcommand kSubcommands[] = {
+    {.name = "ps",
+     .usage = "[--json] [--hosts HOST,...]",
+     .help = "your jobs on this host or on others, and what their ranks wait for",
+     .about = "Shows your jobs on this host: each dlrun, its ranks, their state, and the operation "
+              "in which a\n"
+              "rank is if its program uses dlrun's collectives. Of a job whose ranks are on other "
+              "hosts, --hosts\n"
+              "shows what each rank does. Only jobs of your own user are shown, also to root.\n",
+     .operands = "",
+     .options = kPsOptions,
+     .exit_codes = "0, also without jobs; 1 a host does not answer; 2 bad usage",
+     .run = jobs::run_ps},
     {.name = "autopsy",
      .usage = "[--json] DIR...",
      .help = "who stopped in which operation, from the logs of a job",

@@ -117,6 +117,7 @@ class StartOnHosts : public Starter {
  public:
   StartOnHosts(RemoteJob job, WardenHandle warden)
       : job_(std::move(job)), warden_(std::move(warden)) {}
+  CardFacts card() const override { return card_of_hosts(job_.plan); }
   std::unique_ptr<AgentOrders> start(AgentStart start) override {
     return std::make_unique<RemoteNodes>(std::move(start), std::move(job_), std::move(warden_));
   }

@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "core/base/error.h"
 #include "core/base/system/process/shell.h"
@@ -26,6 +28,13 @@ std::string quoted(const std::string& word) {
     }
   }
   return text + "'";
+}
+
+std::string quoted_if_needed(const std::string& word) {
+  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '@';
+  });
+  return is_plain ? word : quoted(word);
 }
 
 bool needs_no_ssh(const std::string& host) {
@@ -79,10 +88,16 @@ std::string ssh_failure(const std::string& host, std::string_view said) {
 
 AgentCommand agent_command(const std::vector<std::string>& ssh, const std::string& host,
                            const std::string& dlrun) {
+  return command_on(ssh, host, dlrun, {kAgentWord});
+}
+
+AgentCommand command_on(const std::vector<std::string>& ssh, const std::string& host,
+                        const std::string& dlrun, const std::vector<std::string>& words) {
   AgentCommand command;
   if (needs_no_ssh(host)) {
     command.path = dlrun;
-    command.argv = {dlrun, kAgentWord};
+    command.argv = {dlrun};
+    command.argv.insert(command.argv.end(), words.begin(), words.end());
     command.by_ssh = false;
     return command;
   }
@@ -97,8 +112,9 @@ AgentCommand agent_command(const std::vector<std::string>& ssh, const std::strin
            "ControlMaster=no", "ClearAllForwardings=yes", "RemoteCommand=none"}) {
     command.argv.insert(command.argv.end(), {"-o", option});
   }
-  command.argv.insert(command.argv.end(), {"-T", "-x", "--", host,
-                                           fmt::format("exec {} {}", quoted(dlrun), kAgentWord)});
+  std::string line = "exec " + quoted(dlrun);
+  for (const std::string& word : words) line += " " + quoted_if_needed(word);
+  command.argv.insert(command.argv.end(), {"-T", "-x", "--", host, line});
   return command;
 }
 

@@ -26,6 +26,10 @@ struct AgentCommand {
 AgentCommand agent_command(const std::vector<std::string>& ssh, const std::string& host,
                            const std::string& dlrun);
 
+// As agent_command(), for dlrun with other words: `dlrun WORDS...` on the host.
+AgentCommand command_on(const std::vector<std::string>& ssh, const std::string& host,
+                        const std::string& dlrun, const std::vector<std::string>& words);
+
 // Splits "ssh -F 'my file'" into words; quotes count as in a shell. Throws kInvalidArgument.
 std::vector<std::string> words_of(std::string_view option, std::string_view text);
 

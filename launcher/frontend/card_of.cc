@@ -1,0 +1,57 @@
+#include "launcher/frontend/card_of.h"
+
+#include <chrono>
+
+#include "core/base/version.h"
+
+namespace dl::launcher {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+CardFacts card_of(const JobPlan& job) {
+  return {.job = job.name,
+          .host = {},
+          .node = std::nullopt,
+          .nodes = job.nnodes,
+          .hosts = {},
+          .program = job.started.program,
+          .log_dir = {},
+          .version = std::string(kVersion),
+          .began_ns = now_ns()};
+}
+
+}  // namespace
+
+CardFacts card_of_node(const NodePlan& plan) {
+  CardFacts facts = card_of(plan.job);
+  facts.host = plan.host;
+  if (plan.node_rank >= 0) facts.node = plan.node_rank;
+  return facts;
+}
+
+CardFacts card_of_agent(const NodePlan& plan) {
+  CardFacts facts = card_of_node(plan);
+  facts.is_agent = true;
+  return facts;
+}
+
+CardFacts card_of_hosts(const JobPlan& job) {
+  CardFacts facts = card_of(job);
+  for (const Host& host : job.hosts) facts.hosts.push_back(host.name);
+  return facts;
+}
+
+void show_on(JobCard& card, const RankNews& news) {
+  if (news.what == RankNews::What::kStarted) {
+    card.rank_started(news.rank, news.pid);
+  } else {
+    card.rank_ended(news.rank, news.pid, news.status);
+  }
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,25 @@
+// The jobs of this user on the hosts that a line of `dlrun ps` names.
+#pragma once
+
+#include <vector>
+
+#include "launcher/cli/subcommand/subcommand.h"
+#include "launcher/jobs/view/job.h"
+#include "launcher/remote/ask/ask_hosts.h"
+
+namespace dl::launcher::jobs {
+
+// One entry for each host of `choice`, or for this host if it names none. A host that does not
+// answer has an error. Says on standard error for which hosts it waits.
+std::vector<HostJobs> jobs_of(const remote::HostChoice& choice);
+
+// Options for remote::ask_hosts() that say so.
+remote::AskHostsOptions asking(const remote::HostChoice& choice, std::chrono::seconds patience);
+
+// Says each error on standard error. Returns true if there is one.
+bool say_errors(const std::vector<HostJobs>& hosts);
+
+// `dlrun ps`.
+int run_ps(const SubcommandLine& line);
+
+}  // namespace dl::launcher::jobs

@@ -1,0 +1,84 @@
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/base/system/output.h"
+#include "core/base/text/name_list.h"
+#include "core/base/text/printable.h"
+#include "launcher/jobs/find/processes.h"
+#include "launcher/jobs/hosts.h"
+
+namespace dl::launcher::jobs {
+namespace {
+
+constexpr std::chrono::seconds kPatienceWithHosts{20};
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// What the dlrun of a host has said, under the name by which it was asked.
+HostJobs jobs_in(const remote::HostAnswer& answer) {
+  HostJobs host{.host = answer.host, .error = answer.error, .jobs = {}};
+  if (!host.error.empty()) return host;
+  std::optional<std::vector<HostJobs>> said = read_jobs(answer.text);
+  if (!said || said->size() != 1) {
+    host.error = fmt::format(
+        "host {}: its answer is not understood; is its dlrun of another version?", answer.host);
+    return host;
+  }
+  host.jobs = std::move(said->front().jobs);
+  return host;
+}
+
+}  // namespace
+
+remote::AskHostsOptions asking(const remote::HostChoice& choice, std::chrono::seconds patience) {
+  return {
+      .ssh = choice.ssh,
+      .patience = patience,
+      .on_waiting = [](const std::vector<std::string>& hosts) {
+        std::vector<std::string> names;
+        for (const std::string& host : hosts) names.push_back(shown_word(host));
+        write_error(fmt::format("dlrun: waiting for {}\n", detail::name_list(std::move(names))));
+      }};
+}
+
+std::vector<HostJobs> jobs_of(const remote::HostChoice& choice) {
+  if (choice.hosts.empty()) return {jobs_here()};
+  std::vector<remote::HostQuestion> questions;
+  for (const std::string& host : choice.hosts) questions.push_back({host, {"ps", "--json"}});
+  std::vector<HostJobs> jobs;
+  for (const remote::HostAnswer& answer :
+       remote::ask_hosts(questions, asking(choice, kPatienceWithHosts))) {
+    jobs.push_back(jobs_in(answer));
+  }
+  return jobs;
+}
+
+bool say_errors(const std::vector<HostJobs>& hosts) {
+  bool any = false;
+  for (const HostJobs& host : hosts) {
+    if (host.error.empty()) continue;
+    write_error(fmt::format("dlrun: {}\n", printable(host.error)));
+    any = true;
+  }
+  return any;
+}
+
+int run_ps(const SubcommandLine& line) {
+  const std::vector<HostJobs> hosts = jobs_of(remote::read_hosts(line));
+  if (line.has("--json")) {
+    fmt::print("{}\n", json_of(hosts).dump(2, ' ', false,
+                                           nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    for (const std::string& text : page(hosts, now_ns())) fmt::print("{}\n", text);
+  }
+  return say_errors(hosts) ? 1 : 0;
+}
+
+}  // namespace dl::launcher::jobs

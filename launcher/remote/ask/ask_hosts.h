@@ -1,0 +1,47 @@
+// Runs a subcommand of dlrun on several hosts at once and takes their answers: by ssh, as the
+// agents of a job are started, or directly on this machine.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/subcommand/subcommand.h"
+
+namespace dl::launcher::remote {
+
+// What --hosts, --hostfile and --ssh of a subcommand say.
+struct HostChoice {
+  std::vector<std::string> hosts;  // empty: this machine alone, without ssh
+  std::vector<std::string> ssh;    // words
+};
+// Throws kInvalidArgument.
+HostChoice read_hosts(const SubcommandLine& line);
+
+struct HostQuestion {
+  std::string host;
+  std::vector<std::string> words;  // behind `dlrun`
+};
+
+struct HostAnswer {
+  std::string host;
+  std::string text;   // its standard output
+  int exit_code = 0;  // of its dlrun
+  std::string error;  // a sentence that names the host: it has not answered; empty: it has
+};
+
+struct AskHostsOptions {
+  std::vector<std::string> ssh;  // words
+  std::chrono::seconds patience{20};
+  // Called every few seconds with the hosts that have not answered.
+  std::function<void(const std::vector<std::string>& hosts)> on_waiting = {};
+};
+
+// The answers, in the order of the questions. Hosts that do not answer in time are given up. To be
+// called without a job in this process. Throws kInvalidArgument if ssh is not found, and kIo.
+std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
+                                  const AskHostsOptions& options);
+
+}  // namespace dl::launcher::remote
