@@ -1,4 +1,4 @@
-// The jobs of this user on the hosts that a line of `dlrun ps` names.
+// The jobs of this user on the hosts that a line of `dlrun ps` or `dlrun kill` names.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,8 @@ remote::AskHostsOptions asking(const remote::HostChoice& choice, std::chrono::se
 // Says each error on standard error. Returns true if there is one.
 bool say_errors(const std::vector<HostJobs>& hosts);
 
-// `dlrun ps`.
+// `dlrun ps` and `dlrun kill`.
 int run_ps(const SubcommandLine& line);
+int run_kill(const SubcommandLine& line);
 
 }  // namespace dl::launcher::jobs

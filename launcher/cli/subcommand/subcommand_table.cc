@@ -9,6 +9,7 @@ namespace autopsy {
 int run(const SubcommandLine& line);
 }
 namespace jobs {
+int run_kill(const SubcommandLine& line);
 int run_ps(const SubcommandLine& line);
 }  // namespace jobs
 namespace topo {
@@ -38,6 +39,19 @@ constexpr SubcommandOption kSsh = {.name = "--ssh",
 
 constexpr SubcommandOption kPsOptions[] = {
     {.name = "--json", .help = "all of it as JSON"}, kHosts, kHostfile, kSsh};
+constexpr SubcommandOption kKillOptions[] = {
+    {.name = "--all", .help = "all jobs of this name, if there are several"},
+    {.name = "--signal",
+     .letter = 's',
+     .value = "NAME",
+     .help = "another signal than TERM; KILL ends the ranks at once"},
+    {.name = "--timeout", .value = "SECONDS", .help = "how long to wait for the end (60)"},
+    {.name = "--json", .help = "what became of each job, as JSON"},
+    kHosts,
+    kHostfile,
+    kSsh,
+};
+
 constexpr Subcommand kSubcommands[] = {
     {.name = "ps",
      .usage = "[--json] [--hosts HOST,...]",
@@ -51,6 +65,22 @@ constexpr Subcommand kSubcommands[] = {
      .options = kPsOptions,
      .exit_codes = "0, also without jobs; 1 a host does not answer; 2 bad usage",
      .run = jobs::run_ps},
+    {.name = "kill",
+     .usage = "[options] JOB",
+     .help = "end a job of yours, on this host or on others, and wait for its end",
+     .about = "Sends SIGTERM to the dlrun of a job and waits until it has ended with all of its "
+              "ranks. JOB is the\n"
+              "job's name, the pid of its dlrun, or the id that `dlrun ps --json` shows. If "
+              "several jobs have the\n"
+              "name, they are listed and left alone. A signal goes to dlruns of your own user "
+              "only, also from\n"
+              "root. A stopped dlrun is continued.\n",
+     .operands = "JOB",
+     .options = kKillOptions,
+     .exit_codes =
+         "0 it has ended, or has the signal; 1 there is no such job, or it has not ended; "
+         "2 bad usage, or\nseveral jobs have the name",
+     .run = jobs::run_kill},
     {.name = "autopsy",
      .usage = "[--json] DIR...",
      .help = "who stopped in which operation, from the logs of a job",

@@ -1,0 +1,29 @@
+// Which jobs `dlrun kill JOB` means.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/jobs/view/job.h"
+
+namespace dl::launcher::jobs {
+
+struct Chosen {
+  std::string host;  // the host that was asked
+  JobView job;
+};
+
+// The dlruns that `word` names: a job's name, a dlrun's pid or an id. Agents are left out: they end
+// with the dlrun that has started them. Throws kNotFound if there is none, with a sentence.
+std::vector<Chosen> matches(const std::vector<HostJobs>& hosts, std::string_view word);
+
+// True if all are dlruns of one job, one a node.
+bool is_one_job(const std::vector<Chosen>& chosen);
+
+// "train (dlrun 4711 on a)"
+std::string name_of(const Chosen& chosen);
+
+}  // namespace dl::launcher::jobs
