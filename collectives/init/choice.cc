@@ -1,9 +1,6 @@
 #include "collectives/init/choice.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <vector>
 
@@ -13,16 +10,11 @@
 #include "collectives/waiting/group_error.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
+#include "core/base/system/machine/namespaces.h"
 #include "core/base/version.h"
 
 namespace dl::collectives {
 namespace {
-
-std::string network_id() {
-  std::array<char, 64> id{};
-  const ssize_t size = ::readlink("/proc/self/ns/net", id.data(), id.size());
-  return size > 0 ? std::string(id.data(), static_cast<std::size_t>(size)) : std::string();
-}
 
 // Removes the first word of the text.
 std::string take_word(std::string_view& text) {
@@ -136,8 +128,8 @@ Choice choose_backend(const GroupOptions& how, const std::string& asked, const s
   Offer own{.who = this_process(how),
             .asked = asked,
             .kernel = boot_id(),
-            .network = network_id(),
-            .user = std::to_string(::geteuid())};
+            .network = network_namespace(),
+            .user = user_on_host()};
   if (asked != "tcp") {
     try {
       choice.segment = how.segment ? how.segment : reserve_shm_segment();
