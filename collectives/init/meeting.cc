@@ -14,6 +14,7 @@
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
 #include "core/base/system/machine/limits.h"
+#include "core/base/system/machine/namespaces.h"
 #include "core/base/text/number.h"
 #include "rendezvous/module/remote_store.h"
 #include "rendezvous/net/connect/acceptor.h"
@@ -279,10 +280,25 @@ std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& 
   return std::make_unique<RemoteMeeting>(options, endpoint, key, deadline);
 }
 
+// On one node dlrun listens on loopback, which a container with a network of its own does not
+// reach: no connection would ever be made.
+void check_network(const Endpoint& store, Deadline deadline) {
+  const auto of_dlrun = env::get(env::Var::kNetwork);
+  if (!of_dlrun || *of_dlrun == network_namespace()) return;
+  for (const rendezvous::Address& address : rendezvous::resolve(store, deadline)) {
+    DL_CHECK(!address.is_loopback(), kConnection,
+             "init: this rank is in another network namespace than its dlrun, which listens on {} "
+             "alone; give the rank's container the host's network (--network host)",
+             store.text());
+  }
+}
+
 std::unique_ptr<Meeting> meet_by_environment(const MeetingOptions& options, Deadline deadline) {
-  if (const auto store = env::get(env::Var::kStore)) {
-    return std::make_unique<RemoteMeeting>(options, Endpoint::parse(*store),
-                                           JobKey::require_from_environment(), deadline);
+  if (const auto text = env::get(env::Var::kStore)) {
+    const Endpoint store = Endpoint::parse(*text);
+    check_network(store, deadline);
+    return std::make_unique<RemoteMeeting>(options, store, JobKey::require_from_environment(),
+                                           deadline);
   }
   const auto host = env::get(env::Var::kMasterAddr);
   const auto port = env::get_int(env::Var::kMasterPort);

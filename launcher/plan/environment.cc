@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/namespaces.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/process/own_process.h"
 
@@ -109,6 +110,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     text(Var::kNodeId, fmt::format("{}/{}", plan.job.name, meeting.group_rank));
   }
   text(Var::kDlrunFolder, own_file().parent_path().string());
+  text(Var::kNetwork, network_namespace());
   if (!plan.meet.iface.empty()) text(Var::kIface, plan.meet.iface);
   if (!meeting.store.empty()) text(Var::kStore, meeting.store);
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);

@@ -173,6 +173,7 @@ TEST(Environment, IsTorchrunsContract) {
     EXPECT_THAT(entries, Contains(entry));
   }
   EXPECT_THAT(entries, Contains(StartsWith("DLRUN_FOLDER=/")));
+  EXPECT_THAT(entries, Contains(StartsWith("DLRUN_NETWORK=net:[")));
 }
 
 TEST(TorchProgram, MayBeWhatIsNoNativeProgram) {
