@@ -16,6 +16,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/namespaces.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -76,18 +77,16 @@ bool is_key_memfd(int fd) noexcept {
 // Kubernetes mounts a Secret read-only, on a memory file system of the pod's own. The file belongs
 // to root and has mode 0644 or, for a group, 0440. Only the pod's processes see it. On a host,
 // other users may read such a file. So it counts only if this process is not in the host's PID
-// namespace, whose inode number is fixed in the kernel.
+// namespace.
 bool is_secret_of_container(int fd, const struct stat& status) {
-  constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) return false;
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) return false;
   struct statfs system{};
   struct statvfs mount{};
-  struct stat processes{};
   return ::fstatfs(fd, &system) == 0 &&
          (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC) &&
          ::fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0 &&
-         ::stat("/proc/self/ns/pid", &processes) == 0 && processes.st_ino != kFirstPidNamespace;
+         is_in_own_pid_namespace();
 }
 
 // `what` begins the texts of errors.
@@ -148,10 +147,13 @@ std::optional<JobKey> JobKey::from_environment() {
     if (possible && is_key_memfd(static_cast<int>(*number))) {
       return read_key(static_cast<int>(*number), what);
     }
-    DL_CHECK(path.has_value(), kInvalidArgument,
-             "{} is not the job key's descriptor (a program in between has closed it); set {} to a "
-             "file of mode 0600 instead",
-             what, env::name_of(env::Var::kKeyFile));
+    // dlrun's own file has a path in /proc, which another PID namespace does not have.
+    DL_CHECK(path && ::access(path->c_str(), F_OK) == 0, kInvalidArgument,
+             "{} is not the job key's descriptor (a program in between, such as a container's "
+             "runtime, has closed it), and {} {}; let the descriptor through, or set {} to a "
+             "file of mode 0600",
+             what, env::name_of(env::Var::kKeyFile), path ? "names no file here" : "is not set",
+             env::name_of(env::Var::kKeyFile));
   }
   if (path) {
     return read_key_file(*path, fmt::format("{}={}", env::name_of(env::Var::kKeyFile), *path));

@@ -92,6 +92,11 @@ TEST(JobKey, ClosedDescriptorFallsBackToTheFile) {
     const KeyEnvironment environment("987654", path);
     EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
   }
+  {
+    const KeyEnvironment environment("987654", "/proc/1/fd/987654");  // dlrun's, seen elsewhere
+    EXPECT_THAT(error_of([] { JobKey::from_environment(); }),
+                HasSubstr("and DLRUN_KEY_FILE names no file here; let the descriptor through"));
+  }
   const KeyEnvironment environment("987654", "");
   EXPECT_THAT(error_of([] { JobKey::from_environment(); }),
               HasSubstr("DLRUN_KEY_FD=987654 is not the job key's descriptor"));
