@@ -171,7 +171,7 @@ int start(Launch launch, CommandLine line) {
   const rlimit open_files = raise_descriptor_limit(
       descriptors_for(ranks, !options.output.log_dir.empty()), ranks, kHighestRankFd);
   JobSignals::block_signals();
-  StartHere starter(plan, start_warden({program.path, plan.job.started.program, open_files}, line));
+  StartHere starter(plan, start_warden(programs_to_start(plan, open_files), line));
   if (key) key->serve();
   Frontend frontend(options, starter);
   return frontend.run();

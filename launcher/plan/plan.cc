@@ -239,6 +239,11 @@ int Meeting::local_rank_of(int rank) const {
   return static_cast<int>(std::ranges::lower_bound(ranks, rank) - ranks.begin());
 }
 
+RankPrograms programs_to_start(const NodePlan& plan, rlimit open_files) {
+  return {.all = {{.path = plan.program.path, .argv = plan.job.started.program, .directory = ""}},
+          .open_files = open_files};
+}
+
 bool has_mpirun_names(const Options& options) {
   const std::optional<std::int64_t> wanted = env::get_int(env::Var::kMpirunNames);
   return wanted ? *wanted != 0 : options.job.np || options.where.most_per_node;

@@ -15,6 +15,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/process/start/program.h"
+#include "launcher/process/start/start_process.h"
 #include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
@@ -143,6 +144,9 @@ NodePlan make_plan(const Options& options, const Machine& machine);
 // kInvalidArgument.
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine);
+
+// For the warden. `open_files`: the limit of the ranks.
+RankPrograms programs_to_start(const NodePlan& plan, rlimit open_files);
 
 // True if ranks also find their numbers by Open MPI's names, for scripts that `mpirun -n` starts.
 bool has_mpirun_names(const Options& options);

@@ -47,10 +47,11 @@ enum class Leftovers : std::int32_t {
 
 struct Message {
   MessageKind kind{};
-  std::uint32_t slot = 0;         // of the process
-  std::int32_t number = 0;        // a signal, a process id, an exit status, an errno value
-  std::string text;               // kSpawn: the file to execute; kNotStarted: the step that failed
-  std::vector<std::string> argv;  // kSpawn; empty: the job's program, and no `text`
+  std::uint32_t slot = 0;   // of the process
+  std::int32_t number = 0;  // a signal, a process id, an exit status, an errno value; kSpawn of a
+                            // rank: index of the job's program
+  std::string text;         // kSpawn: the file to execute; kNotStarted: the step that failed
+  std::vector<std::string> argv;         // kSpawn; empty: a program of the job, and no `text`
   std::vector<std::string> environment;  // kSpawn: added to dlrun's environment at its start
   std::vector<std::int32_t> cpus;        // kSpawn: empty: not bound
   std::vector<std::int32_t> fd_numbers;  // kSpawn: the number of each descriptor in the child

@@ -408,8 +408,7 @@ int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
     const rlimit open_files =
         raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
     JobSignals::block_signals();
-    WardenHandle warden =
-        start_warden({node.plan.program.path, node.plan.job.started.program, open_files}, line);
+    WardenHandle warden = start_warden(programs_to_start(node.plan, open_files), line);
     return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();
   } catch (const Refusal& refusal) {
     opening.say(Refused{refusal.exit_code, refusal.text});

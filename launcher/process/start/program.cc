@@ -127,17 +127,23 @@ bool answers(const std::string& path) {
   return has_read;
 }
 
+std::string path_in(const std::string& directory, const std::string& path) {
+  return directory.empty() || path.starts_with('/') ? path : directory + "/" + path;
+}
+
 }  // namespace
 
-Program find_program(const std::string& name, const std::string& script) {
-  Program program = find_executable(name);
+Program find_program(const std::string& name, const std::string& script,
+                     const std::string& directory) {
+  const bool is_path = name.find('/') != std::string::npos;
+  Program program = find_executable(is_path ? path_in(directory, name) : name);
   if (program.exit_code == 0) {
     program.can_be_read = answers(program.path);
   } else if (!script.empty()) {
     program.error += fmt::format(", which {} needs; PYTHON_EXEC may name another one", script);
   }
   if (script.empty() || program.exit_code != 0) return program;
-  const Program missing = without_script(script);
+  const Program missing = without_script(path_in(directory, script));
   return missing.exit_code == 0 ? program : missing;
 }
 

@@ -22,9 +22,10 @@ struct Program {
 };
 
 // Searches PATH as a shell does, unless the name has a slash. `script`: the file that the program,
-// an interpreter, reads, which must exist too; empty: none. Must be called before any thread
-// exists.
-Program find_program(const std::string& name, const std::string& script = "");
+// an interpreter, reads, which must exist too; empty: none. `directory`: the one in which it will
+// run, for relative paths; empty: this process's. Must be called before any thread exists.
+Program find_program(const std::string& name, const std::string& script = "",
+                     const std::string& directory = "");
 
 // If the kernel did not execute a file (ENOEXEC), it is a script without a `#!` line, which a shell
 // runs, or a program that this machine cannot run, which no shell should get.

@@ -51,6 +51,7 @@ DL_IN_BORROWED_MEMORY int child(void* argument) {
       ::sched_setaffinity(0, borrowed->cpu_bytes, borrowed->cpus) != 0) {
     fail("sched_setaffinity");
   }
+  if (request.directory != nullptr && ::chdir(request.directory) != 0) fail("chdir");
   for (const FdAt& fd : request.fds) {
     if (::dup2(fd.from, fd.to) < 0) fail("dup2");
   }

@@ -27,6 +27,7 @@ struct SpawnRequest {
   const char* path = nullptr;
   char* const* argv = nullptr;  // ends with a null pointer; so does envp
   char* const* envp = nullptr;
+  const char* directory = nullptr;     // null: the parent's
   std::span<const FdAt> fds;           // no `to` may be the `from` of a later entry
   std::span<const int> cpus;           // empty: as the parent
   const rlimit* open_files = nullptr;  // null: as the parent; descriptors above it stay open

@@ -30,10 +30,13 @@ std::vector<char*> merged_environment(const std::vector<std::string>& entries) {
 
 }  // namespace
 
-Message start_process(Spawner& spawner, const RankProgram& program, Message& spawn) {
+Message start_process(Spawner& spawner, const RankPrograms& programs, Message& spawn) {
   std::vector<char*> argv;
   const bool is_rank = spawn.argv.empty();
-  for (const std::string& argument : is_rank ? program.argv : spawn.argv) {
+  const RankProgram helper{.path = spawn.text, .argv = spawn.argv, .directory = ""};
+  const RankProgram& program =
+      is_rank ? programs.all.at(static_cast<std::size_t>(spawn.number)) : helper;
+  for (const std::string& argument : program.argv) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
@@ -50,12 +53,13 @@ Message start_process(Spawner& spawner, const RankProgram& program, Message& spa
     fds.push_back({fd.get(), spawn.fd_numbers[i]});
   }
   const Spawned spawned =
-      spawner.spawn({.path = is_rank ? program.path.c_str() : spawn.text.c_str(),
+      spawner.spawn({.path = program.path.c_str(),
                      .argv = argv.data(),
                      .envp = environment.data(),
+                     .directory = program.directory.empty() ? nullptr : program.directory.c_str(),
                      .fds = fds,
                      .cpus = spawn.cpus,
-                     .open_files = is_rank ? &program.open_files : nullptr,
+                     .open_files = is_rank ? &programs.open_files : nullptr,
                      // A helper survives the warden, because it tells other nodes that the warden
                      // is gone.
                      .dies_with_parent = is_rank});

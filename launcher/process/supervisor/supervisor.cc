@@ -16,8 +16,8 @@ namespace {
 
 class Supervisor {
  public:
-  Supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life, UniqueFd signals)
-      : program_(program),
+  Supervisor(const RankPrograms& programs, UniqueFd channel, UniqueFd warden_life, UniqueFd signals)
+      : programs_(programs),
         channel_(std::move(channel)),
         warden_life_(std::move(warden_life)),
         signals_(std::move(signals)) {}
@@ -53,7 +53,7 @@ class Supervisor {
     }
     switch (message.kind) {
       case MessageKind::kSpawn: {
-        const Message answer = start_process(spawner_, program_, message);
+        const Message answer = start_process(spawner_, programs_, message);
         if (answer.kind == MessageKind::kStarted) ranks_.add(answer.number, answer.slot);
         tell(answer);
         return true;
@@ -119,7 +119,7 @@ class Supervisor {
   // Ignores errors: serve() notices if dlrun is gone.
   void tell(const Message& message) { send_message(channel_.get(), message); }
 
-  const RankProgram& program_;
+  const RankPrograms& programs_;
   UniqueFd channel_;
   UniqueFd warden_life_;  // none: the warden is gone
   UniqueFd signals_;
@@ -131,11 +131,11 @@ class Supervisor {
 
 }  // namespace
 
-void be_supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life,
+void be_supervisor(const RankPrograms& programs, UniqueFd channel, UniqueFd warden_life,
                    CommandLine line) {
   rename_process(kSupervisorName, line);
   become_subreaper();
-  Supervisor(program, std::move(channel), std::move(warden_life), take_signals()).run();
+  Supervisor(programs, std::move(channel), std::move(warden_life), take_signals()).run();
   ::_exit(0);
 }
 

@@ -19,7 +19,7 @@ inline constexpr std::chrono::milliseconds kLastGrace{200};
 
 // Serves `channel` until the generation is over, then exits. `warden_life` closes when the warden
 // dies.
-[[noreturn]] void be_supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life,
-                                CommandLine line);
+[[noreturn]] void be_supervisor(const RankPrograms& programs, UniqueFd channel,
+                                UniqueFd warden_life, CommandLine line);
 
 }  // namespace dl::launcher

@@ -18,8 +18,8 @@ namespace {
 
 class Warden {
  public:
-  Warden(const RankProgram& program, CommandLine line, UniqueFd channel, UniqueFd signals)
-      : program_(program),
+  Warden(const RankPrograms& programs, CommandLine line, UniqueFd channel, UniqueFd signals)
+      : programs_(programs),
         line_(line),
         channel_(std::move(channel)),
         signals_(std::move(signals)) {}
@@ -44,7 +44,7 @@ class Warden {
     life.reset();
     signals_.reset();
     try {
-      be_supervisor(program_, std::move(channel), std::move(supervisor_end), line_);
+      be_supervisor(programs_, std::move(channel), std::move(supervisor_end), line_);
     } catch (...) {
       ::_exit(1);
     }
@@ -86,7 +86,7 @@ class Warden {
     }
     switch (message.kind) {
       case MessageKind::kSpawn: {
-        const Message answer = start_process(spawner_, program_, message);
+        const Message answer = start_process(spawner_, programs_, message);
         if (answer.kind == MessageKind::kStarted) helpers_.add(answer.number, answer.slot);
         tell(answer);
         return;
@@ -123,7 +123,7 @@ class Warden {
     if (channel_) send_message(channel_.get(), message);
   }
 
-  const RankProgram& program_;
+  const RankPrograms& programs_;
   CommandLine line_;
   UniqueFd channel_;  // none: dlrun is gone
   UniqueFd signals_;
@@ -135,20 +135,20 @@ class Warden {
 };
 
 // `first_supervisor`: empty if the warden has only helpers.
-[[noreturn]] void be_warden(const RankProgram& program, CommandLine line, UniqueFd channel,
+[[noreturn]] void be_warden(const RankPrograms& programs, CommandLine line, UniqueFd channel,
                             UniqueFd first_supervisor) {
   ::setsid();
   take_default_actions();
   let_go_of_standard_streams();
   become_subreaper();
-  Warden warden(program, line, std::move(channel), take_signals());
+  Warden warden(programs, line, std::move(channel), take_signals());
   if (first_supervisor) warden.fork_supervisor(std::move(first_supervisor));
   rename_process(kWardenName, line);
   warden.run();
   ::_exit(0);
 }
 
-WardenHandle fork_warden(const RankProgram& program, CommandLine line, UniqueFd our_supervisor,
+WardenHandle fork_warden(const RankPrograms& programs, CommandLine line, UniqueFd our_supervisor,
                          UniqueFd supervisors) {
   become_subreaper();
   auto [ours, wardens] = make_channel();
@@ -158,7 +158,7 @@ WardenHandle fork_warden(const RankProgram& program, CommandLine line, UniqueFd 
     ours.reset();
     our_supervisor.reset();
     try {
-      be_warden(program, line, std::move(wardens), std::move(supervisors));
+      be_warden(programs, line, std::move(wardens), std::move(supervisors));
     } catch (...) {
       ::_exit(1);
     }
@@ -168,9 +168,9 @@ WardenHandle fork_warden(const RankProgram& program, CommandLine line, UniqueFd 
 
 }  // namespace
 
-WardenHandle start_warden(const RankProgram& program, CommandLine line) {
+WardenHandle start_warden(const RankPrograms& programs, CommandLine line) {
   auto [ours, supervisors] = make_channel();
-  return fork_warden(program, line, std::move(ours), std::move(supervisors));
+  return fork_warden(programs, line, std::move(ours), std::move(supervisors));
 }
 
 WardenHandle start_warden_of_helpers(CommandLine line) {

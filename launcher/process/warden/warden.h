@@ -43,7 +43,7 @@ struct WardenHandle {
 };
 
 // Overwrites `line`'s memory in the new processes. Throws kIo.
-WardenHandle start_warden(const RankProgram& program, CommandLine line);
+WardenHandle start_warden(const RankPrograms& programs, CommandLine line);
 // Starts a warden without a supervisor, for a dlrun that has no ranks of its own (--hosts, SLURM).
 WardenHandle start_warden_of_helpers(CommandLine line);
 
