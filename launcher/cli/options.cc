@@ -5,6 +5,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
+#include "launcher/cli/given.h"
 #include "launcher/cli/python.h"
 #include "launcher/cli/read/words.h"
 #include "launcher/cli/slurm_line.h"
@@ -14,56 +15,6 @@
 
 namespace dl::launcher {
 namespace {
-
-// The values from the line and from the variables, by row of the table; the line's first.
-class Given {
- public:
-  // Replaces an earlier value, unless all occurrences count.
-  void add(Typed typed) {
-    if (!typed.row->repeats)
-      std::erase_if(all_, [&](const Typed& t) { return t.row == typed.row; });
-    all_.push_back(std::move(typed));
-  }
-  bool has(std::string_view name) const { return find(name) != nullptr; }
-  const Typed* find(std::string_view name) const {
-    const auto found = std::find_if(all_.begin(), all_.end(),
-                                    [&](const Typed& typed) { return typed.row->name == name; });
-    return found == all_.end() ? nullptr : &*found;
-  }
-  // Reads every option in the order of the table.
-  void read_into(Options& options) const {
-    for (const OptionRow& row : option_table()) {
-      for (const Typed& typed : all_) {
-        if (typed.row == &row) row.read(options, typed);
-      }
-    }
-  }
-  std::vector<Setting> settings() const;  // in the order of the table, with defaults
-
- private:
-  std::vector<Typed> all_;
-};
-
-std::vector<Setting> Given::settings() const {
-  std::vector<Setting> settings;
-  for (const OptionRow& row : option_table()) {
-    bool is_given = false;
-    for (const Typed& typed : all_) {
-      if (typed.row != &row) continue;
-      is_given = true;
-      settings.push_back({.option = std::string(row.name),
-                          .value = row.is_flag() ? "on" : typed.value,
-                          .by = typed.variable.empty() ? SetBy::kLine : SetBy::kVariable,
-                          .variable = std::string(typed.variable)});
-    }
-    if (is_given || row.fallback.empty()) continue;
-    settings.push_back({.option = std::string(row.name),
-                        .value = std::string(row.fallback),
-                        .by = SetBy::kDefault,
-                        .variable = ""});
-  }
-  return settings;
-}
 
 std::optional<Information> information_of(const Given& given) {
   if (given.has("--help")) return Information{options_as_help()};

@@ -14,6 +14,7 @@
 #include "core/base/system/output.h"
 #include "core/base/text/printable.h"
 #include "launcher/agent/generation/generation.h"
+#include "launcher/cli/read/shell_text.h"
 #include "launcher/frontend/frontend.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
@@ -87,7 +88,9 @@ bool is_for_hosts(const WhereOptions& where) {
 
 int run_on_hosts(const Options& options, CommandLine line) {
   const auto lines = [&options](const JobPlan& plan, const std::string& dlrun) -> MakeLines {
-    const std::vector<std::string> ssh = words_of("--ssh", options.where.ssh);
+    const std::vector<std::string> ssh = read::shell_words("--ssh", options.where.ssh);
+    DL_CHECK(!ssh.empty() && !ssh.front().empty(), kInvalidArgument,
+             "--ssh is `{}`, wanted ssh and its options", options.where.ssh);
     std::vector<std::pair<std::string, AgentCommand>> commands;
     for (const Host& host : plan.hosts) {
       commands.emplace_back(host.name, agent_command(ssh, host.name, dlrun));

@@ -37,13 +37,6 @@ TEST(SshCommand, AnSshThatIsNotThereIsRefused) {
   EXPECT_THROW(agent_command({"no-such-ssh"}, "b", "/opt/dlrun"), Error);
 }
 
-TEST(SshWords, AreThoseOfAShell) {
-  EXPECT_THAT(words_of("--ssh", " ssh  -F 'my file' -o \"A=b c\" x''y"),
-              ElementsAre("ssh", "-F", "my file", "-o", "A=b c", "xy"));
-  EXPECT_THROW(words_of("--ssh", "ssh 'x"), Error);
-  EXPECT_THROW(words_of("--ssh", "  "), Error);
-}
-
 TEST(SshFailure, IsOneSentenceWithTheHostsName) {
   struct Row {
     int exit_code;

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "launcher/cli/read/shell_text.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/cli/table/readers.h"
 
 namespace dl::launcher {
 namespace {
 
+using read::shell_words;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -235,6 +237,16 @@ TEST(Words, EveryWordOfTheOtherLaunchersHelpIsTakenOrRefusedByName) {
       EXPECT_THAT(*why_refused(word), StartsWith(word + " of "));
     }
   }
+}
+
+TEST(ShellWords, AreThoseOfAShell) {
+  EXPECT_THAT(shell_words("--ssh", " ssh  -F 'my file' -o \"A=b c\" x''y"),
+              ElementsAre("ssh", "-F", "my file", "-o", "A=b c", "xy"));
+  EXPECT_THAT(shell_words("--ssh", R"(a\ b '\' "\"\\\n" '' c#d # remark 'x)"),
+              ElementsAre("a b", "\\", "\"\\\\n", "", "c#d"));
+  EXPECT_THAT(shell_words("--ssh", "  "), ElementsAre());
+  EXPECT_THROW(shell_words("--ssh", "ssh 'x"), Error);
+  EXPECT_THROW(shell_words("--ssh", "ssh \\"), Error);
 }
 
 }  // namespace

@@ -17,7 +17,8 @@
 #include "core/base/error.h"
 #include "core/base/system/process/shell.h"
 #include "core/base/system/unique_fd.h"
-#include "launcher/cli/table/readers.h"
+#include "launcher/cli/read/shell_text.h"
+#include "launcher/cli/table/option_table.h"
 #include "launcher/process/own_process.h"
 #include "launcher/remote/ssh/ssh.h"
 
@@ -175,7 +176,7 @@ HostChoice read_hosts(const SubcommandLine& line) {
     const OptionRow& row = option_named(name);
     row.read(options, {.row = &row, .value = value, .variable = {}});
   }
-  HostChoice choice{.hosts = {}, .ssh = words_of("--ssh", options.where.ssh)};
+  HostChoice choice{.hosts = {}, .ssh = read::shell_words("--ssh", options.where.ssh)};
   for (const HostSlots& host : options.where.hosts) choice.hosts.push_back(host.host);
   return choice;
 }

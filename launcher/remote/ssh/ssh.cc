@@ -118,37 +118,6 @@ AgentCommand command_on(const std::vector<std::string>& ssh, const std::string& 
   return command;
 }
 
-std::vector<std::string> words_of(std::string_view option, std::string_view text) {
-  std::vector<std::string> words;
-  char quote = 0;
-  bool in_word = false;
-  for (const char c : text) {
-    if (quote != 0) {
-      if (c == quote) {
-        quote = 0;
-      } else {
-        words.back() += c;
-      }
-      continue;
-    }
-    if (c == ' ' || c == '\t') {
-      in_word = false;
-      continue;
-    }
-    if (!in_word) words.emplace_back();
-    in_word = true;
-    if (c == '\'' || c == '"') {
-      quote = c;
-    } else {
-      words.back() += c;
-    }
-  }
-  DL_CHECK(quote == 0, kInvalidArgument, "{} is `{}`: a {} is not closed", option, text, quote);
-  DL_CHECK(!words.empty() && !words.front().empty(), kInvalidArgument,
-           "{} is `{}`, wanted ssh and its options", option, text);
-  return words;
-}
-
 std::string why_not_started(const std::string& host, const AgentCommand& command,
                             const LoginEnd& end, const std::string& dlrun) {
   const int code = WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1;

@@ -30,9 +30,6 @@ AgentCommand agent_command(const std::vector<std::string>& ssh, const std::strin
 AgentCommand command_on(const std::vector<std::string>& ssh, const std::string& host,
                         const std::string& dlrun, const std::vector<std::string>& words);
 
-// Splits "ssh -F 'my file'" into words; quotes count as in a shell. Throws kInvalidArgument.
-std::vector<std::string> words_of(std::string_view option, std::string_view text);
-
 // How a login ended that has not become an agent.
 struct LoginEnd {
   int status = 0;               // as waitpid() gives it
