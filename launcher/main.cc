@@ -24,6 +24,7 @@
 #include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/frontend/frontend.h"
 #include "launcher/frontend/starter.h"
+#include "launcher/plan/apps.h"
 #include "launcher/plan/environment.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
@@ -136,16 +137,18 @@ int show_plan(const Options& options, const NodePlan& plan) {
   return 0;
 }
 
-// Whether the ranks are served as MPI processes. If that cannot be done for this program, or
-// --torch-backend would have no effect on it, sets its exit code and error.
-void look_at_program(const Options& options, NodePlan& plan) {
-  if (plan.program.exit_code != 0) return;
+// Whether the ranks are served as MPI processes. If that cannot be done for these programs, or
+// --torch-backend would have no effect on one, sets exit code and error of the first one.
+void look_at_programs(const Options& options, NodePlan& plan) {
+  if (plan.bad_program() != nullptr) return;
   try {
-    plan.mpi = mpi_to_serve(options, plan.program);
-    check_torch_backend(options.job, plan.program);
+    plan.mpi = mpi_to_serve(options, plan.programs);
+    for (std::size_t i = 0; i < plan.programs.size(); ++i) {
+      check_torch_backend(options.job, options.job.apps[i], plan.programs[i]);
+    }
   } catch (const Error& error) {
-    plan.program.exit_code = kExitUsage;
-    plan.program.error = error.what();
+    plan.programs.front().exit_code = kExitUsage;
+    plan.programs.front().error = error.what();
   }
 }
 
@@ -156,13 +159,12 @@ int start(Launch launch, CommandLine line) {
     write_error(printable(plan_in_short(options.settings, plan)));
   }
   for (const std::string& text : shared_gpus(plan)) say(text);
-  look_at_program(options, plan);
-  const Program& program = plan.program;
-  if (program.exit_code != 0) {
+  look_at_programs(options, plan);
+  if (const Program* const bad = plan.bad_program()) {
     // The other nodes may be able to start their ranks, and wait for this node.
     const bool has_others = plan.job.nnodes > 1;
-    say(program.error + (has_others ? "; the other nodes are told so when they have joined" : ""));
-    if (!has_others) return program.exit_code;
+    say(bad->error + (has_others ? "; the other nodes are told so when they have joined" : ""));
+    if (!has_others) return bad->exit_code;
   }
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.end.preempt_at = time_of_preemption(options);

@@ -50,11 +50,11 @@ void Agent::begin() {
 }
 
 void Agent::begin_generation(Meeting meeting) {
-  if (plan_.program.exit_code != 0) {
+  if (const Program* const bad = plan_.bad_program()) {
     // main() has reported it on this node; the other nodes would wait for ranks that never start.
-    gathering_.others()->leave(with_node(meeting.group_rank, plan_.host, plan_.program.error),
-                               plan_.program.exit_code);
-    stop({plan_.program.exit_code, ""}, SIGTERM);
+    gathering_.others()->leave(with_node(meeting.group_rank, plan_.host, bad->error),
+                               bad->exit_code);
+    stop({bad->exit_code, ""}, SIGTERM);
     return;
   }
   try {

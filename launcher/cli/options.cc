@@ -227,6 +227,14 @@ Streams OutputOptions::shown_streams(int local_rank) const {
   return {.out = !hidden.out || teed.out, .err = !hidden.err || teed.err};
 }
 
+std::size_t JobOptions::app_of(int rank) const {
+  std::size_t app = 0;
+  while (app + 1 < apps.size() && rank >= apps[app].np.value_or(0)) {
+    rank -= apps[app++].np.value_or(0);
+  }
+  return app;
+}
+
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
   SpelledOut words = spell_out(arguments);
   std::string forgotten;
@@ -240,6 +248,7 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   Options options;
   add_variables(given, options.remarks);
   given.read_into(options);  // first: if an option has no value, it has taken the program for one
+  options.job.np = options.job.apps.front().np;
   DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
            "no program given{}; `dlrun --help` shows how", forgotten);
   DL_CHECK(words.program.front() != "-", kInvalidArgument,
@@ -263,8 +272,8 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   ProgramLine line = program_line(std::move(words.program), {.module = given.has("--module"),
                                                              .no_python = given.has("--no-python"),
                                                              .run_path = given.has("--run-path")});
-  options.job.program = std::move(line.words);
-  options.job.script = std::move(line.script);
+  options.job.apps.front().program = std::move(line.words);
+  options.job.apps.front().script = std::move(line.script);
   return options;
 }
 

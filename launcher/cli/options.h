@@ -80,6 +80,19 @@ struct Setting {
 
 // The options in the groups of --help. A part of dlrun takes the whole group that it needs.
 
+// A program of the job, and what belongs to it alone. A line has several with `:` between them, or
+// in the file of --app.
+struct App {
+  std::optional<int> np;             // its ranks; given if the job has several programs
+  std::vector<std::string> program;  // what is executed, with its arguments
+  std::string script;                // the file that an interpreter in `program` reads; empty: none
+  std::string wdir;                  // working directory of its ranks; empty: dlrun's
+  std::vector<Exported> exports;
+  bool is_here = true;  // false: no rank of this node runs it
+
+  friend bool operator==(const App&, const App&) = default;
+};
+
 // What is started.
 struct JobOptions {
   std::string nproc_per_node = "1";  // a number from 1, "auto", "cpu" or "gpu"
@@ -87,10 +100,11 @@ struct JobOptions {
   std::string role = "default";
   Mpi mpi = Mpi::kAuto;
   std::optional<TorchBackend> torch_backend;  // empty: not given
-  std::string wdir;                           // working directory of the ranks; empty: dlrun's
-  std::vector<Exported> exports;
-  std::vector<std::string> program;  // the program that is executed, with its arguments
-  std::string script;                // the file that an interpreter in `program` reads; empty: none
+  // At least one. The ranks of the first one come first, whatever nodes they are on.
+  std::vector<App> apps = std::vector<App>(1);
+
+  // The index of the program that a rank runs.
+  std::size_t app_of(int rank) const;
 };
 
 // The placement of the job: the nodes, and the CPUs and GPUs of each.

@@ -13,13 +13,23 @@ std::int64_t now_ns() {
       .count();
 }
 
+// All programs in one line, as `dlrun ./a : ./b` names them.
+std::vector<std::string> line_of(const std::vector<App>& apps) {
+  std::vector<std::string> line;
+  for (const App& app : apps) {
+    if (!line.empty()) line.emplace_back(":");
+    line.insert(line.end(), app.program.begin(), app.program.end());
+  }
+  return line;
+}
+
 CardFacts card_of(const JobPlan& job) {
   return {.job = job.name,
           .host = {},
           .node = std::nullopt,
           .nodes = job.nnodes,
           .hosts = {},
-          .program = job.started.program,
+          .program = line_of(job.started.apps),
           .log_dir = {},
           .version = std::string(kVersion),
           .began_ns = now_ns()};

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -33,7 +34,9 @@ std::string one_line(const char* name, const json& fields) {
 }
 
 const char* word_of_mpi(const NodePlan& plan) {
-  if (plan.program.exit_code != 0) return "UNKNOWN";  // it cannot be executed here
+  const bool can_start = std::ranges::all_of(
+      plan.programs, [](const Program& program) { return program.exit_code == 0; });
+  if (!can_start) return "UNKNOWN";
   return plan.mpi == Mpi::kPmix ? "PMIX" : "NONE";
 }
 
@@ -95,6 +98,20 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
   wait_for_lines();
 }
 
+namespace {
+
+// "train", or "server : train" for several programs.
+std::string of_programs(const NodePlan& plan,
+                        std::string (*text_of)(const std::vector<std::string>& words)) {
+  std::string text;
+  for (const App& app : plan.job.started.apps) {
+    text += (text.empty() ? "" : " : ") + text_of(app.program);
+  }
+  return text;
+}
+
+}  // namespace
+
 void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
   send(one_line("join",
                 {{"node_id", fmt::format("{}/{}/{}", plan.job.name, node_rank, plan.job.run)},
@@ -108,8 +125,8 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
                  {"mpi", word_of_mpi(plan)},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
-                 {"program", base_name_of(plan.job.started.program)},
-                 {"line", line_of(plan.job.started.program).substr(0, kLongestLine)},
+                 {"program", of_programs(plan, base_name_of)},
+                 {"line", of_programs(plan, line_of).substr(0, kLongestLine)},
                  {"named", plan.job.named},
                  {"max_restarts", plan.job.end.max_restarts}}));
   beat();

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/system/machine/namespaces.h"
 #include "launcher/bind/drawing.h"
+#include "launcher/plan/apps.h"
 #include "launcher/process/own_process.h"
 
 namespace dl::launcher {
@@ -24,12 +26,34 @@ std::string entry_of(Var var, std::string_view value) {
   return fmt::format("{}={}", env::name_of(var), value);
 }
 
+// Whether the user gives the rank a value, by -x or by dlrun's own environment.
+bool is_users(const App& app, Var var) {
+  return env::get(var) || std::ranges::any_of(app.exports, [var](const Exported& variable) {
+           return variable.name == env::name_of(var) && variable.value;
+         });
+}
+
+// What belongs to the rank's program alone. A variable that dlrun has set for the rank stays.
+void add_own(const App& app, std::vector<std::string>& set) {
+  if (!app.wdir.empty()) set.push_back("PWD=" + app.wdir);
+  const std::size_t dlruns = set.size();
+  for (const Exported& variable : app.exports) {
+    if (!variable.value) continue;
+    const std::string begin = variable.name + "=";
+    const bool is_set =
+        std::any_of(set.begin(), set.begin() + static_cast<std::ptrdiff_t>(dlruns),
+                    [&](const std::string& entry) { return entry.starts_with(begin); });
+    if (!is_set) set.push_back(begin + *variable.value);
+  }
+}
+
 // Sets one OpenMP thread a core, unless the user places threads in some way.
-void add_places(const Binding& binding, std::vector<std::string>& set) {
+void add_places(const App& app, const Binding& binding, std::vector<std::string>& set) {
   if (!binding.cpus.empty()) set.push_back(entry_of(Var::kCpus, cpu_list(binding.cpus)));
   constexpr Var kOfUser[] = {Var::kOmpPlaces, Var::kOmpProcBind, Var::kGompCpuAffinity,
                              Var::kKmpAffinity};
-  if (binding.places.empty() || std::ranges::any_of(kOfUser, env::is_set)) return;
+  const auto is_placed = [&app](Var var) { return env::is_set(var) || is_users(app, var); };
+  if (binding.places.empty() || std::ranges::any_of(kOfUser, is_placed)) return;
   std::vector<std::string> places;
   std::vector<int> first;
   for (const std::vector<int>& place : binding.places) {
@@ -38,6 +62,16 @@ void add_places(const Binding& binding, std::vector<std::string>& set) {
   }
   set.push_back(entry_of(Var::kOmpPlaces, fmt::format("{}", fmt::join(places, ","))));
   set.push_back(entry_of(Var::kGompCpuAffinity, fmt::format("{}", fmt::join(first, " "))));
+}
+
+// The absolute path of a --wdir that not all programs have.
+std::string checked_directory(const std::string& wdir) {
+  std::string path = absolute_wdir(wdir);
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  DL_CHECK(is_folder, kInvalidArgument, "--wdir {}: {}", wdir,
+           error ? error.message() : std::strerror(ENOTDIR));
+  return path;
 }
 
 }  // namespace
@@ -56,6 +90,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   const auto number = [&](Var var, std::int64_t value) { text(var, std::to_string(value)); };
 
   const int rank_in_job = meeting.ranks[static_cast<std::size_t>(rank.local_rank)];
+  const App& app = plan.job.started.apps[plan.job.started.app_of(rank_in_job)];
   number(Var::kRank, rank_in_job);
   number(Var::kWorldSize, meeting.world_size);
   number(Var::kLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);
@@ -73,16 +108,16 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   // Python's truth values.
   text(Var::kTorchUseAgentStore, meeting.torch_store ? "True" : "False");
   if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
-  if (!env::get(Var::kOmpNumThreads)) {
+  if (!is_users(app, Var::kOmpNumThreads)) {
     number(Var::kOmpNumThreads,
            rank.binding.cpus.empty() ? plan.omp_num_threads : rank.binding.threads);
   }
-  add_places(rank.binding, set);
-  if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
+  add_places(app, rank.binding, set);
+  if (!is_users(app, Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
   // Output goes through a pipe, and Python buffers what it writes to one.
-  if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
+  if (!is_users(app, Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
 
-  if (!meeting.gloo_interface.empty() && !env::get(Var::kGlooSocketIfname)) {
+  if (!meeting.gloo_interface.empty() && !is_users(app, Var::kGlooSocketIfname)) {
     text(Var::kGlooSocketIfname, meeting.gloo_interface);
   }
 
@@ -106,7 +141,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
 
   text(Var::kJobId, plan.job.name);
   number(Var::kGeneration, static_cast<std::int64_t>(meeting.generation));
-  if (!env::get(Var::kNodeId)) {
+  if (!is_users(app, Var::kNodeId)) {
     text(Var::kNodeId, fmt::format("{}/{}", plan.job.name, meeting.group_rank));
   }
   text(Var::kDlrunFolder, own_file().parent_path().string());
@@ -131,26 +166,46 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     number(Var::kOmpiSize, meeting.world_size);
     number(Var::kOmpiLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);
     number(Var::kOmpiLocalSize, plan.local_world_size());
+    const std::vector<App>& apps = plan.job.started.apps;
+    std::vector<int> sizes, firsts;
+    for (const App& each : apps) {
+      firsts.push_back(firsts.empty() ? 0 : firsts.back() + sizes.back());
+      sizes.push_back(each.np.value_or(meeting.world_size));
+    }
+    number(Var::kOmpiApp, static_cast<std::int64_t>(plan.job.started.app_of(rank_in_job)));
+    number(Var::kOmpiApps, static_cast<std::int64_t>(apps.size()));
+    text(Var::kOmpiAppSizes, fmt::format("{}", fmt::join(sizes, " ")));
+    text(Var::kOmpiFirstRanks, fmt::format("{}", fmt::join(firsts, " ")));
   }
   // The terminal shows rank 0's unfinished line last.
   if (handles.progress_width > 0 && rank_in_job == 0) {
     number(Var::kProgressWidth, handles.progress_width);
   }
+  add_own(app, set);
   return set;
 }
 
 void apply_process_options(Options& options) {
-  for (const Exported& variable : options.job.exports) {
+  std::vector<App>& apps = options.job.apps;
+  for (const Exported& variable : common_exports(apps)) {
     if (variable.value) env::set(variable.name, *variable.value);
   }
-  if (options.job.wdir.empty()) return;
+  const std::optional<std::string> wdir = common_wdir(apps);
+  if (wdir && wdir->empty()) return;
+  if (!wdir) {
+    for (App& app : apps) {
+      if (app.is_here) app.wdir = checked_directory(app.wdir);
+    }
+    return;
+  }
   for (std::string* const path : {&options.output.log_dir, &options.meet.key_file}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path);
   }
-  DL_CHECK(::chdir(options.job.wdir.c_str()) == 0, kInvalidArgument, "--wdir {}: {}",
-           options.job.wdir, std::strerror(errno));
+  DL_CHECK(::chdir(wdir->c_str()) == 0, kInvalidArgument, "--wdir {}: {}", *wdir,
+           std::strerror(errno));
   // A shell would have set PWD, and programs take it for the name of their folder.
   env::set("PWD", std::filesystem::current_path());
+  for (App& app : apps) app.wdir.clear();
 }
 
 }  // namespace dl::launcher

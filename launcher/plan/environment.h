@@ -26,10 +26,11 @@ struct Handles {
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
 
-// Applies -x and --wdir to this process: sets the variables and changes the directory, as if dlrun
-// had been started so. Ranks inherit both, and variables that dlrun itself reads (PATH,
-// CUDA_VISIBLE_DEVICES) count with these values. Relative paths of dlrun's own files are resolved
-// before. Must be called before any thread exists. Throws kInvalidArgument.
+// Applies the -x and --wdir that all programs of the job have alike to this process: sets the
+// variables and changes the directory, as if dlrun had been started so. Ranks inherit both, and
+// variables that dlrun itself reads (PATH, CUDA_VISIBLE_DEVICES) count with these values. Relative
+// paths of dlrun's own files are resolved before. A --wdir of one program becomes absolute. Must be
+// called before any thread exists. Throws kInvalidArgument.
 void apply_process_options(Options& options);
 
 }  // namespace dl::launcher

@@ -235,13 +235,14 @@ bool JobPlan::shares_master_port() const {
          place_to_meet(rdzv_endpoint).port == *master_port;
 }
 
-int Meeting::local_rank_of(int rank) const {
-  return static_cast<int>(std::ranges::lower_bound(ranks, rank) - ranks.begin());
+const Program* NodePlan::bad_program() const {
+  const auto bad =
+      std::ranges::find_if(programs, [](const Program& program) { return program.exit_code != 0; });
+  return bad == programs.end() ? nullptr : &*bad;
 }
 
-RankPrograms programs_to_start(const NodePlan& plan, rlimit open_files) {
-  return {.all = {{.path = plan.program.path, .argv = plan.job.started.program, .directory = ""}},
-          .open_files = open_files};
+int Meeting::local_rank_of(int rank) const {
+  return static_cast<int>(std::ranges::lower_bound(ranks, rank) - ranks.begin());
 }
 
 bool has_mpirun_names(const Options& options) {
@@ -273,9 +274,13 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   } else if (const auto inherited = env::get(env::Var::kIface)) {
     check_interface(*inherited, env::name_of(env::Var::kIface));
   }
-  const std::vector<std::string>& program = job.started.program;
-  if (!program.empty()) plan.program = find_program(program.front(), job.started.script);
-  plan.wants_torch_store = wants_torch_store(program, plan.program);
+  for (const App& app : job.started.apps) {
+    const bool is_found = app.is_here && !app.program.empty();
+    plan.programs.push_back(is_found ? find_program(app.program.front(), app.script, app.wdir)
+                                     : Program());
+    const bool wants = wants_torch_store(app.program, plan.programs.back());
+    plan.wants_torch_store = plan.wants_torch_store || wants;
+  }
   plan.has_mpirun_names = has_mpirun_names(options);
   return plan;
 }
@@ -303,12 +308,14 @@ std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan
     lines.push_back(fmt::format("--rdzv-endpoint {} is not used: a job of one node meets no other",
                                 options.meet.rdzv_endpoint));
   }
-  for (const Exported& variable : options.job.exports) {
-    if (variable.value || env::exists(variable.name)) continue;
-    lines.push_back(
-        fmt::format("-x {0}: {0} is not set in dlrun's environment, and the ranks have "
-                    "none either",
-                    variable.name));
+  for (const App& app : options.job.apps) {
+    for (const Exported& variable : app.exports) {
+      if (variable.value || env::exists(variable.name)) continue;
+      std::string line = fmt::format(
+          "-x {0}: {0} is not set in dlrun's environment, and the ranks have none either",
+          variable.name);
+      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+    }
   }
   return lines;
 }

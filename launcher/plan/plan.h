@@ -15,7 +15,6 @@
 #include "launcher/cli/options.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/process/start/program.h"
-#include "launcher/process/start/start_process.h"
 #include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
@@ -104,13 +103,18 @@ struct NodePlan {
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
-  Program program;                 // the program, found along PATH, or why it cannot be executed
+  // Of the job's apps: each found along PATH, or why it cannot be executed; empty if no rank of
+  // this node runs it.
+  std::vector<Program> programs;
   bool wants_torch_store = false;  // see torch_program.h
   // True if a lost node may come back: a person, or a program that watches over it, restarts its
   // dlrun.
   bool awaits_lost_nodes = true;
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }
+  const Program& program_of(int rank) const { return programs.at(job.started.app_of(rank)); }
+  // The first program that cannot be executed; null: there is none.
+  const Program* bad_program() const;
 };
 
 // The values on which all nodes agree when they meet, as one node has them.
@@ -144,9 +148,6 @@ NodePlan make_plan(const Options& options, const Machine& machine);
 // kInvalidArgument.
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine);
-
-// For the warden. `open_files`: the limit of the ranks.
-RankPrograms programs_to_start(const NodePlan& plan, rlimit open_files);
 
 // True if ranks also find their numbers by Open MPI's names, for scripts that `mpirun -n` starts.
 bool has_mpirun_names(const Options& options);

@@ -8,6 +8,7 @@
 
 #include "core/base/text/number.h"
 #include "launcher/bind/drawing.h"
+#include "launcher/plan/apps.h"
 #include "launcher/plan/environment.h"
 
 namespace dl::launcher {
@@ -50,10 +51,10 @@ std::string set_by(const Setting& setting) {
 }
 
 std::string headline_of(const NodePlan& plan, int world_size) {
-  std::string text = fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name,
+  std::string text = fmt::format("job {}: {} on {}\n{}", plan.job.name,
                                  counted(static_cast<std::uint64_t>(world_size), "rank"),
                                  counted(static_cast<std::uint64_t>(plan.job.nnodes), "node"),
-                                 fmt::join(plan.job.started.program, " "));
+                                 programs_as_text(plan.job.started.apps));
   if (plan.job.rdzv_endpoint.empty()) return text;
   return text + fmt::format(
                     "the nodes meet at {}; this is {}, and the others are supposed to be "
@@ -121,6 +122,7 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
     ranks.push_back({{"rank", rank_of(meeting, rank)},
                      {"local_rank", rank.local_rank},
                      {"node", meeting.group_rank},
+                     {"program", plan.job.started.app_of(rank_of(meeting, rank))},
                      {"cpus", rank.binding.cpus.empty() ? ordered_json(nullptr)
                                                         : ordered_json(rank.binding.cpus)},
                      {"gpus", rank.gpus.empty() ? ordered_json(nullptr) : ordered_json(rank.gpus)},
@@ -135,6 +137,8 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
     options.push_back(
         {{"option", setting.option}, {"value", setting.value}, {"set_by", set_by(setting)}});
   }
+  ordered_json programs = ordered_json::array();
+  for (const App& app : plan.job.started.apps) programs.push_back(app.program);
   const ordered_json plan_json = {
       {"job", plan.job.name},
       {"nnodes", plan.job.nnodes},
@@ -142,7 +146,8 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
       {"host", plan.host},
       {"nproc_per_node", plan.local_world_size()},
       {"world_size", meeting.world_size},
-      {"program", plan.job.started.program},
+      {"program", plan.job.started.apps.front().program},
+      {"programs", programs},
       {"rdzv_endpoint", plan.job.rdzv_endpoint.empty() ? ordered_json(nullptr)
                                                        : ordered_json(plan.job.rdzv_endpoint)},
       {"gpus", gpus},

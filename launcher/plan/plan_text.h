@@ -17,10 +17,11 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
 std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan);
 // One object:
 // clang-format off
-//   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...], rdzv_endpoint or null
+//   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...] of rank 0, programs [[...]],
+//   rdzv_endpoint or null
 //   gpus      [{token, uuid, name}]
 //   settings  [{option, value, set_by}]; set_by: "default", "line" or a variable's name
-//   ranks     [{rank, local_rank, node, cpus [...] or null, gpus [index into gpus, ...] or null,
+//   ranks     [{rank, local_rank, node, program (index into programs), cpus [...] or null, gpus [index into gpus, ...] or null,
 //               environment {NAME: value}}]
 // clang-format on
 std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& plan,

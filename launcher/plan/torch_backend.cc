@@ -113,18 +113,18 @@ std::string why_no_torch_backend(const TorchPackages& packages, std::string_view
   return "";
 }
 
-void check_torch_backend(const JobOptions& job, const Program& program) {
-  if (job.torch_backend != TorchBackend::kDlrun || program.exit_code != 0) return;
-  const std::vector<std::string> python = python_of(job.program, program);
+void check_torch_backend(const JobOptions& job, const App& app, const Program& program) {
+  if (job.torch_backend != TorchBackend::kDlrun || program.exit_code != 0 || !app.is_here) return;
+  const std::vector<std::string> python = python_of(app.program, program);
   DL_CHECK(!python.empty(), kInvalidArgument,
            "{} needs a program of Python, and `{}` is none: write Python's own line, or give what "
            "it starts the variable unchecked, by -x {}=dlrun",
-           kOption, job.program.front(), env::name_of(env::Var::kTorchBackend));
+           kOption, app.program.front(), env::name_of(env::Var::kTorchBackend));
   const std::string autoload = env::get(env::Var::kTorchAutoload).value_or("");
   DL_CHECK(!env::is_set(env::Var::kTorchAutoload) || autoload == "1", kInvalidArgument,
            "{}: {} is `{}`, so that PyTorch does not look for it; unset that", kOption,
            env::name_of(env::Var::kTorchAutoload), autoload);
-  const bool is_first_word = python.front() == job.program.front();
+  const bool is_first_word = python.front() == app.program.front();
   const TorchPackages packages = ask_python(python, is_first_word ? program.path : "");
   const std::string why =
       why_no_torch_backend(packages, is_first_word ? program.path : python.front());

@@ -16,7 +16,7 @@ namespace dl::launcher {
 // the program is not Python's, or the Python that runs it has no PyTorch that looks for such an
 // entry point, or no package dlrun with one. Asks that Python, which takes some 50 ms, and does not
 // import PyTorch. To be called before any thread exists.
-void check_torch_backend(const JobOptions& job, const Program& program);
+void check_torch_backend(const JobOptions& job, const App& app, const Program& program);
 
 // The words that begin the line of the Python that runs a program: the first word, or what the `#!`
 // line of its file names. Empty: no Python runs it. `program`: the first word's program.

@@ -18,17 +18,30 @@ void check_helper(const std::string& why) {
            why, pmix_helper(), kUnserved);
 }
 
+std::string linked_to(const Program& program, const WhichMpi& mpi) {
+  return fmt::format("{} is linked to {} ({})", program.path,
+                     mpi.kind == MpiKind::kMpich ? "MPICH" : "Open MPI", mpi.library);
+}
+
 }  // namespace
 
-Mpi mpi_to_serve(const Options& options, const Program& program) {
+Mpi mpi_to_serve(const Options& options, std::span<const Program> programs) {
   if (options.job.mpi == Mpi::kPmix) check_helper("--mpi is pmix");
   if (options.job.mpi != Mpi::kAuto) return options.job.mpi;
-  const WhichMpi mpi = program.can_be_read ? which_mpi(program.path) : WhichMpi();
+  WhichMpi mpi;
+  std::string linked;
+  for (const Program& program : programs) {
+    const WhichMpi own = program.can_be_read ? which_mpi(program.path) : WhichMpi();
+    if (own.kind == MpiKind::kNone) continue;  // it may start a program of the MPI
+    const std::string text = linked_to(program, own);
+    DL_CHECK(mpi.kind == MpiKind::kNone || mpi.kind == own.kind, kInvalidArgument,
+             "{}, and {}: the ranks of one job are processes of one MPI; {}", linked, text,
+             kUnserved);
+    if (mpi.kind == MpiKind::kNone) linked = text;
+    mpi = own;
+  }
   if (mpi.kind == MpiKind::kNone) return Mpi::kNone;
-  const bool is_mpich = mpi.kind == MpiKind::kMpich;
-  const std::string linked = fmt::format("{} is linked to {} ({})", program.path,
-                                         is_mpich ? "MPICH" : "Open MPI", mpi.library);
-  if (!is_mpich) {
+  if (mpi.kind == MpiKind::kOpenMpi) {
     check_helper(linked);
     return Mpi::kPmix;
   }

@@ -35,8 +35,9 @@ std::vector<std::string_view> needed_libraries(std::span<const char> file);
 // The MPI that has a library with this name.
 MpiKind mpi_of_library(std::string_view name);
 
-// How the ranks are served; never kAuto. Throws kInvalidArgument if the program is linked to an MPI
-// that dlrun cannot serve: each rank would be an MPI job of one process.
-Mpi mpi_to_serve(const Options& options, const Program& program);
+// How the ranks are served; never kAuto. All ranks are, if one of the job's programs is linked to
+// an MPI: another one may be a script that starts such a program. Throws kInvalidArgument if dlrun
+// cannot serve it, as each rank would be an MPI job of one process, or if programs need two MPIs.
+Mpi mpi_to_serve(const Options& options, std::span<const Program> programs);
 
 }  // namespace dl::launcher

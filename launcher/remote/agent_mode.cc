@@ -26,6 +26,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/frontend/card_of.h"
 #include "launcher/jobs/card/job_card.h"
+#include "launcher/plan/apps.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
@@ -188,10 +189,14 @@ Node make_node(const Start& start, Opening& opening) {
   node.plan.host = start.host;
   node.plan.awaits_lost_nodes = false;  // the frontend ends the job
   node.plan.job.other_endpoints = std::move(others);
-  const Program& program = node.plan.program;
-  if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
-  node.plan.mpi = mpi_to_serve(node.options, program);
-  check_torch_backend(node.options.job, program);
+  if (const Program* const bad = node.plan.bad_program()) {
+    throw Refusal{bad->exit_code, bad->error};
+  }
+  node.plan.mpi = mpi_to_serve(node.options, node.plan.programs);
+  const std::vector<App>& apps = node.options.job.apps;
+  for (std::size_t i = 0; i < apps.size(); ++i) {
+    check_torch_backend(node.options.job, apps[i], node.plan.programs[i]);
+  }
   return node;
 }
 

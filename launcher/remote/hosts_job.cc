@@ -56,7 +56,7 @@ std::vector<std::string> environment_of(const Options& options) {
   // The agents' lines have no -n.
   entries.push_back(fmt::format("{}={}", env::name_of(env::Var::kMpirunNames),
                                 has_mpirun_names(options) ? 1 : 0));
-  for (const Exported& one : options.job.exports) {
+  for (const Exported& one : options.job.apps.front().exports) {
     std::string value;
     if (one.value) {
       value = *one.value;
@@ -76,7 +76,7 @@ std::string directory_of(const Options& options) {
   std::error_code error;
   const fs::path here = fs::current_path(error);
   if (error) throw_errno(error.value(), "the working directory");
-  return (here / options.job.wdir).lexically_normal();
+  return (here / options.job.apps.front().wdir).lexically_normal();
 }
 
 }  // namespace

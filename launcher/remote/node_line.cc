@@ -25,7 +25,8 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   }
   line.emplace_back("--no-python");  // the program has its interpreter by now
   line.emplace_back("--");
-  line.insert(line.end(), plan.started.program.begin(), plan.started.program.end());
+  const std::vector<std::string>& program = plan.started.apps.front().program;
+  line.insert(line.end(), program.begin(), program.end());
   return line;
 }
 

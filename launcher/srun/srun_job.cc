@@ -92,10 +92,11 @@ int run_on_allocation(const Options& options, const SlurmAllocation& allocation,
   be_called_dlrun();
   Options timed = options;
   timed.end.preempt_at = time_of_preemption(options);
-  for (Exported& told : told_to_ranks()) {
-    const auto is_same = [&told](const Exported& own) { return own.name == told.name; };
-    if (std::ranges::none_of(options.job.exports, is_same))
-      timed.job.exports.push_back(std::move(told));
+  for (const Exported& told : told_to_ranks()) {
+    for (App& app : timed.job.apps) {
+      const auto is_same = [&told](const Exported& own) { return own.name == told.name; };
+      if (std::ranges::none_of(app.exports, is_same)) app.exports.push_back(told);
+    }
   }
   const AllocatedHosts hosts(timed, allocation);
   return remote::run_job_on(hosts,

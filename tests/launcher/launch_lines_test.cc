@@ -37,18 +37,22 @@ std::string line_refusal(std::vector<std::string> words) {
 TEST(LaunchLines, APythonProgramGetsAnInterpreter) {
   ::unsetenv("PYTHON_EXEC");
   const Options script = line({"train.py", "--lr", "1"});
-  EXPECT_THAT(script.job.program, ElementsAre("python3", "-u", "train.py", "--lr", "1"));
-  EXPECT_EQ(script.job.script, "train.py");
+  EXPECT_THAT(script.job.apps.front().program,
+              ElementsAre("python3", "-u", "train.py", "--lr", "1"));
+  EXPECT_EQ(script.job.apps.front().script, "train.py");
   const Options module = line({"-m", "pkg.train", "-m"});
-  EXPECT_THAT(module.job.program, ElementsAre("python3", "-u", "-m", "pkg.train", "-m"));
-  EXPECT_EQ(module.job.script, "");
-  EXPECT_THAT(line({"--run-path", "--no-python", "/a/script"}).job.program,
+  EXPECT_THAT(module.job.apps.front().program,
+              ElementsAre("python3", "-u", "-m", "pkg.train", "-m"));
+  EXPECT_EQ(module.job.apps.front().script, "");
+  EXPECT_THAT(line({"--run-path", "--no-python", "/a/script"}).job.apps.front().program,
               ElementsAre("python3", "-u", "/a/script"));
-  EXPECT_THAT(line({"--no-python", "./train.py"}).job.program, ElementsAre("./train.py"));
-  EXPECT_THAT(line({"./train"}).job.program, ElementsAre("./train"));
+  EXPECT_THAT(line({"--no-python", "./train.py"}).job.apps.front().program,
+              ElementsAre("./train.py"));
+  EXPECT_THAT(line({"./train"}).job.apps.front().program, ElementsAre("./train"));
   EXPECT_THAT(line_refusal({"--no-python", "-m", "pkg"}), HasSubstr("leave one of them out"));
   ::setenv("PYTHON_EXEC", "/opt/python", 1);
-  EXPECT_THAT(line({"train.py"}).job.program, ElementsAre("/opt/python", "-u", "train.py"));
+  EXPECT_THAT(line({"train.py"}).job.apps.front().program,
+              ElementsAre("/opt/python", "-u", "train.py"));
   ::unsetenv("PYTHON_EXEC");
 }
 
@@ -60,7 +64,7 @@ TEST(LaunchLines, TorchtitansRunsAsItStands) {
   EXPECT_EQ(titan.job.role, "rank");
   EXPECT_THAT(titan.output.local_ranks_filter, ElementsAre(0));
   EXPECT_EQ(titan.output.tee.of(1), (Streams{true, true}));
-  EXPECT_THAT(titan.job.program, ElementsAre("python3", "-u", "-m", "pkg", "--args"));
+  EXPECT_THAT(titan.job.apps.front().program, ElementsAre("python3", "-u", "-m", "pkg", "--args"));
 }
 
 TEST(LaunchLines, AnEndpointWithoutAPortHasTorchruns) {
@@ -210,9 +214,9 @@ TEST(LaunchLines, VariablesAreSetOrPassedOn) {
   ::unsetenv("MASTER_ADDR");
   EXPECT_EQ(book.meet.master_addr, "machine1");
   EXPECT_EQ(book.meet.master_port, 12345);
-  EXPECT_THAT(book.job.exports,
+  EXPECT_THAT(book.job.apps.front().exports,
               ElementsAre(Exported{"A", ""}, Exported{"B", "x=y"}, Exported{"C", std::nullopt}));
-  EXPECT_THAT(book.job.program, ElementsAre("python", "t.py"));
+  EXPECT_THAT(book.job.apps.front().program, ElementsAre("python", "t.py"));
   EXPECT_THAT(line_refusal({"-x", "RANK=1", "x"}),
               HasSubstr("dlrun gives each rank a RANK of its own"));
   for (const char* bad : {"=1", "A,B", "1A", "A*"}) {

@@ -57,7 +57,7 @@ TEST(NodeLine, EachPassedOptionMeansTheSameOnTheOtherHost) {
   EXPECT_EQ(node.where.nnodes, 2);
   EXPECT_EQ(node.where.node_rank, 1);
   EXPECT_EQ(node.job.nproc_per_node, "3");
-  EXPECT_THAT(node.job.program, ElementsAre("x", "--role"));
+  EXPECT_THAT(node.job.apps.front().program, ElementsAre("x", "--role"));
 }
 
 TEST(NodeLine, AValueMayLookLikeAnOption) {

@@ -60,7 +60,7 @@ TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {
   NodeLink link(io, {});
   UniqueFd helper = link.take_stdin();
   NodePlan plan;
-  plan.job.started.program = {"./train"};
+  plan.job.started.apps.front().program = {"./train"};
   const auto said = [&] {
     char text[8192];
     const ssize_t n = ::read(helper.get(), text, sizeof text);

@@ -289,9 +289,9 @@ TEST(Options, EmptyValuesAreRefusedAndNeverTakeTheNextWord) {
   EXPECT_EQ(refusal({"--no-prefix", "--grace", "1", "--log_dir=", "x"}),
             "--log-dir has an empty value, wanted DIR; or leave it out");
   EXPECT_THAT(refusal({"--rdzv-id=", "--dry-run", "x"}), HasSubstr("--rdzv-id has an empty"));
-  EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).job.program,
+  EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).job.apps.front().program,
               ElementsAre("x", "--log-dir="));
-  EXPECT_THAT(parse({"--", "--log-dir="}).job.program, ElementsAre("--log-dir="));
+  EXPECT_THAT(parse({"--", "--log-dir="}).job.apps.front().program, ElementsAre("--log-dir="));
 }
 
 TEST(Options, AValueThatIsMissingOrThatAFlagDoesNotTakeIsRefused) {

@@ -61,7 +61,8 @@ void Cleanup::report() const {
 std::vector<std::string> Cleanup::who_is_left() const {
   std::vector<std::string> left;
   if (const Generation* const generation = generations_.current()) {
-    left = generation->ranks().who_is_left(plan_.program.path);
+    left =
+        generation->ranks().who_is_left([this](int rank) { return plan_.program_of(rank).path; });
   }
   return left.empty() ? living_descendants() : left;
 }

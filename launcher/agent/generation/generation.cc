@@ -185,6 +185,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   Message spawn;
   spawn.kind = MessageKind::kSpawn;
   spawn.slot = static_cast<std::uint32_t>(where.local_rank);
+  spawn.number = static_cast<std::int32_t>(set_.plan.job.started.app_of(rank.number));
   spawn.environment = rank_environment(set_.plan, meeting_, where, handles);
   spawn.cpus = where.binding.cpus;
   const auto give = [&spawn](UniqueFd fd, int child_number) {
@@ -220,7 +221,7 @@ void Generation::watch_start() {
         fmt::format("{} {} not started yet after {} s: the system does not come to the end of "
                     "executing {}; does its file system hang?",
                     rank_list(missing), missing.size() == 1 ? "is" : "are", kSlowStart.count(),
-                    set_.plan.program.path));
+                    set_.plan.program_of(missing.front()).path));
   });
 }
 
@@ -268,7 +269,7 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   // The program is to blame only if its execution failed.
   const bool is_programs = message.text == "exec" && !is_resource_exhausted(error);
   const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
-  const std::string& program = set_.plan.program.path;
+  const std::string& program = set_.plan.program_of(rank.number).path;
   std::string why = spawn_error_text(error);
   if (is_programs && error == ENOENT) why += ": " + why_no_interpreter(program);
   if (is_programs && error == ENOEXEC) why += ": " + why_not_executed(program);

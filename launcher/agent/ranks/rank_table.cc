@@ -75,7 +75,8 @@ std::map<pid_t, int> RankTable::by_pid() const {
   return ranks;
 }
 
-std::vector<std::string> RankTable::who_is_left(const std::string& program) const {
+std::vector<std::string> RankTable::who_is_left(
+    const std::function<std::string(int rank)>& program_of) const {
   std::vector<std::string> left;
   for (const Rank& rank : ranks_) {
     if (rank.running) {
@@ -83,7 +84,7 @@ std::vector<std::string> RankTable::who_is_left(const std::string& program) cons
           fmt::format("rank {}, pid {}: {}", rank.number, rank.pid, why_it_stays(rank.pid)));
     } else if (rank.is_being_started()) {
       left.push_back(fmt::format("rank {}, which is not started yet: executing {} does not end",
-                                 rank.number, program));
+                                 rank.number, program_of(rank.number)));
     }
   }
   return left;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -71,8 +72,10 @@ class RankTable {
   std::vector<std::string> waits() const;
   // The numbers of all ranks that were started, by process id.
   std::map<pid_t, int> by_pid() const;
-  // A line for each rank that the kernel does not end, or does not start. `program`: its path.
-  std::vector<std::string> who_is_left(const std::string& program) const;
+  // A line for each rank that the kernel does not end, or does not start. `program_of`: the path of
+  // a rank's program.
+  std::vector<std::string> who_is_left(
+      const std::function<std::string(int rank)>& program_of) const;
   // `cause`: the rank that is the first cause; -1: none.
   std::vector<RecorderCopy> copy_recorders(int cause) const;
   // Rank and content of each error file that is not empty.

@@ -39,7 +39,11 @@ constexpr env::Var kOwnVariables[] = {env::Var::kRank,
                                       env::Var::kOmpiRank,
                                       env::Var::kOmpiSize,
                                       env::Var::kOmpiLocalRank,
-                                      env::Var::kOmpiLocalSize};
+                                      env::Var::kOmpiLocalSize,
+                                      env::Var::kOmpiApp,
+                                      env::Var::kOmpiApps,
+                                      env::Var::kOmpiAppSizes,
+                                      env::Var::kOmpiFirstRanks};
 
 bool is_variable_name(std::string_view name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
@@ -123,8 +127,9 @@ void export_variable(Options& options, const Typed& typed) {
       options.meet.master_port = whole_number("-x MASTER_PORT", *value, 1, 65535);
     if (value) return;
   }
-  std::erase_if(options.job.exports, [&](const Exported& e) { return e.name == variable.name; });
-  options.job.exports.push_back(std::move(variable));
+  std::vector<Exported>& exports = options.job.apps.back().exports;
+  std::erase_if(exports, [&](const Exported& e) { return e.name == variable.name; });
+  exports.push_back(std::move(variable));
 }
 
 void preempt_before(Options& options, const Typed& typed) {
