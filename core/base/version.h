@@ -10,6 +10,6 @@ namespace dl {
 inline constexpr std::string_view kVersion = "0.2.0";
 // Raised whenever bytes between processes change their meaning; peers with different numbers refuse
 // each other by name.
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 }  // namespace dl

@@ -1,12 +1,13 @@
 #include "launcher/cli/options.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "launcher/cli/given.h"
-#include "launcher/cli/python.h"
+#include "launcher/cli/read/apps.h"
 #include "launcher/cli/read/words.h"
 #include "launcher/cli/slurm_line.h"
 #include "launcher/cli/table/option_table.h"
@@ -210,6 +211,28 @@ std::vector<Setting> settings_of(const Given& given, const Options& options) {
   return settings;
 }
 
+// Checks what the line says as a whole, and takes from SLURM what it leaves out.
+void finish(const Given& given, Options& options) {
+  const bool says_nnodes = given.has("--nnodes");
+  options.where.says_nodes = given.has("--standalone") || says_nnodes || options.where.node_rank ||
+                             !options.meet.rdzv_endpoint.empty() || !options.where.hosts.empty();
+  if (!given.has("--standalone") && options.where.hosts.empty())
+    take_slurm_step(options, says_nnodes);
+  if (says_nnodes && !given.has("--standalone") && options.where.hosts.empty()) {
+    take_slurm_allocation(options);
+  }
+  const bool has_number = given.has("--nproc-per-node") || options.job.np ||
+                          options.where.most_per_node || !options.where.hosts.empty();
+  if (!has_number && !given.has("--standalone")) take_slurm_tasks(options, says_nnodes);
+  check_nodes(given, options);
+  check_ranks(given, options);
+  check_placement(given, options);
+  check_output(given, options);
+  std::vector<Setting> settings = settings_of(given, options);
+  std::ranges::move(options.settings, std::back_inserter(settings));
+  options.settings = std::move(settings);
+}
+
 }  // namespace
 
 SignalMeaning EndOptions::meaning_of(int signal) const {
@@ -236,44 +259,48 @@ std::size_t JobOptions::app_of(int rank) const {
 }
 
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
-  SpelledOut words = spell_out(arguments);
+  std::vector<SpelledOut> lines = spell_out(arguments);
+  SpelledOut& first = lines.front();
   std::string forgotten;
-  if (!words.options.empty() && words.options.back().value == arguments.back()) {
-    const Typed& last = words.options.back();
+  if (!first.options.empty() && first.options.back().value == arguments.back()) {
+    const Typed& last = first.options.back();
     forgotten = fmt::format(": {} has taken `{}` as its value", last.name(), last.value);
   }
   Given given;
-  for (Typed& typed : words.options) given.add(std::move(typed));
+  for (Typed& typed : first.options) given.add(std::move(typed));
   if (std::optional<Information> information = information_of(given)) return *information;
   Options options;
   add_variables(given, options.remarks);
   given.read_into(options);  // first: if an option has no value, it has taken the program for one
-  options.job.np = options.job.apps.front().np;
-  DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
-           "no program given{}; `dlrun --help` shows how", forgotten);
-  DL_CHECK(words.program.front() != "-", kInvalidArgument,
-           "there is no option -; `dlrun --help` lists them all");
-  const bool says_nnodes = given.has("--nnodes");
-  options.where.says_nodes = given.has("--standalone") || says_nnodes || options.where.node_rank ||
-                             !options.meet.rdzv_endpoint.empty() || !options.where.hosts.empty();
-  if (!given.has("--standalone") && options.where.hosts.empty())
-    take_slurm_step(options, says_nnodes);
-  if (says_nnodes && !given.has("--standalone") && options.where.hosts.empty()) {
-    take_slurm_allocation(options);
+  const Typed* const file = given.find("--app");
+  if (file != nullptr) {
+    DL_CHECK(lines.size() == 1 && first.program.empty(), kInvalidArgument,
+             "--app {} names the programs, and the line has one, too: `{}`; leave one of them out",
+             file->value, first.program.empty() ? ":" : first.program.front());
+    read_app_file(given, file->value, options);
+  } else {
+    DL_CHECK(lines.size() > 1 || !first.program.empty(), kInvalidArgument,
+             "no program given{}; `dlrun --help` shows how", forgotten);
+    read_apps(given, std::move(lines), options);
   }
-  const bool has_number = given.has("--nproc-per-node") || given.has("--np") ||
-                          options.where.most_per_node || !options.where.hosts.empty();
-  if (!has_number && !given.has("--standalone")) take_slurm_tasks(options, says_nnodes);
-  check_nodes(given, options);
-  check_ranks(given, options);
-  check_placement(given, options);
-  check_output(given, options);
-  options.settings = settings_of(given, options);
-  ProgramLine line = program_line(std::move(words.program), {.module = given.has("--module"),
-                                                             .no_python = given.has("--no-python"),
-                                                             .run_path = given.has("--run-path")});
-  options.job.apps.front().program = std::move(line.words);
-  options.job.apps.front().script = std::move(line.script);
+  options.job.np = ranks_of_all(options.job.apps);
+  finish(given, options);
+  return options;
+}
+
+Options parse_agent_options(const std::vector<std::string>& arguments,
+                            const std::vector<std::vector<std::string>>& programs) {
+  Given given;
+  for (Typed& typed : spell_out_one(arguments).options) given.add(std::move(typed));
+  Options options;
+  add_variables(given, options.remarks);
+  given.read_into(options);
+  options.job.apps.clear();
+  for (const std::vector<std::string>& words : programs) {
+    options.job.apps.emplace_back();
+    add_app(given, spell_out_one(words), "", options);
+  }
+  finish(given, options);
   return options;
 }
 

@@ -195,7 +195,8 @@ struct Options {
   MeetOptions meet;
   OutputOptions output;
   EndOptions end;
-  std::vector<Setting> settings;     // all options that have a value, in the order of the table
+  // All options that have a value, in the order of the table; then those of further programs.
+  std::vector<Setting> settings;
   std::vector<std::string> remarks;  // lines to show before the start
 };
 
@@ -208,5 +209,10 @@ struct Information {
 // they do not give (option_variables.h). Throws Error{kInvalidArgument} with one sentence for bad
 // usage.
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments);
+
+// For an agent. `programs`: a line for each program of the job, as in a file of --app; `arguments`
+// have none. Options::job has no number of ranks.
+Options parse_agent_options(const std::vector<std::string>& arguments,
+                            const std::vector<std::vector<std::string>>& programs);
 
 }  // namespace dl::launcher

@@ -27,6 +27,7 @@
 #include "launcher/frontend/card_of.h"
 #include "launcher/jobs/card/job_card.h"
 #include "launcher/plan/apps.h"
+#include "launcher/plan/environment.h"
 #include "launcher/plan/machine/gpus.h"
 #include "launcher/plan/machine/machine.h"
 #include "launcher/plan/plan.h"
@@ -179,9 +180,13 @@ Node make_node(const Start& start, Opening& opening) {
     line.insert(line.begin(), {"--rdzv-endpoint", endpoints.front()});
     others.assign(endpoints.begin() + 1, endpoints.end());
   }
-  auto parsed = parse_options(line);
-  if (!std::holds_alternative<Options>(parsed)) throw Refusal{1, "the frontend sent no program"};
-  node.options = std::get<Options>(std::move(parsed));
+  if (start.programs.empty()) throw Refusal{1, "the frontend sent no program"};
+  node.options = parse_agent_options(line, start.programs);
+  std::vector<App>& apps = node.options.job.apps;
+  for (std::size_t i = 0; i < apps.size(); ++i) {
+    apps[i].is_here = std::ranges::find(start.runs, static_cast<int>(i)) != start.runs.end();
+  }
+  apply_process_options(node.options);
   Machine machine = this_machine();
   if (needs_gpus(node.options)) machine.gpus = gpus_to_give_out();
   if (needs_topology(node.options.where)) machine.topology = read_topology(machine.cpus);
@@ -193,7 +198,6 @@ Node make_node(const Start& start, Opening& opening) {
     throw Refusal{bad->exit_code, bad->error};
   }
   node.plan.mpi = mpi_to_serve(node.options, node.plan.programs);
-  const std::vector<App>& apps = node.options.job.apps;
   for (std::size_t i = 0; i < apps.size(); ++i) {
     check_torch_backend(node.options.job, apps[i], node.plan.programs[i]);
   }

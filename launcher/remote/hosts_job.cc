@@ -16,6 +16,7 @@
 #include "launcher/agent/generation/generation.h"
 #include "launcher/cli/read/shell_text.h"
 #include "launcher/frontend/frontend.h"
+#include "launcher/plan/apps.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -45,7 +46,7 @@ constexpr std::array kSettings = {
     env::Var::kPlan,     env::Var::kTimeout,       env::Var::kLog,
     env::Var::kMpi,      env::Var::kOmpNumThreads, env::Var::kRecorderDir};
 
-// The part of this environment that ranks get: the variables that -x names, and dlrun's own.
+// The part of this environment that all ranks get: the variables that -x names, and dlrun's own.
 std::vector<std::string> environment_of(const Options& options) {
   std::vector<std::string> entries;
   for (const env::Var setting : kSettings) {
@@ -56,27 +57,8 @@ std::vector<std::string> environment_of(const Options& options) {
   // The agents' lines have no -n.
   entries.push_back(fmt::format("{}={}", env::name_of(env::Var::kMpirunNames),
                                 has_mpirun_names(options) ? 1 : 0));
-  for (const Exported& one : options.job.apps.front().exports) {
-    std::string value;
-    if (one.value) {
-      value = *one.value;
-    } else {
-      // A name that the user chose, which no table has.
-      const char* const own = std::getenv(one.name.c_str());
-      DL_CHECK(own != nullptr, kInvalidArgument, "-x {}: it is not set here; give -x {}=VALUE",
-               one.name, one.name);
-      value = own;
-    }
-    entries.push_back(fmt::format("{}={}", one.name, value));
-  }
+  for (const Exported& one : common_exports(options.job.apps)) entries.push_back(entry_of(one));
   return entries;
-}
-
-std::string directory_of(const Options& options) {
-  std::error_code error;
-  const fs::path here = fs::current_path(error);
-  if (error) throw_errno(error.value(), "the working directory");
-  return (here / options.job.apps.front().wdir).lexically_normal();
 }
 
 }  // namespace
@@ -113,12 +95,15 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
   job.join_timeout = options.meet.join_timeout;
   job.dlrun = own_file();
   Start start;
-  start.directory = directory_of(options);
+  start.directory = absolute_wdir(common_wdir(options.job.apps).value_or(""));
+  start.programs = program_lines(job.plan.started.apps);
   start.environment = environment_of(options);
   int ranks = 0;
   for (const Host& host : job.plan.hosts) {
     start.host = host.name;
-    start.options = node_line(options, job.plan, static_cast<int>(job.starts.size()));
+    const int node = static_cast<int>(job.starts.size());
+    start.options = node_line(options, job.plan, node);
+    start.runs = programs_on(job.plan, node);
     job.starts.push_back(start);
     ranks += host.slots > 0 ? host.slots : kMostCounted;
   }

@@ -46,5 +46,21 @@ TEST(MpiLaunch, ARankThatEndsWithoutMpiInitEndsTheJob) {
                     HasSubstr(" while ranks 0 and 2 were waiting for it in MPI_Init\n")));
 }
 
+TEST(MpiLaunch, SeveralProgramsAreProcessesOfOneMpi) {
+  const std::string mpich = mpi_program("mpi_sum", "mpich");
+  DL_NEED_PROGRAM(mpich, "MPICH (libmpich-dev)");
+  // A program of no MPI may start one.
+  Process job(
+      {program("dlrun"), "-n1", "sh", "-c", "exec " + mpich, ":", "-n1", mpich, ":", "-n1", mpich});
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] rank 0 of 3: sum 6\n"),
+                               HasSubstr("[rank 2] rank 2 of 3: sum 6\n")));
+  const std::string openmpi = mpi_program("mpi_sum", "openmpi");
+  DL_NEED_PROGRAM(openmpi, "Open MPI (libopenmpi-dev)");
+  Process mixed({program("dlrun"), "-n1", mpich, ":", "-n1", openmpi});
+  EXPECT_EQ(mixed.wait(), 2);
+  EXPECT_THAT(mixed.err(), HasSubstr("the ranks of one job are processes of one MPI"));
+}
+
 }  // namespace
 }  // namespace dl::tests

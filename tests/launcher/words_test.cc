@@ -20,7 +20,8 @@ using testing::StartsWith;
 
 std::vector<std::string> options_of(std::vector<std::string> words) {
   std::vector<std::string> spelled;
-  for (const Typed& typed : spell_out(words).options) {
+  const SpelledOut first = spell_out(words).front();
+  for (const Typed& typed : first.options) {
     spelled.emplace_back(typed.row->name);
     if (!typed.row->is_flag()) spelled.push_back(typed.value);
   }
@@ -118,23 +119,36 @@ TEST(Words, LettersAreTorchrunsThenMpiruns) {
 }
 
 TEST(Words, TheProgramAndWhatFollowsAreItsOwn) {
-  EXPECT_THAT(spell_out({"./train", "--tee", "2", "--", "-h"}).program,
+  EXPECT_THAT(spell_out({"./train", "--tee", "2", "--", "-h"}).front().program,
               ElementsAre("./train", "--tee", "2", "--", "-h"));
-  EXPECT_THAT(spell_out({"--grace", "1", "--", "--odd", "--version"}).program,
+  EXPECT_THAT(spell_out({"--grace", "1", "--", "--odd", "--version"}).front().program,
               ElementsAre("--odd", "--version"));
-  EXPECT_THAT(spell_out({"x", ""}).program, ElementsAre("x", ""));
-  EXPECT_THAT(spell_out({"-m", "pkg", "-n", "3"}).program, ElementsAre("pkg", "-n", "3"));
-  EXPECT_THAT(spell_out({"--tee=1"}).program, IsEmpty());
+  EXPECT_THAT(spell_out({"x", ""}).front().program, ElementsAre("x", ""));
+  EXPECT_THAT(spell_out({"-m", "pkg", "-n", "3"}).front().program, ElementsAre("pkg", "-n", "3"));
+  EXPECT_THAT(spell_out({"--tee=1"}).front().program, IsEmpty());
 }
 
-TEST(Words, ASecondProgramIsRefusedUnlessItsColonIsTheFirstOnes) {
-  for (const auto& line : std::vector<std::vector<std::string>>{
-           {"-n", "1", "./a", ":", "-n", "1", "./b"}, {"./a", "x", ":"}, {":", "./b"}}) {
-    EXPECT_THAT(spelling_refusal(line), StartsWith("`:` begins a second program"));
-  }
-  EXPECT_THAT(spell_out({"-n", "1", "--", "sh", "-c", ":"}).program, ElementsAre("sh", "-c", ":"));
-  EXPECT_THAT(spell_out({"./a", "::", "a:b"}).program, ElementsAre("./a", "::", "a:b"));
-  EXPECT_THAT(spell_out({"--help", ":"}).program, IsEmpty());
+TEST(Words, ALoneColonBeginsAnotherProgramUnlessItIsMarked) {
+  const auto programs = [](const std::vector<std::string>& words) {
+    std::vector<std::string> lines;
+    for (const SpelledOut& one : spell_out(words)) {
+      lines.emplace_back();
+      for (const Typed& typed : one.options) lines.back() += "<" + typed.value + ">";
+      for (const std::string& word : one.program) lines.back() += word + " ";
+    }
+    return lines;
+  };
+  EXPECT_THAT(programs({"-n", "1", "./a", "x", ":", "-n", "3", "./b", "::", "a:b"}),
+              ElementsAre("<1>./a x ", "<3>./b :: a:b "));
+  EXPECT_THAT(programs({"./a", ":"}), ElementsAre("./a ", ""));
+  EXPECT_THAT(programs({":", "./b"}), ElementsAre("", "./b "));
+  EXPECT_THAT(programs({"./a", ":", ":", "./b"}), ElementsAre("./a ", "", "./b "));
+  EXPECT_THAT(programs({"-n", "1", "--", "sh", "-c", ":"}), ElementsAre("<1>sh -c : "));
+  EXPECT_THAT(programs({"a", ":", "--", "b", ":"}), ElementsAre("a ", "b : "));
+  // mpirun's rule: a `--` behind the program is a word of the program's.
+  EXPECT_THAT(programs({"a", "--", ":", "b"}), ElementsAre("a -- ", "b "));
+  EXPECT_THAT(spell_out({"--help", ":"}).front().program, IsEmpty());
+  EXPECT_THAT(spell_out_one({"a", ":", "b"}).program, ElementsAre("a", ":", "b"));
 }
 
 TEST(Words, AValueIsNeverAnOptionByAccident) {
@@ -173,6 +187,8 @@ TEST(Words, WordsOfOtherLaunchersAreRefusedWithTheWordToUseHere) {
       {{"--oversubscribe", "x"}, "leave it out"},
       {{"--ppr", "2:node", "x"}, "--ppr of mpirun is not supported: write --map-by ppr:N:node"},
       {{"--bynode", "x"}, "--bynode of mpirun is not supported: write --rank-by node"},
+      {{"--configfile", "f", "x"}, "--configfile of mpirun is not supported: write --app FILE"},
+      {{"--multi-prog", "f"}, "write the programs with `:` between them, or --app FILE"},
       {{"--distribution=cyclic", "x"}, "--rank-by node for cyclic"},
       {{"-rank-by", "node", "x"}, "-rank-by is written --rank-by here"},
       {{"--use-hwthread-cpus", "x"}, "--bind core, even"},

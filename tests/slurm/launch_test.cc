@@ -461,6 +461,18 @@ TEST_F(Slurm, TheTasksThatTheUserAskedForAreTheRanksANode) {
                     HasSubstr("[rank 2] 2/3 2/3 0/1 n1\n")));
 }
 
+TEST_F(Slurm, SeveralProgramsShareTheAllocation) {
+  tests::Process job(
+      salloc({"--nodes=2"},
+             {"-n", "1", "-x", "A=1", "sh", "-c", "echo server $RANK $(hostname) $A", ":", "-n",
+              "3", "--wdir=/", "sh", "-c", "echo worker $RANK $(hostname) $(pwd) $A"}),
+      cluster().options());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(),
+              AllOf(HasSubstr("[rank 0] server 0 n1 1\n"), HasSubstr("[rank 1] worker 1 n1 /\n"),
+                    HasSubstr("[rank 3] worker 3 n2 /\n")));
+}
+
 TEST_F(Slurm, AJobBeginsAgainInItsAllocation) {
   tests::Process job(salloc({"--nodes=2"}, {"--max-restarts=1", "sh", "-c",
                                             "test $TORCHELASTIC_RESTART_COUNT = 1 && exec echo "

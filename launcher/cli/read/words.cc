@@ -80,24 +80,30 @@ class Speller {
  public:
   explicit Speller(const std::vector<std::string>& words) : words_(words) {}
 
-  SpelledOut run() {
+  // The words up to the next lone colon. `colon_is_word`: all words.
+  SpelledOut next(bool colon_is_word) {
+    out_ = {};
     while (at_ < words_.size() && !done_) {
       const std::string& word = words_[at_];
       if (word == "--") {
         ++at_;
-        is_marked_ = true;
+        colon_is_word = true;
         break;
       }
       if (!word.starts_with('-') || word == "-") break;
       ++at_;
       take(word);
     }
-    if (!done_) {
-      out_.program.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
-      if (!is_marked_) refuse_second_program();
+    has_more_ = false;
+    while (at_ < words_.size() && !done_ && !has_more_) {
+      const std::string& word = words_[at_++];
+      has_more_ = word == ":" && !colon_is_word;
+      if (!has_more_) out_.program.push_back(word);
     }
     return std::move(out_);
   }
+  // Whether the last one ended at a colon.
+  bool has_more() const { return has_more_; }
 
  private:
   void take(const std::string& word) {
@@ -152,13 +158,6 @@ class Speller {
     }
   }
 
-  // mpirun and srun begin another program behind a lone colon.
-  void refuse_second_program() const {
-    DL_CHECK(std::ranges::find(out_.program, ":") == out_.program.end(), kInvalidArgument,
-             "`:` begins a second program for mpirun and srun, and dlrun starts one; if it is a "
-             "word of the program's own, write `--` before the program");
-  }
-
   // `value`: behind a `=`; null: the next word, if the option takes one.
   void add(const OptionRow& row, const std::string* value) {
     if (row.group == Group::kRefused) {
@@ -196,14 +195,23 @@ class Speller {
   const std::vector<std::string>& words_;
   std::size_t at_ = 0;
   bool done_ = false;
-  bool is_marked_ = false;  // `--` stands before the program
+  bool has_more_ = false;
   SpelledOut out_;
 };
 
 }  // namespace
 
-SpelledOut spell_out(const std::vector<std::string>& words) {
-  return Speller(words).run();
+std::vector<SpelledOut> spell_out(const std::vector<std::string>& words) {
+  Speller speller(words);
+  std::vector<SpelledOut> all;
+  do {
+    all.push_back(speller.next(/*colon_is_word=*/false));
+  } while (speller.has_more());
+  return all;
+}
+
+SpelledOut spell_out_one(const std::vector<std::string>& words) {
+  return Speller(words).next(/*colon_is_word=*/true);
 }
 
 }  // namespace dl::launcher

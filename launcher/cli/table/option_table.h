@@ -52,7 +52,8 @@ struct OptionRow {
   // Read if the line does not give the option; the first variable that is set counts.
   std::optional<env::Var> variable = std::nullopt;
   std::optional<env::Var> other_variable = std::nullopt;
-  bool repeats = false;  // all occurrences count, not only the last
+  bool repeats = false;    // all occurrences count, not only the last
+  bool is_of_app = false;  // each program of a line with several has its own
 
   bool is_flag() const { return value.empty(); }
 };

@@ -16,7 +16,8 @@ constexpr std::string_view kHelpHead =
     "Each rank finds torchrun's environment variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
     "...\n"
     "A program that ends with .py runs with $PYTHON_EXEC, else with the python3 in PATH.\n"
-    "Usage: dlrun [options] [--] program [arguments...]\n";
+    "Usage: dlrun [options] [--] program [arguments...]\n"
+    "       dlrun [options] -n N program [arguments...] : -n N program [arguments...] ...\n";
 
 constexpr std::string_view kHelpFoot =
     "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 75 all\n"

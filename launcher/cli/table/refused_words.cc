@@ -28,6 +28,7 @@ constexpr std::string_view kNoDaemons = "dlrun has no such daemons or files; lea
 constexpr std::string_view kEnvironment = "write -x NAME=VALUE for each variable";
 constexpr std::string_view kInherits =
     "ranks have dlrun's whole environment; start it with `env -i` for none, and leave this out";
+constexpr std::string_view kAppFile = "write --app FILE, with a program a line";
 constexpr std::string_view kHosts = "write --hosts HOST:SLOTS,...";
 
 // clang-format off
@@ -53,7 +54,8 @@ constexpr Refused kRefused[] = {
     {"mpirun", "--enable-recovery --continuous", "write --on-failure keep"},
     {"mpirun", "--disable-recovery", "a rank's failure ends the job; leave it out"},
     {"mpirun", "--get-stack-traces --report-state-on-timeout", "--log-dir DIR and `dlrun autopsy DIR` say where each rank was"},
-    {"mpirun", "--app --configfile --initial-errhandler --personality", "dlrun starts one program; leave it out"},
+    {"mpirun", "--configfile", kAppFile},
+    {"mpirun", "--initial-errhandler --personality", "leave it out"},
     {"mpirun", "--default-hostfile", "write --hostfile FILE"},
     {"mpirun", "--debug --debugger --tv --debug-devel --debug-daemons --debug-daemons-file -d", "start the debugger as the program: `dlrun ... gdb -batch -ex run --args ./train`"},
     {"mpirun", "--cf --cartofile --dvm --hnp --novm --ompi-server --report-uri --report-pid --report-events --report-child-jobs-separately --launch-agent --leave-session-attached --fwd-mpirun-port --do-not-resolve "
@@ -72,8 +74,9 @@ constexpr Refused kRefused[] = {
     {"mpiexec", "-prepend-rank -l -prepend-pattern", "each line begins with `[rank N] `; --log-line-prefix-template changes that"},
     {"mpiexec", "-outfile-pattern -errfile-pattern -outfile -errfile", kLogs},
     {"mpiexec", "-disable-auto-cleanup", "write --on-failure keep"},
+    {"mpiexec", "-configfile", kAppFile},
     {"mpiexec", "-gpus-per-proc", "write --gpus-per-rank N"},
-    {"mpiexec", "-launcher -launcher-exec -rmk -demux -nameserver -disable-hostname-propagation -order-nodes -localhost -usize -pmi-port -skip-launch-node -enable-x -disable-x -profile -configfile "
+    {"mpiexec", "-launcher -launcher-exec -rmk -demux -nameserver -disable-hostname-propagation -order-nodes -localhost -usize -pmi-port -skip-launch-node -enable-x -disable-x -profile "
                 "-bootstrap -bootstrap-exec -ckpoint-interval -ckpoint-prefix -ckpointlib -hostname-propagation -no-local", kNoDaemons},
 
     // srun, by its long names only.
@@ -93,7 +96,8 @@ constexpr Refused kRefused[] = {
     {"srun", "--wait", "write --grace SECONDS"},
     {"srun", "--gpus-per-task", "write --gpus-per-rank N"},
     {"srun", "--gpus --gpu-bind --gpus-per-node --gpus-per-socket --gres --gres-flags", "write --nproc-per-node gpu, or --gpus-per-rank N"},
-    {"srun", "--multi-prog --het-group", "dlrun starts one program; leave it out"},
+    {"srun", "--multi-prog", "write the programs with `:` between them, or --app FILE"},
+    {"srun", "--het-group", "leave it out"},
     {"srun", "--pty", "standard input goes to rank 0 only; leave it out"},
     {"srun", "--bcast --bcast-exclude --send-libs --prolog --epilog --task-prolog --task-epilog", "put the files on every node first; leave it out"},
     {"srun", "--overcommit --oversubscribe --overlap --exact --exclusive --disable-status --quit-on-interrupt --slurmd-debug --threads --propagate --preserve-env --container --usage --compress --profile --resv-ports --relative", "leave it out"},

@@ -118,8 +118,8 @@ void fields(Io& io, T& v) {
   } else if constexpr (std::is_same_v<V, Over>) {
     verdict_fields(io, v.verdict), io(v.left);
   } else if constexpr (std::is_same_v<V, Start>) {
-    io(v.key), io(v.host), io(v.options), io(v.directory), io(v.environment),
-        io(v.progress_columns), io(v.preempt_wait);
+    io(v.key), io(v.host), io(v.options), io(v.programs), io(v.runs), io(v.directory),
+        io(v.environment), io(v.progress_columns), io(v.preempt_wait);
   } else if constexpr (std::is_same_v<V, Stop>) {
     io(v.exit_code), io(v.text), io(v.signal);
   } else if constexpr (std::is_same_v<V, SignalRanks>) {

@@ -93,9 +93,11 @@ struct Over {
 // From the frontend.
 
 struct Start {
-  std::string key;                       // the job's, 64 hexadecimal digits
-  std::string host;                      // the node's name, as the user wrote it
-  std::vector<std::string> options;      // this node's dlrun line, with the program
+  std::string key;                                 // the job's, 64 hexadecimal digits
+  std::string host;                                // the node's name, as the user wrote it
+  std::vector<std::string> options;                // this node's dlrun line, without programs
+  std::vector<std::vector<std::string>> programs;  // a line for each program of the job
+  std::vector<int> runs;                 // indices of the programs that this node's ranks run
   std::string directory;                 // the ranks' working directory
   std::vector<std::string> environment;  // "NAME=value", added to the login's environment
   int progress_columns = 0;              // as in AgentSettings
