@@ -13,7 +13,7 @@
 #include "core/base/system/process/shell.h"
 #include "core/base/version.h"
 #include "launcher/plan/torch_program.h"
-#include "launcher/process/start/ask.h"
+#include "launcher/process/ask/ask.h"
 
 namespace dl::launcher {
 namespace {

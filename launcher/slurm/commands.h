@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/start/ask.h"
+#include "launcher/process/ask/ask.h"
 
 namespace dl::launcher {
 

@@ -1,5 +1,5 @@
 // Questions to a short program of this host.
-#include "launcher/process/start/ask.h"
+#include "launcher/process/ask/ask.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,22 +1,13 @@
 #include "launcher/plan/machine/gpus.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/base/system/machine/limits.h"
-#include "core/base/system/unique_fd.h"
+#include "launcher/process/ask/child_answer.h"
 
 namespace dl::launcher {
 namespace {
@@ -156,38 +147,6 @@ std::string ask_driver() {
   return answer + "end\n";
 }
 
-[[noreturn]] void answer_and_exit(int fd) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const rlimit none{};
-  ::setrlimit(RLIMIT_CORE, &none);  // a library that crashes leaves nothing in the user's directory
-  const std::string answer = ask_driver();
-  std::size_t sent = 0;
-  while (sent < answer.size()) {
-    const ssize_t n = ::write(fd, answer.data() + sent, answer.size() - sent);
-    if (n < 0 && errno != EINTR) break;
-    if (n > 0) sent += static_cast<std::size_t>(n);
-  }
-  ::_exit(0);
-}
-
-std::string read_until(int fd, std::chrono::steady_clock::time_point until, bool& in_time) {
-  std::string text;
-  while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    pollfd ready{fd, POLLIN, 0};
-    const int n = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
-    if (n < 0 && errno == EINTR) continue;
-    in_time = n > 0;
-    if (n <= 0) return text;
-    char some[4096];
-    const ssize_t got = ::read(fd, some, sizeof some);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(some, static_cast<std::size_t>(got));
-  }
-}
-
 // "Model: \t\t NVIDIA H200" -> "NVIDIA H200"
 std::string value_of(const std::string& line) {
   const std::size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
@@ -255,30 +214,13 @@ std::vector<Gpu> gpus_of_answer(std::string_view text) {
 }
 
 std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe");
-  UniqueFd out(ends[0]);
-  UniqueFd in(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) throw_error(ErrorKind::kIo, "fork: {}", spawn_error_text(errno));
-  if (child == 0) answer_and_exit(in.get());
-  in.reset();
-  bool in_time = false;
-  const std::string answer =
-      read_until(out.get(), std::chrono::steady_clock::now() + deadline, in_time);
-  if (!in_time) {
-    // A process that waits in the driver dies when the driver lets it; dlrun does not wait for it.
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, WNOHANG);
-    throw_error(ErrorKind::kTimeout,
-                "the NVIDIA driver has not said within {} s which GPUs there are; see `nvidia-smi` "
-                "and `dmesg`",
-                std::chrono::duration_cast<std::chrono::seconds>(deadline).count());
-  }
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  if (answer == fmt::format("error\t{}\n", kNoLibrary)) return gpus_of_proc();
-  return gpus_of_answer(answer);
+  const std::optional<std::string> answer = answer_of_child(ask_driver, deadline);
+  DL_CHECK(answer.has_value(), kTimeout,
+           "the NVIDIA driver has not said within {} s which GPUs there are; see `nvidia-smi` and "
+           "`dmesg`",
+           std::chrono::duration_cast<std::chrono::seconds>(deadline).count());
+  if (*answer == fmt::format("error\t{}\n", kNoLibrary)) return gpus_of_proc();
+  return gpus_of_answer(*answer);
 }
 
 }  // namespace dl::launcher

@@ -1,4 +1,4 @@
-#include "launcher/process/start/ask.h"
+#include "launcher/process/ask/ask.h"
 
 #include <fcntl.h>
 #include <poll.h>
