@@ -52,7 +52,7 @@ while IFS="$tab" read -r place command; do
   case $command in
     dlrun\ autopsy*) line=$command wanted="no 2" ;;
     dlrun\ topo*) line=$command wanted=0 ;;
-    dlrun\ ps*|dlrun\ kill*) line=$command wanted="no 2" ;;
+    dlrun\ ps*|dlrun\ kill*|dlrun\ doctor*) line=$command wanted="no 2" ;;
     *) line=$(printf '%s\n' "$command" | sed 's/\(^\| \)dlrun /\1dlrun --dry-run /') wanted=0 ;;
   esac
   count=$((count + 1))

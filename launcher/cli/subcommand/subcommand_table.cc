@@ -8,6 +8,9 @@ namespace dl::launcher {
 namespace autopsy {
 int run(const SubcommandLine& line);
 }
+namespace doctor {
+int run(const SubcommandLine& line);
+}
 namespace jobs {
 int run_kill(const SubcommandLine& line);
 int run_ps(const SubcommandLine& line);
@@ -39,6 +42,14 @@ constexpr SubcommandOption kSsh = {.name = "--ssh",
 
 constexpr SubcommandOption kPsOptions[] = {
     {.name = "--json", .help = "all of it as JSON"}, kHosts, kHostfile, kSsh};
+constexpr SubcommandOption kDoctorOptions[] = {
+    {.name = "--ranks",
+     .letter = 'n',
+     .value = "N",
+     .help = "ranks on this host (one a GPU, else one a usable core)"},
+    {.name = "--log-dir", .value = "DIR", .help = "where the logs will be (the working directory)"},
+    {.name = "--json", .help = "all of it as JSON"},
+};
 constexpr SubcommandOption kKillOptions[] = {
     {.name = "--all", .help = "all jobs of this name, if there are several"},
     {.name = "--signal",
@@ -53,6 +64,18 @@ constexpr SubcommandOption kKillOptions[] = {
 };
 
 constexpr Subcommand kSubcommands[] = {
+    {.name = "doctor",
+     .usage = "[options]",
+     .help = "what would make a job slow or fail on this host, and how to mend it",
+     .about = "Looks at this host before a job runs: limits, memory, CPUs, the disk of the logs, "
+              "networks and\n"
+              "names, programs, GPUs. Each thing that is not in order has a reason and a command "
+              "that mends it,\n"
+              "the worst first. Nothing is changed.\n",
+     .operands = "",
+     .options = kDoctorOptions,
+     .exit_codes = "0; 1 something is wrong; 2 bad usage",
+     .run = doctor::run},
     {.name = "ps",
      .usage = "[--json] [--hosts HOST,...]",
      .help = "your jobs on this host or on others, and what their ranks wait for",

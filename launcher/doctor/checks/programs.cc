@@ -1,0 +1,87 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "core/base/env.h"
+#include "core/base/text/name_list.h"
+#include "launcher/doctor/checks/families.h"
+#include "launcher/process/own_process.h"
+#include "launcher/process/start/program.h"
+
+namespace dl::launcher::doctor {
+namespace {
+
+// Installed beside dlrun.
+constexpr std::array kHelpers = {"dlrun-rendezvous", "dlbench"};
+constexpr std::array kMungeSockets = {"/run/munge/munge.socket.2", "/var/run/munge/munge.socket.2"};
+
+std::string path_of(const std::string& program) {
+  const Program found = find_program(program);
+  return found.exit_code == 0 ? found.path : "";
+}
+
+Check check_ptrace(const std::optional<std::int64_t>& scope) {
+  const std::string name = "ptrace scope";
+  if (!scope) return {.name = name, .found = "no restriction"};
+  constexpr std::array kMeanings = {"any process of the user", "descendants only", "root only",
+                                    "nobody"};
+  const auto at = static_cast<std::size_t>(*scope);
+  return judged(
+      name, fmt::format("{}: {}", *scope, at < kMeanings.size() ? kMeanings[at] : "?"),
+      {{*scope > 0, Verdict::kWarn,
+        "Open MPI and MPICH copy through another buffer, and py-spy or gdb cannot look at a rank "
+        "that hangs (dlrun needs no such right)",
+        *scope > 2 ? "a restart of the host, with kernel.yama.ptrace_scope=0"
+                   : "sudo sysctl kernel.yama.ptrace_scope=0"}});
+}
+
+}  // namespace
+
+ProgramFacts read_programs(const std::string& root) {
+  ProgramFacts facts{.ssh = path_of("ssh"),
+                     .python = path_of(env::get(env::Var::kPythonExec).value_or("python3")),
+                     .missing = {},
+                     .has_slurm = !path_of("srun").empty(),
+                     .ptrace_scope = number_in(root + "/proc/sys/kernel/yama/ptrace_scope")};
+  for (const char* const helper : kHelpers) {
+    if (::access((own_file().parent_path() / helper).c_str(), X_OK) != 0) {
+      facts.missing.emplace_back(helper);
+    }
+  }
+  for (const char* const socket : kMungeSockets) {
+    facts.has_munge_socket = facts.has_munge_socket || ::access((root + socket).c_str(), F_OK) == 0;
+  }
+  return facts;
+}
+
+Checks check_programs(const ProgramFacts& facts) {
+  Checks checks;
+  checks.push_back(
+      judged("dlrun's helpers",
+             facts.missing.empty() ? "all are beside dlrun"
+                                   : detail::name_list(facts.missing) + " not found beside dlrun",
+             {{!facts.missing.empty(), Verdict::kWrong,
+               "without dlrun-rendezvous nodes do not meet, and dlbench measures the collectives",
+               "install dlrun anew: all of its programs stand in one folder"}}));
+  checks.push_back(judged("ssh", facts.ssh.empty() ? "not found" : facts.ssh,
+                          {{facts.ssh.empty(), Verdict::kWarn, "--hosts starts ranks by ssh",
+                            "sudo apt-get install openssh-client   (or name it: dlrun --ssh)"}}));
+  checks.push_back(
+      judged("Python", facts.python.empty() ? "not found" : facts.python,
+             {{facts.python.empty(), Verdict::kWarn, "programs that end with .py run with python3",
+               "sudo apt-get install python3   (or name it: PYTHON_EXEC)"}}));
+  const std::string munge = facts.has_munge_socket ? "munged has its socket"
+                            : facts.has_slurm      ? "no socket"
+                                                   : "not needed: no srun here";
+  checks.push_back(judged(
+      "MUNGE", munge,
+      {{facts.has_slurm && !facts.has_munge_socket, Verdict::kWarn,
+        "under SLURM, nodes give each other the job's key by it, unless you give one in --key-file",
+        "sudo systemctl enable --now munge"}}));
+  checks.push_back(check_ptrace(facts.ptrace_scope));
+  return checks;
+}
+
+}  // namespace dl::launcher::doctor

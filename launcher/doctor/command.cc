@@ -1,0 +1,71 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/text/number.h"
+#include "core/base/text/printable.h"
+#include "core/base/version.h"
+#include "launcher/cli/subcommand/subcommand.h"
+#include "launcher/doctor/checks/families.h"
+#include "launcher/doctor/report.h"
+#include "launcher/plan/machine/machine.h"
+
+namespace dl::launcher::doctor {
+
+int run(const SubcommandLine& line);
+
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// One rank a GPU or, without GPUs, one a usable core, as `--nproc-per-node auto`.
+int ranks_of(const SubcommandLine& line, const GpuFacts& gpus) {
+  if (const auto text = line.value_of("--ranks")) {
+    const auto ranks = read_number<int>(*text);
+    DL_CHECK(ranks && *ranks > 0 && *ranks <= kMostRanks, kInvalidArgument,
+             "doctor: --ranks is {}, wanted a number from 1 to {}", quoted_name(*text), kMostRanks);
+    return *ranks;
+  }
+  return gpus.gpus > 0 ? gpus.gpus : this_machine().usable_cores();
+}
+
+HostReport check_this_host(const SubcommandLine& line) {
+  HostReport report{
+      .host = host_name(), .version = std::string(kVersion), .began_ns = now_ns(), .checks = {}};
+  const GpuFacts gpu = read_gpu("");
+  const int ranks = ranks_of(line, gpu);
+  for (const Checks& family :
+       {check_limits(read_limits("", ranks)), check_memory(read_memory("", ranks)),
+        check_cpus(read_cpus("", ranks)),
+        check_disk(read_disk(line.value_of("--log-dir").value_or("."))),
+        check_network(read_network("", {})), check_programs(read_programs("")), check_gpu(gpu)}) {
+    report.checks.insert(report.checks.end(), family.begin(), family.end());
+  }
+  report.ended_ns = now_ns();
+  return report;
+}
+
+}  // namespace
+
+int run(const SubcommandLine& line) {
+  const Report report{.hosts = {check_this_host(line)}, .between = {}};
+  if (line.has("--json")) {
+    fmt::print("{}\n", json_of(report).dump(2, ' ', false,
+                                            nlohmann::ordered_json::error_handler_t::replace));
+  } else {
+    for (const std::string& text : page(report)) fmt::print("{}\n", text);
+  }
+  return is_anything_wrong(report) ? 1 : 0;
+}
+
+}  // namespace dl::launcher::doctor
