@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/text/number.h"
@@ -11,8 +12,12 @@
 #include "core/base/version.h"
 #include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/doctor/checks/families.h"
+#include "launcher/doctor/hosts.h"
+#include "launcher/doctor/mesh.h"
 #include "launcher/doctor/report.h"
 #include "launcher/plan/machine/machine.h"
+#include "launcher/remote/ask/ask_hosts.h"
+#include "rendezvous/net/socket/address.h"
 
 namespace dl::launcher::doctor {
 
@@ -21,6 +26,8 @@ int run(const SubcommandLine& line);
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
+// In which all hosts must have come to the mesh.
+constexpr std::chrono::seconds kMeshWindow{10};
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -39,16 +46,27 @@ int ranks_of(const SubcommandLine& line, const GpuFacts& gpus) {
   return gpus.gpus > 0 ? gpus.gpus : this_machine().usable_cores();
 }
 
+std::vector<std::string> peers_of(const SubcommandLine& line) {
+  std::vector<std::string> peers;
+  std::istringstream names(line.value_of("--peers").value_or(""));
+  for (std::string name; std::getline(names, name, ',');) peers.push_back(name);
+  return peers;
+}
+
 HostReport check_this_host(const SubcommandLine& line) {
   HostReport report{
       .host = host_name(), .version = std::string(kVersion), .began_ns = now_ns(), .checks = {}};
+  for (const rendezvous::Address& address : rendezvous::host_addresses()) {
+    report.addresses.push_back(address.host());
+  }
   const GpuFacts gpu = read_gpu("");
   const int ranks = ranks_of(line, gpu);
   for (const Checks& family :
        {check_limits(read_limits("", ranks)), check_memory(read_memory("", ranks)),
         check_cpus(read_cpus("", ranks)),
         check_disk(read_disk(line.value_of("--log-dir").value_or("."))),
-        check_network(read_network("", {})), check_programs(read_programs("")), check_gpu(gpu)}) {
+        check_network(read_network("", peers_of(line))), check_programs(read_programs("")),
+        check_gpu(gpu)}) {
     report.checks.insert(report.checks.end(), family.begin(), family.end());
   }
   report.ended_ns = now_ns();
@@ -58,7 +76,14 @@ HostReport check_this_host(const SubcommandLine& line) {
 }  // namespace
 
 int run(const SubcommandLine& line) {
-  const Report report{.hosts = {check_this_host(line)}, .between = {}};
+  if (const auto question = line.value_of("--mesh")) {
+    fmt::print("{}\n", json_text(meet(read_question(*question), kMeshWindow)));
+    return 0;
+  }
+  const remote::HostChoice choice = remote::read_hosts(line);
+  const Report report = choice.hosts.empty()
+                            ? Report{.hosts = {check_this_host(line)}, .between = {}}
+                            : check_hosts(choice, line);
   if (line.has("--json")) {
     fmt::print("{}\n", json_of(report).dump(2, ' ', false,
                                             nlohmann::ordered_json::error_handler_t::replace));

@@ -103,6 +103,7 @@ Json json_of(const Report& report) {
                      {"version", host.version},
                      {"began_ns", host.began_ns},
                      {"ended_ns", host.ended_ns},
+                     {"addresses", host.addresses},
                      {"checks", json_of(host.checks)}});
   }
   return {{"is_anything_wrong", is_anything_wrong(report)},
@@ -118,6 +119,7 @@ std::optional<HostReport> read_host(std::string_view text) {
                     .version = json.at("version").get<std::string>(),
                     .began_ns = json.at("began_ns").get<std::int64_t>(),
                     .ended_ns = json.at("ended_ns").get<std::int64_t>(),
+                    .addresses = json.at("addresses").get<std::vector<std::string>>(),
                     .checks = {}};
     for (const Json& one : json.at("checks")) {
       const auto verdict = one.at("verdict").get<std::string>();

@@ -19,6 +19,7 @@ struct HostReport {
   std::string version;        // of its dlrun
   std::int64_t began_ns = 0;  // its clock, since 1970, when its checks began
   std::int64_t ended_ns = 0;
+  std::vector<std::string> addresses = {};  // at which other hosts may reach it
   Checks checks;
 };
 

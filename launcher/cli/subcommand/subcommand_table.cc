@@ -49,6 +49,11 @@ constexpr SubcommandOption kDoctorOptions[] = {
      .help = "ranks on this host (one a GPU, else one a usable core)"},
     {.name = "--log-dir", .value = "DIR", .help = "where the logs will be (the working directory)"},
     {.name = "--json", .help = "all of it as JSON"},
+    kHosts,
+    kHostfile,
+    kSsh,
+    {.name = "--peers", .value = "HOST,...", .help = "other hosts, whose names are looked up here"},
+    {.name = "--mesh", .value = "QUESTION", .help = "for --hosts, which asks each host so"},
 };
 constexpr SubcommandOption kKillOptions[] = {
     {.name = "--all", .help = "all jobs of this name, if there are several"},
@@ -67,11 +72,14 @@ constexpr Subcommand kSubcommands[] = {
     {.name = "doctor",
      .usage = "[options]",
      .help = "what would make a job slow or fail on this host, and how to mend it",
-     .about = "Looks at this host before a job runs: limits, memory, CPUs, the disk of the logs, "
-              "networks and\n"
-              "names, programs, GPUs. Each thing that is not in order has a reason and a command "
-              "that mends it,\n"
-              "the worst first. Nothing is changed.\n",
+     .about =
+         "Looks at this host before a job runs: limits, memory, CPUs, the disk of the logs, "
+         "networks and\n"
+         "names, programs, GPUs. Each thing that is not in order has a reason and a command "
+         "that mends it,\n"
+         "the worst first. Nothing is changed. With --hosts also ssh, versions, clocks and the "
+         "connections\n"
+         "between each two hosts.\n",
      .operands = "",
      .options = kDoctorOptions,
      .exit_codes = "0; 1 something is wrong; 2 bad usage",

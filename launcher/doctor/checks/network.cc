@@ -78,15 +78,18 @@ Check check_name(const NetworkFacts::Name& name) {
       title,
       fmt::format("{}: {}", name.name,
                   name.addresses.empty() ? "no address" : detail::name_list(name.addresses)),
-      {{name.addresses.empty() && name.is_of_other_host, Verdict::kWrong,
-        "ranks on this host do not find that one by its name", entry},
+      {{name.addresses.empty() && name.is_of_other_host, Verdict::kWarn,
+        "programs on this host that are told that name do not find it (dlrun's nodes tell each "
+        "other "
+        "addresses)",
+        entry},
        {name.addresses.empty(), Verdict::kWarn,
         "Gloo and MPI look up the host's own name, and fail or wait for the name server", entry},
        {only_loopback && !name.is_of_other_host, Verdict::kWarn,
         "Gloo and MPI tell other hosts this address, which leads them to themselves (dlrun does "
         "not)",
         fmt::format("give {} its address of the network in /etc/hosts", name.name)},
-       {only_loopback, Verdict::kWrong, "that name leads to this host itself", entry},
+       {only_loopback, Verdict::kWarn, "that name leads to this host itself", entry},
        {name.seconds > kSlowName, Verdict::kWarn,
         fmt::format("it took {:.1f} s to find, and each connection by name takes as long",
                     name.seconds),

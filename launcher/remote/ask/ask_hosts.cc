@@ -32,6 +32,12 @@ constexpr std::size_t kMostSaid = 4096;
 constexpr std::chrono::seconds kBetweenRemarks{5};
 constexpr std::size_t kMostAtOnce = 64;
 
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -51,6 +57,7 @@ class Asked {
   ~Asked() { end(); }
 
   void start() {
+    began_ns_ = now_ns();
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe");
     out_.reset(ends[0]);
@@ -84,6 +91,7 @@ class Asked {
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (n <= 0) {
       from.reset();
+      ended_ns_ = now_ns();
       return;
     }
     text.append(part.data(), static_cast<std::size_t>(n));
@@ -97,7 +105,11 @@ class Asked {
   }
   HostAnswer answer() {
     end();
-    HostAnswer answer{.host = host(), .text = std::move(text_), .error = error_};
+    HostAnswer answer{.host = host(),
+                      .text = std::move(text_),
+                      .began_ns = began_ns_,
+                      .ended_ns = ended_ns_,
+                      .error = error_};
     if (!error_.empty()) return answer;
     // Without an answer, the login or ssh itself has failed.
     if (answer.text.empty() && status_ != 0) {
@@ -121,6 +133,8 @@ class Asked {
   std::string dlrun_;
   pid_t pid_ = -1;
   int status_ = 0;
+  std::int64_t began_ns_ = 0;
+  std::int64_t ended_ns_ = 0;
   UniqueFd out_;
   UniqueFd err_;
   std::string text_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,9 @@ struct HostAnswer {
   std::string host;
   std::string text;   // its standard output
   int exit_code = 0;  // of its dlrun
+  // This host's clock, since 1970, when the host was asked and when its answer was complete.
+  std::int64_t began_ns = 0;
+  std::int64_t ended_ns = 0;
   std::string error;  // a sentence that names the host: it has not answered; empty: it has
 };
 
