@@ -173,7 +173,7 @@ ROOMS = {
     "launcher": [("cli", "options, help"), ("plan", "who runs where"), ("bind", "cores, NUMA"), ("process", "warden, ranks"),
                  ("agent", "a node's part"), ("frontend", "the user's dlrun"), ("nodes", "link to others"), ("remote", "hosts by ssh"),
                  ("slurm", "allocations"), ("srun", "SLURM's tasks"), ("output", "lines, logs"), ("verdict", "the last page"),
-                 ("autopsy", "why it hangs"), ("topo", "what a host is"), ("preempt", "save and end"), ("pmi", "ranks of an MPI"), ("torch_store", "PyTorch's store")],
+                 ("autopsy", "why it hangs"), ("topo", "what a host is"), ("doctor", "before a job"), ("jobs", "ps and kill"), ("preempt", "save and end"), ("pmi", "ranks of an MPI"), ("torch_store", "PyTorch's store")],
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),
            ("module", "trees, state"), ("optim", "SGD, schedulers"), ("parallel", "DDP"), ("data", "loaders, images"),
            ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("compile", "compiled steps"), ("utils", "clipping")],
