@@ -13,6 +13,7 @@
 #include "launcher/cli/subcommand/subcommand.h"
 #include "launcher/doctor/checks/families.h"
 #include "launcher/doctor/hosts.h"
+#include "launcher/doctor/measure.h"
 #include "launcher/doctor/mesh.h"
 #include "launcher/doctor/report.h"
 #include "launcher/plan/machine/machine.h"
@@ -69,6 +70,7 @@ HostReport check_this_host(const SubcommandLine& line) {
         check_gpu(gpu)}) {
     report.checks.insert(report.checks.end(), family.begin(), family.end());
   }
+  if (line.has("--measure")) report.checks.push_back(check_one_host(measure({"-n", "2"})));
   report.ended_ns = now_ns();
   return report;
 }

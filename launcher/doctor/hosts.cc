@@ -9,6 +9,7 @@
 #include "core/base/text/name_list.h"
 #include "core/base/text/printable.h"
 #include "core/base/version.h"
+#include "launcher/doctor/measure.h"
 
 namespace dl::launcher::doctor {
 namespace {
@@ -32,6 +33,7 @@ remote::AskHostsOptions asking(const remote::HostChoice& choice) {
 
 std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLine& line) {
   std::vector<std::string> words = {"doctor", "--json"};
+  if (line.has("--measure")) words.emplace_back("--measure");
   for (const char* const option : {"--ranks", "--log-dir"}) {
     if (const auto value = line.value_of(option)) words.insert(words.end(), {option, *value});
   }
@@ -85,6 +87,11 @@ std::vector<std::optional<MeshAnswer>> ask_mesh(const remote::HostChoice& choice
   return answers;
 }
 
+// "a", "[fe80::1]": as --hosts takes it before a number of slots.
+std::string in_list(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
+}
+
 // The least by which the host's clock differs from ours, in seconds: its checks began after it was
 // asked, and ended before its answer was complete.
 double skew_of(const Asked& host) {
@@ -92,6 +99,17 @@ double skew_of(const Asked& host) {
   const auto ahead = static_cast<double>(host.report.ended_ns - host.ended_ns) / kSecond;
   const auto behind = static_cast<double>(host.began_ns - host.report.began_ns) / kSecond;
   return ahead > 0 ? ahead : behind > 0 ? -behind : 0;
+}
+
+// One pair after the other, since they would share links.
+void add_measured(Checks& checks, const std::vector<std::string>& names,
+                  const SubcommandLine& line) {
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
+    std::vector<std::string> options = {
+        "--hosts", fmt::format("{}:1,{}:1", in_list(names[i]), in_list(names[i + 1]))};
+    if (const auto ssh = line.value_of("--ssh")) options.insert(options.end(), {"--ssh", *ssh});
+    checks.push_back(check_two_hosts(names[i], names[i + 1], measure(options)));
+  }
 }
 
 }  // namespace
@@ -174,6 +192,7 @@ Report check_hosts(const remote::HostChoice& choice, const SubcommandLine& line)
   if (names.size() > 1) {
     const Checks links = check_links(names, ask_mesh(choice, mesh));
     report.between.insert(report.between.end(), links.begin(), links.end());
+    if (line.has("--measure")) add_measured(report.between, names, line);
   }
   return report;
 }

@@ -52,6 +52,7 @@ constexpr SubcommandOption kDoctorOptions[] = {
     kHosts,
     kHostfile,
     kSsh,
+    {.name = "--measure", .help = "also run jobs of two ranks that time what they get (dlbench)"},
     {.name = "--peers", .value = "HOST,...", .help = "other hosts, whose names are looked up here"},
     {.name = "--mesh", .value = "QUESTION", .help = "for --hosts, which asks each host so"},
 };

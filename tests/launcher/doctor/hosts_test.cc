@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "launcher/doctor/measure.h"
 #include "rendezvous/net/socket/socket.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
@@ -96,6 +97,39 @@ TEST(DoctorHosts, ReachEachOther) {
   EXPECT_EQ(check_links({"a", "b"}, {std::nullopt, quiet})[0].verdict, Verdict::kUnknown);
 }
 
+TEST(DoctorMeasure, JudgesWhatTwoRanksGet) {
+  const std::string rows = R"({"bytes": 8, "p50_us": 5.5, "busbw": 0.001})"
+                           "\n"
+                           R"({"bytes": 8388608, "p50_us": 900, "busbw": 9.5})"
+                           "\n";
+  const Measured good = read_measured("dlrun: a remark\n" + rows, 0);
+  EXPECT_EQ(check_one_host(good).verdict, Verdict::kOk);
+  EXPECT_EQ(check_one_host(good).found, "8 bytes in 5.5 us, 8 MiB at 9.5 GB/s");
+  EXPECT_EQ(check_two_hosts("a", "b", good).verdict, Verdict::kOk);
+  Measured slow = good;
+  slow.latency_us = 5000;
+  EXPECT_EQ(check_one_host(slow).verdict, Verdict::kWarn);
+  slow = good;
+  slow.gb_per_s = 0.01;
+  EXPECT_EQ(check_two_hosts("a", "b", slow).verdict, Verdict::kWarn);
+  const Measured failed = read_measured("{}\nhost b has no dlrun\n", 1);
+  EXPECT_EQ(check_two_hosts("a", "b", failed).verdict, Verdict::kWrong);
+  EXPECT_EQ(failed.error, "dlbench ended with exit code 1: host b has no dlrun");
+  EXPECT_NE(read_measured("", 0).error, "");
+}
+
+TEST(DoctorMeasure, RunsAJobOfTwoRanks) {
+  tests::Process run(dlrun({"doctor", "--json", "--measure", "--ranks", "1"}));
+  run.wait();
+  const auto all = nlohmann::json::parse(run.out());
+  for (const auto& check : all.at("hosts").at(0).at("checks")) {
+    if (check.at("name") != "two ranks of this host") continue;
+    EXPECT_NE(check.at("verdict"), "wrong") << check;
+    return;
+  }
+  FAIL() << run.out();
+}
+
 TEST(Mesh, QuestionsAndAnswersAreReadBack) {
   const MeshQuestion question{.port = 40000,
                               .token = "0123456789abcdef",
@@ -147,8 +181,8 @@ TEST(Mesh, KnowsAnotherProgramAndAPortInUse) {
 TEST(DoctorHosts, AreAskedBySshAndMeet) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
-  tests::Process run(hosts.from_front(
-      dlrun({"doctor", "--json", "--ranks", "1", "--ssh", hosts.ssh(), "--hosts", "a,b,nowhere"})));
+  tests::Process run(hosts.from_front(dlrun({"doctor", "--json", "--ranks", "1", "--measure",
+                                             "--ssh", hosts.ssh(), "--hosts", "a,b,nowhere"})));
   EXPECT_EQ(run.wait(), 1) << run.err();
   const auto all = nlohmann::json::parse(run.out());
   EXPECT_EQ(all.at("hosts").size(), 2U);
@@ -164,6 +198,7 @@ TEST(DoctorHosts, AreAskedBySshAndMeet) {
   EXPECT_EQ(verdict("clock of b"), "ok");
   EXPECT_EQ(verdict("connection a to b"), "ok") << all.at("between");
   EXPECT_EQ(verdict("connection b to a"), "ok") << all.at("between");
+  EXPECT_NE(verdict("ranks on a and b"), "wrong") << all.at("between");
 }
 
 }  // namespace
