@@ -11,6 +11,8 @@ set(DLRUN_CUDA_MISSING "")
 string(TOLOWER "${DLRUN_CUDA}" DLRUN_CUDA_WANTED)
 if(NOT DLRUN_CUDA_WANTED)
   set(DLRUN_CUDA_MISSING "off (DLRUN_CUDA)")
+elseif(NOT DLRUN_TRAINING)
+  set(DLRUN_CUDA_MISSING "left out, as the training library is")
 elseif(DLRUN_SANITIZE)
   # Nothing would be found: device code is not instrumented, and no sanitizer run has a GPU.
   set(DLRUN_CUDA_MISSING "off (sanitizer build)")
