@@ -121,21 +121,47 @@ TEST_F(Container, Process1ReapsWhatAProbeLeaves) {
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
 }
 
-TEST_F(Container, IsANodeOfAJobWhoseKeyIsAKubernetesSecret) {
-  const std::string key(64, '7');
-  const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
-  std::vector<std::unique_ptr<tests::Process>> nodes;
-  for (const std::string node : {"0", "1"}) {
-    nodes.push_back(std::make_unique<tests::Process>(
-        contained({"--userns", "100000"},
-                  dlrun_inside({"--nnodes=2", "--node-rank=" + node, "--rdzv-endpoint=" + endpoint,
-                                "--nproc-per-node=2", "--key-file=/mnt/secret"}) +
-                      kProbe),
-        tests::Process::Options{.environment = {"TEST_SECRET=" + key}}));
+// Two dlruns with two ranks each, in two containers with one hostname and a Secret as the key. The
+// users of the second begin at `first`.
+class TwoContainers : public Container {
+ protected:
+  void run(const std::string& first, const std::string& variable) {
+    const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
+    for (const std::string node : {"0", "1"}) {
+      const Words options = {"--userns", node == "0" ? "100000" : first};
+      const Words line = {"--nnodes=2", "--node-rank=" + node, "--rdzv-endpoint=" + endpoint,
+                          "--nproc-per-node=2", "--key-file=/mnt/secret"};
+      nodes_.push_back(std::make_unique<tests::Process>(
+          contained(options, dlrun_inside(line) + kProbe),
+          tests::Process::Options{
+              .environment = {"TEST_SECRET=" + std::string(64, '7'), variable}}));
+    }
+    for (const auto& node : nodes_) EXPECT_EQ(node->wait(), 0) << node->err();
   }
-  for (const auto& node : nodes) EXPECT_EQ(node->wait(), 0) << node->err();
-  EXPECT_THAT(nodes[0]->out(), HasSubstr("[rank 1] local 1 of node 0, hybrid: right\n"));
-  EXPECT_THAT(nodes[1]->out(), HasSubstr("[rank 3] local 1 of node 1, hybrid: right\n"));
+  void expect_backend(const std::string& backend) const {
+    EXPECT_THAT(nodes_[0]->out(),
+                HasSubstr("[rank 1] local 1 of node 0, " + backend + ": right\n"));
+    EXPECT_THAT(nodes_[1]->out(),
+                HasSubstr("[rank 3] local 1 of node 1, " + backend + ": right\n"));
+  }
+
+  std::vector<std::unique_ptr<tests::Process>> nodes_;
+};
+
+TEST_F(TwoContainers, AreTwoNodesThoughTheyHaveOneHostname) {
+  run("100000", "LANG=C");
+  expect_backend("hybrid");
+}
+
+TEST_F(TwoContainers, ShareMemoryIfTheyAreNamedOneNode) {
+  run("100000", "DLRUN_NODE_ID=host");
+  expect_backend("shm");
+}
+
+TEST_F(TwoContainers, NamedOneNodeTakeTcpIfMemoryCannotBePassed) {
+  run("200000", "DLRUN_NODE_ID=host");
+  expect_backend("tcp");
+  EXPECT_THAT(nodes_[0]->err(), HasSubstr("runs as another user than rank 0"));
 }
 
 class RankInAContainer : public Container {
