@@ -53,12 +53,13 @@ podman image exists localhost/base || {
   SOURCE_DATE_EPOCH=1 mmdebstrap --quiet --variant=minbase bookworm "$work/base.tar"
   podman import --quiet "$work/base.tar" localhost/base >/dev/null
 }
+commit=$(git -C "$source" rev-parse HEAD)
 make_images() { # TAG TRAINING TARGETS [OPTIONS...]
   tag=$1
   training=$2
   targets=$3
   shift 3
-  TAG=$tag TARGETS=$targets "$source/deploy/container/build.sh" HEAD --network host --build-arg BASE=localhost/base \
+  TAG=$tag TARGETS=$targets "$source/deploy/container/build.sh" "$commit" --network host --build-arg BASE=localhost/base \
     --build-arg TRAINING="$training" "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
 }
 say "the images"
