@@ -63,8 +63,9 @@ make_images() { # TAG TRAINING TARGETS [OPTIONS...]
     --build-arg TRAINING="$training" "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
 }
 say "the images"
-podman image exists localhost/dlrun:test && podman image exists localhost/dlrun-devel:test ||
+if ! podman image exists localhost/dlrun:test || ! podman image exists localhost/dlrun-devel:test; then
   make_images test "${TRAINING:-ON}" "dlrun dlrun-devel"
+fi
 podman images --format '{{.Repository}} {{.Size}}' | sort
 
 # ---- dlrun inside ---------------------------------------------------------------------------------------------------------
@@ -122,9 +123,12 @@ if [ "${TRAINING:-ON}" = ON ]; then cp "$source/tests/package/CMakeLists.txt" "$
   printf '#include <collectives/init/init.h>\n#include <cstdio>\nint main() { dl::init_process_group(); std::printf("dlrun %%d\\n", dl::world_size()); }\n' >"$work/program/main.cc"
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(outside LANGUAGES CXX)\nfind_package(dlrun REQUIRED)\nadd_executable(outside main.cc)\ntarget_link_libraries(outside PRIVATE dlrun::init)\n' >"$work/program/CMakeLists.txt"
 fi
-chmod -R a+rX "$work/program"
-expect 0 'dlrun ' podman run --rm --network none --user 54321 --tmpfs /tmp:exec -v "$work/program:/program:ro" dlrun-devel:test \
-  sh -euc 'cmake -G Ninja -S /program -B /tmp/build >/tmp/log && cmake --build /tmp/build >>/tmp/log && dlrun -n 2 /tmp/build/outside'
+chmod 777 "$work" "$work/program"
+expect 0 'dlrun ' podman run --rm --network none --user 54321 --tmpfs /tmp:exec -v "$work/program:/program" dlrun-devel:test \
+  sh -euc 'cmake -G Ninja -S /program -B /tmp/build >/tmp/log && cmake --build /tmp/build >>/tmp/log && cp /tmp/build/outside /program/ && dlrun -n 2 /program/outside'
+say "and runs in dlrun"
+# shellcheck disable=SC2086 # words
+expect 0 'dlrun ' podman run $as_a_pod -v "$work/program:/program:ro" dlrun:test dlrun -n 2 /program/outside
 
 say "the same commit gives the same layers"
 layers() { podman image inspect --format '{{.RootFS.Layers}}' "$1"; }
