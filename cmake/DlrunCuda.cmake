@@ -82,7 +82,7 @@ function(dl_cuda_module name)
   target_include_directories(${name} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${DLRUN_CUDNN_INCLUDE_DIR})
   target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE})
-  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dlrun-cuda)
 endfunction()
 
 # dl_cuda_kernels(MODULE NAME SOURCES...): .cu files of a module. Half of a small file's compilation is CUDA's headers, so a unity build

@@ -77,16 +77,9 @@ done >"$build/bundle.libraries"
 licences=$folder/share/doc/dlrun
 mkdir -p "$licences"
 cp "$(dirname "$0")/../LICENSE" "$licences/"
-while read -r name path; do
-  # A merged /usr shows a file under two names, of which dpkg knows one.
-  package=$(dpkg-query -S "$(readlink -f "$path")" 2>/dev/null || dpkg-query -S "$(readlink -f "$path" | sed 's,^/usr,,')" 2>/dev/null || true)
-  package=${package%%:*}
-  if [ -z "$package" ] || [ ! -f "/usr/share/doc/$package/copyright" ]; then
-    echo "bundle: the licence of $name ($path) is not in /usr/share/doc" >&2
-    exit 1
-  fi
-  cp -L "/usr/share/doc/$package/copyright" "$licences/$package.copyright"
-done <"$build/bundle.libraries"
+version=$(sed -n 's/.*kVersion = "\(.*\)";/\1/p' "$(dirname "$0")/../core/base/version.h")
+# shellcheck disable=SC2046 # no library has a space in its name
+"$(dirname "$0")/materials.sh" dlrun "$version" "$licences/LICENCES" "$licences/dlrun.spdx.json" $(cut -d' ' -f2 "$build/bundle.libraries")
 # Debian's copyright files name the common licences without quoting them.
 cp -rL /usr/share/common-licenses "$licences/common-licenses"
 

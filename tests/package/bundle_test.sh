@@ -17,6 +17,11 @@ else
 fi
 
 "$source/cmake/bundle.sh" "$build" "$work/made"
+# What is carried, and what is compiled in, is in the licences and in the bill of materials.
+for package in libdnnl2 libgrpc-dev; do
+  grep -q "^======== $package ====" "$work/made/share/doc/dlrun/LICENCES" || { echo "no licence of $package"; exit 1; }
+  grep -q "\"name\": \"$package\", \"versionInfo\": \"[0-9]" "$work/made/share/doc/dlrun/dlrun.spdx.json" || { echo "$package is not in the bill"; exit 1; }
+done
 root=$work/root
 mkdir -p "$root/proc" "$root/dev" "$root/tmp" "$root/opt" "$root/lib/x86_64-linux-gnu" "$root/lib64"
 mv "$work/made" "$root/opt/somewhere"
