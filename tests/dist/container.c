@@ -204,11 +204,18 @@ int main(int argc, char** argv) {
   if (pipe2(made, O_CLOEXEC) != 0 || pipe2(ready, O_CLOEXEC) != 0) return fail("pipe");
   signal(SIGTERM, pass_on);
   signal(SIGINT, pass_on);
+  // A signal waits until `child` is known.
+  sigset_t passed, before;
+  sigemptyset(&passed);
+  sigaddset(&passed, SIGTERM);
+  sigaddset(&passed, SIGINT);
+  sigprocmask(SIG_BLOCK, &passed, &before);
   child = fork();
   if (child < 0) return fail("fork");
   if (child == 0) {
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (closes) {
       for (int fd = 3; fd < 1024; ++fd) {
         if (fd != made[1] && fd != ready[0]) close(fd);
@@ -216,6 +223,7 @@ int main(int argc, char** argv) {
     }
     _exit(be_program(argv + next + 1, argv[next], user, first, made[1], ready[0]));
   }
+  sigprocmask(SIG_SETMASK, &before, NULL);
   close(made[1]);
   char byte = 0;
   if (first != 0 && read(made[0], &byte, 1) == 1) {

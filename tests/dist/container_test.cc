@@ -1,4 +1,5 @@
 // dlrun in a container, and ranks each in a container of their own (container.c). Needs root.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -61,6 +63,18 @@ pid_t child_of(pid_t parent) {
   return child;
 }
 
+// Whether the process has opened /dev/stdin.
+bool reads_its_input(pid_t pid) {
+  namespace fs = std::filesystem;
+  const fs::path fds = "/proc/" + std::to_string(pid) + "/fd";
+  std::error_code ignored;
+  const fs::path input = fs::read_symlink(fds / "0", ignored);
+  for (int fd = 3; !input.empty() && fd < 16; ++fd) {
+    if (fs::read_symlink(fds / std::to_string(fd), ignored) == input) return true;
+  }
+  return false;
+}
+
 std::string both_over(const std::string& backend, int rank) {
   const std::string number = std::to_string(rank);
   return "[rank " + number + "] local " + number + " of node 0, " + backend + ": right\n";
@@ -80,7 +94,8 @@ TEST_F(Container, IsThePlaceThatItsTestClaims) {
       contained({}, {"sh", "-c",
                      "id -un; echo $$ $(id -u) $(hostname) $HOME; touch /x /mnt/build/x; "
                      "df -k --output=size /tmp /dev/shm; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' "
-                     "/proc/1/status; unshare -U true"}));
+                     "/proc/1/status; unshare -U true"}),
+      {.environment = {"LC_ALL=C"}});
   look.wait();
   EXPECT_THAT(look.out(),
               AllOf(HasSubstr("1 12345 pod /\n"), HasSubstr(" 65536\n    65536\n"),
@@ -103,6 +118,22 @@ TEST_F(Container, EndsWithinItsGraceThoughARankDoesNot) {
   EXPECT_THAT(job.out(), HasSubstr("[rank 0] bye\n"));
   EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGTERM"));
   EXPECT_TRUE(tests::processes_with(job.mark()).empty());
+}
+
+// dlrun still reads its line when the signal comes.
+TEST_F(Container, Process1LosesNoSignalOfItsStart) {
+  int hosts[2];
+  ASSERT_EQ(::pipe2(hosts, O_CLOEXEC), 0);
+  ASSERT_EQ(::fchmod(hosts[0], 0666), 0);  // another user opens it
+  tests::Process job(
+      contained({}, dlrun_inside({"--hostfile", "/dev/stdin", "sh", "-c", "exec sleep 300"})),
+      {.stdin_fd = hosts[0]});
+  ::close(hosts[0]);
+  ASSERT_TRUE(tests::eventually([&] { return reads_its_input(child_of(job.pid())); }));
+  job.signal(SIGTERM);
+  ASSERT_EQ(::write(hosts[1], "localhost\n", 10), 10);
+  ::close(hosts[1]);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM) << job.err();
 }
 
 TEST_F(Container, Process1ReapsWhatAProbeLeaves) {

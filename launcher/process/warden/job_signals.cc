@@ -58,6 +58,8 @@ void JobSignals::block_report_signals() {
   for (const int asks : {SIGUSR1, SIGUSR2}) {
     if (has_default_action(asks)) set |= just(asks);
   }
+  // The kernel drops a signal that process 1 neither handles nor blocks.
+  if (::getpid() == 1) set |= meant_for_dlrun();
   block(set);
 }
 

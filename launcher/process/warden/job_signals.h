@@ -22,7 +22,8 @@ class JobSignals {
  public:
   // To be called before anything is started. Blocks SIGUSR1 and SIGUSR2, which then wait until
   // dlrun looks at signals, and SIGXFSZ, so that a file that may not grow (ulimit -f) is an error
-  // of its write.
+  // of its write. As process 1 of a container it blocks all that block_signals() does, so that a
+  // SIGTERM of the first moments is not lost.
   static void block_report_signals();
   // Blocks the signals, which then wait for a JobSignals. A signal that was ignored at the start of
   // dlrun (nohup, `&` in a script) stays ignored, and a signal that a tool inside dlrun handles
