@@ -1,7 +1,7 @@
 // Runs a function in a child process and takes the text that it returns. For libraries of drivers,
 // which may hang or crash.
 //
-//   const std::optional<std::string> gpus = answer_of_child(ask_driver, std::chrono::seconds(20));
+//   const auto text = answer_of_child([] { return std::string("42"); }, std::chrono::seconds(20));
 #pragma once
 
 #include <chrono>
