@@ -32,16 +32,17 @@ constexpr SubcommandOption kTopoOptions[] = {
     {.name = "--svg", .help = "a picture, for a file: dlrun topo --svg > host.svg"},
 };
 
-constexpr SubcommandOption kHosts = {
+constexpr SubcommandOption kHostsOption = {
     .name = "--hosts", .letter = 'H', .value = "HOST,...", .help = "on these hosts, by ssh"};
-constexpr SubcommandOption kHostfile = {
+constexpr SubcommandOption kHostfileOption = {
     .name = "--hostfile", .value = "FILE", .help = "the same from a file, a host a line"};
-constexpr SubcommandOption kSsh = {.name = "--ssh",
-                                   .value = "COMMAND",
-                                   .help = "the ssh that reaches them, with its options (ssh)"};
+constexpr SubcommandOption kSshOption = {
+    .name = "--ssh",
+    .value = "COMMAND",
+    .help = "the ssh that reaches them, with its options (ssh)"};
 
 constexpr SubcommandOption kPsOptions[] = {
-    {.name = "--json", .help = "all of it as JSON"}, kHosts, kHostfile, kSsh};
+    {.name = "--json", .help = "all of it as JSON"}, kHostsOption, kHostfileOption, kSshOption};
 constexpr SubcommandOption kDoctorOptions[] = {
     {.name = "--ranks",
      .letter = 'n',
@@ -49,9 +50,9 @@ constexpr SubcommandOption kDoctorOptions[] = {
      .help = "ranks on this host (one a GPU, else one a usable core)"},
     {.name = "--log-dir", .value = "DIR", .help = "where the logs will be (the working directory)"},
     {.name = "--json", .help = "all of it as JSON"},
-    kHosts,
-    kHostfile,
-    kSsh,
+    kHostsOption,
+    kHostfileOption,
+    kSshOption,
     {.name = "--measure", .help = "also run jobs of two ranks that time what they get (dlbench)"},
     {.name = "--peers", .value = "HOST,...", .help = "other hosts, whose names are looked up here"},
     {.name = "--mesh", .value = "QUESTION", .help = "for --hosts, which asks each host so"},
@@ -64,9 +65,9 @@ constexpr SubcommandOption kKillOptions[] = {
      .help = "another signal than TERM; KILL ends the ranks at once"},
     {.name = "--timeout", .value = "SECONDS", .help = "how long to wait for the end (60)"},
     {.name = "--json", .help = "what became of each job, as JSON"},
-    kHosts,
-    kHostfile,
-    kSsh,
+    kHostsOption,
+    kHostfileOption,
+    kSshOption,
 };
 
 constexpr Subcommand kSubcommands[] = {

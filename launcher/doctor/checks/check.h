@@ -39,6 +39,9 @@ struct Rule {
 Check judged(std::string name, std::string found, const std::vector<Rule>& rules);
 Check unknown(std::string name, std::string why);
 
+inline constexpr std::uint64_t kMiB = 1U << 20;
+inline constexpr std::uint64_t kGiB = 1U << 30;
+
 // Files of /proc and /sys. The first line; nullopt if it cannot be read.
 std::optional<std::string> first_line(const std::string& file);
 std::optional<std::int64_t> number_in(const std::string& file);

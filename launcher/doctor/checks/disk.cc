@@ -14,8 +14,6 @@
 namespace dl::launcher::doctor {
 namespace {
 
-constexpr std::uint64_t kMiB = 1U << 20;
-constexpr std::uint64_t kGiB = 1U << 30;
 constexpr std::uint64_t kFewFiles = 10'000;
 
 // statfs(2)'s f_type.

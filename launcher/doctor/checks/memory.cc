@@ -11,8 +11,6 @@
 namespace dl::launcher::doctor {
 namespace {
 
-constexpr std::uint64_t kMiB = 1U << 20;
-constexpr std::uint64_t kGiB = 1U << 30;
 // A Python program with PyTorch takes about this much before it has a model.
 constexpr std::uint64_t kLeastOfRank = 256 * kMiB;
 constexpr std::uint64_t kUsualOfRank = kGiB;

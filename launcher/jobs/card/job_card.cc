@@ -20,7 +20,7 @@ constexpr char kCardMagic[8] = {'D', 'L', 'J', 'O', 'B', 'C', 'R', 'D'};
 constexpr std::uint32_t kCardFormat = 1;
 // Linux starts no program with a longer command line.
 constexpr std::uint32_t kMostText = 4 << 20;
-constexpr std::uint32_t kMostRanks = 1 << 20;
+constexpr std::uint32_t kMostCardRanks = 1 << 20;
 
 struct CardHeader {
   char magic[8] = {};
@@ -78,7 +78,7 @@ bool read_header(int fd, CardHeader& header) {
   return read_at(fd, std::as_writable_bytes(std::span(&header, 1)), 0) &&
          std::memcmp(header.magic, kCardMagic, sizeof kCardMagic) == 0 &&
          header.format == kCardFormat && header.text_bytes <= kMostText &&
-         header.ranks <= kMostRanks;
+         header.ranks <= kMostCardRanks;
 }
 
 }  // namespace

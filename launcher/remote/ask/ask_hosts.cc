@@ -28,7 +28,7 @@ namespace {
 using rendezvous::Deadline;
 
 constexpr std::size_t kMostText = 64U << 20;
-constexpr std::size_t kMostSaid = 4096;
+constexpr std::size_t kMostSaidByHost = 4096;
 constexpr std::chrono::seconds kBetweenRemarks{5};
 constexpr std::size_t kMostAtOnce = 64;
 
@@ -95,7 +95,8 @@ class Asked {
       return;
     }
     text.append(part.data(), static_cast<std::size_t>(n));
-    if (&text == &said_ && said_.size() > kMostSaid) said_.erase(0, said_.size() - kMostSaid);
+    if (&text == &said_ && said_.size() > kMostSaidByHost)
+      said_.erase(0, said_.size() - kMostSaidByHost);
     if (text_.size() > kMostText) give_up(fmt::format("host {} answers without an end", host()));
   }
   void give_up(const std::string& why) {

@@ -16,9 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kMiB = 1U << 20;
-constexpr std::uint64_t kGiB = 1U << 30;
-
 const Check& named(const Checks& checks, const std::string& name) {
   static const Check kNone{.name = "none", .found = "", .verdict = Verdict::kUnknown};
   const auto found = std::ranges::find(checks, name, &Check::name);

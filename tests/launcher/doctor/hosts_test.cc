@@ -23,7 +23,7 @@ using tests::dlrun;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-const Check& named(const Checks& checks, const std::string& name) {
+const Check& between(const Checks& checks, const std::string& name) {
   static const Check kNone{.name = "none", .found = "", .verdict = Verdict::kUnknown};
   const auto found = std::ranges::find(checks, name, &Check::name);
   if (found != checks.end()) return *found;
@@ -47,7 +47,7 @@ Asked host_with_clock(std::int64_t ahead_ns) {
 
 TEST(DoctorHosts, AnswerBySsh) {
   Asked host = host_with_clock(0);
-  EXPECT_EQ(named(check_answers({host}, "1"), "ssh to a").verdict, Verdict::kOk);
+  EXPECT_EQ(between(check_answers({host}, "1"), "ssh to a").verdict, Verdict::kOk);
   host.error = "host a does not answer within 5 s";
   const Checks checks = check_answers({host}, "1");
   EXPECT_EQ(checks.size(), 1U);
@@ -57,14 +57,14 @@ TEST(DoctorHosts, AnswerBySsh) {
 
 TEST(DoctorHosts, HaveOneVersion) {
   const Checks checks = check_answers({host_with_clock(0)}, "2");
-  EXPECT_EQ(named(checks, "dlrun's version on a").verdict, Verdict::kWrong);
-  EXPECT_EQ(named(check_answers({host_with_clock(0)}, "1"), "dlrun's version on a").verdict,
+  EXPECT_EQ(between(checks, "dlrun's version on a").verdict, Verdict::kWrong);
+  EXPECT_EQ(between(check_answers({host_with_clock(0)}, "1"), "dlrun's version on a").verdict,
             Verdict::kOk);
 }
 
 TEST(DoctorHosts, HaveEqualClocks) {
   const auto clock = [](std::int64_t ahead_ns) {
-    return named(check_answers({host_with_clock(ahead_ns)}, "1"), "clock of a");
+    return between(check_answers({host_with_clock(ahead_ns)}, "1"), "clock of a");
   };
   EXPECT_EQ(clock(0).verdict, Verdict::kOk);
   // Within the time that the answer took, nothing can be said.
@@ -83,7 +83,7 @@ TEST(DoctorHosts, ReachEachOther) {
   const auto verdict = [&](const MeshLink& link) {
     const Checks checks =
         check_links({"a", "b"}, {MeshAnswer{.error = {}, .links = {link}}, quiet});
-    return named(checks, "connection a to b").verdict;
+    return between(checks, "connection a to b").verdict;
   };
   EXPECT_EQ(verdict(good), Verdict::kOk);
   EXPECT_EQ(verdict(slow), Verdict::kWarn);
