@@ -156,8 +156,11 @@ Checks check_links(const std::vector<std::string>& names,
     for (const MeshLink& link : answers[i]->links) {
       const auto to = std::ranges::find(names, link.to);
       const std::size_t at = static_cast<std::size_t>(to - names.begin());
-      // A host that could not listen says nothing about the way to it.
-      if (to == names.end() || !answers[at] || !answers[at]->error.empty()) continue;
+      // A host that could not listen says nothing about the way to it, and one without an address
+      // has a check of its own.
+      if (to == names.end() || !answers[at] || !answers[at]->error.empty() || !link.was_tried) {
+        continue;
+      }
       checks.push_back(judged(
           fmt::format("connection {} to {}", names[i], link.to),
           link.address.empty()
@@ -187,6 +190,11 @@ Report check_hosts(const remote::HostChoice& choice, const SubcommandLine& line)
     if (!host.error.empty()) continue;
     report.hosts.push_back(host.report);
     names.push_back(host.name);
+    report.between.push_back(
+        judged(fmt::format("addresses of {}", host.name),
+               host.report.addresses.empty() ? "none" : detail::name_list(host.report.addresses),
+               {{host.report.addresses.empty(), Verdict::kWrong, "no other host can reach it",
+                 fmt::format("ip address   (on {}, to see its interfaces)", host.name)}}));
     mesh.push_back({.name = host.name, .addresses = host.report.addresses});
   }
   if (names.size() > 1) {

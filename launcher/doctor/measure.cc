@@ -55,7 +55,8 @@ Measured read_measured(std::string_view text, int exit_code) {
   int rows = 0;
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto row =
+        nlohmann::ordered_json::parse(std::string_view(line), nullptr, /*allow_exceptions=*/false);
     const bool is_row = row.is_object() && row.contains("bytes") && row["bytes"].is_number() &&
                         row.contains("p50_us") && row["p50_us"].is_number() &&
                         row.contains("busbw") && row["busbw"].is_number();

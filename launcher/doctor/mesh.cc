@@ -94,8 +94,8 @@ class Mesh {
  private:
   // The other host may come late. So each of its addresses is tried until the window ends.
   void call(const MeshHost& host, MeshLink& link) {
-    link.error = host.addresses.empty() ? "it has no address" : "";
-    while (link.address.empty() && !host.addresses.empty() && !deadline_.has_passed()) {
+    link.was_tried = !host.addresses.empty();
+    while (link.was_tried && !deadline_.has_passed()) {
       for (const std::string& address : host.addresses) {
         if (try_address(address, link)) return;
       }
@@ -207,6 +207,7 @@ std::string json_text(const MeshAnswer& answer) {
     links.push_back({{"to", link.to},
                      {"address", link.address},
                      {"error", link.error},
+                     {"was_tried", link.was_tried},
                      {"round_trip_us", link.round_trip_us}});
   }
   return Json{{"error", answer.error}, {"links", std::move(links)}}.dump(
@@ -221,6 +222,7 @@ std::optional<MeshAnswer> read_answer(std::string_view text) {
       answer.links.push_back({.to = one.at("to").get<std::string>(),
                               .address = one.at("address").get<std::string>(),
                               .error = one.at("error").get<std::string>(),
+                              .was_tried = one.at("was_tried").get<bool>(),
                               .round_trip_us = one.at("round_trip_us").get<double>()});
     }
     return answer;

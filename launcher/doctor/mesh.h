@@ -35,6 +35,7 @@ struct MeshLink {
   std::string to;
   std::string address;       // empty: it was not reached
   std::string error = {};    // a clause; empty: it was reached
+  bool was_tried = true;     // false: the host has no address
   double round_trip_us = 0;  // the least of some
 };
 struct MeshAnswer {

@@ -47,7 +47,7 @@ Outcome read_outcome(const remote::HostAnswer& answer, const Chosen& chosen) {
                   .text = fmt::format("{}: {}", name_of(chosen), answer.error)};
   if (!answer.error.empty()) return outcome;
   try {
-    const Json all = Json::parse(answer.text);
+    const Json all = Json::parse(std::string_view(answer.text));
     const Json& one = all.at("jobs").at(0);
     const auto word = one.at("result").get<std::string>();
     const auto* const found = std::ranges::find(kOutcomeWords, word);

@@ -51,7 +51,7 @@ std::string text_of(const CardFacts& facts) {
 
 std::optional<CardFacts> facts_of(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = Json::parse(std::string_view(text));
     CardFacts facts;
     json.at("job").get_to(facts.job);
     json.at("host").get_to(facts.host);
