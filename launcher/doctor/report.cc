@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr Verdict kWorstFirst[] = {Verdict::kWrong, Verdict::kWarn, Verdict::kUnknown,
+                                   Verdict::kOk};
 constexpr std::string_view kVerdicts[] = {"wrong", "warn", "unknown", "ok"};
 
 Json json_of(const Checks& checks) {
@@ -69,13 +71,17 @@ bool is_anything_wrong(const Report& report) {
 std::vector<std::string> page(const Report& report) {
   std::vector<Entry> entries;
   const bool are_several = report.hosts.size() > 1;
-  for (const Check& check : report.between) entries.push_back({&check, ""});
-  for (const HostReport& host : report.hosts) {
-    for (const Check& check : host.checks) {
-      entries.push_back({&check, are_several ? host.host + ": " : ""});
+  for (const Verdict verdict : kWorstFirst) {
+    const auto add = [&](const Checks& checks, const std::string& host) {
+      for (const Check& check : checks) {
+        if (check.verdict == verdict) entries.push_back({&check, host});
+      }
+    };
+    add(report.between, "");
+    for (const HostReport& host : report.hosts) {
+      add(host.checks, are_several ? host.host + ": " : "");
     }
   }
-  std::ranges::stable_sort(entries, {}, [](const Entry& entry) { return entry.check->verdict; });
   std::vector<std::vector<std::string>> rows;
   for (const Entry& entry : entries) {
     rows.push_back({std::string(word(entry.check->verdict)),
