@@ -258,6 +258,13 @@ std::size_t JobOptions::app_of(int rank) const {
   return app;
 }
 
+std::vector<int> JobOptions::ranks_of_apps(int world_size) const {
+  if (apps.size() == 1) return {world_size};
+  std::vector<int> ranks;
+  for (const App& app : apps) ranks.push_back(app.np.value_or(0));
+  return ranks;
+}
+
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
   std::vector<SpelledOut> lines = spell_out(arguments);
   SpelledOut& first = lines.front();

@@ -105,6 +105,8 @@ struct JobOptions {
 
   // The index of the program that a rank runs.
   std::size_t app_of(int rank) const;
+  // How many ranks run each program.
+  std::vector<int> ranks_of_apps(int world_size) const;
 };
 
 // The placement of the job: the nodes, and the CPUs and GPUs of each.

@@ -7,8 +7,13 @@
 
 namespace dl::launcher {
 
-PmiServer::PmiServer(boost::asio::io_context& io, int size, bool others_go_on, Events events)
-    : io_(io), others_go_on_(others_go_on), events_(std::move(events)), space_(size), timer_(io) {
+PmiServer::PmiServer(boost::asio::io_context& io, int size, const std::vector<int>& apps,
+                     bool others_go_on, Events events)
+    : io_(io),
+      others_go_on_(others_go_on),
+      events_(std::move(events)),
+      space_(size, apps),
+      timer_(io) {
   connections_.resize(static_cast<std::size_t>(size));
 }
 

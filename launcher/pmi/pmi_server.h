@@ -25,8 +25,9 @@ namespace dl::launcher {
 
 class PmiServer : public MpiServer {
  public:
-  // A job on one node. `others_go_on`: when a rank fails.
-  PmiServer(boost::asio::io_context& io, int size, bool others_go_on, Events events);
+  // A job on one node; `size` and `apps` as in PmiSpace. `others_go_on`: when a rank fails.
+  PmiServer(boost::asio::io_context& io, int size, const std::vector<int>& apps, bool others_go_on,
+            Events events);
   PmiServer(const PmiServer&) = delete;
   PmiServer& operator=(const PmiServer&) = delete;
 

@@ -39,7 +39,12 @@ PmiSpace::Answer fault(std::string text) {
 
 }  // namespace
 
-PmiSpace::PmiSpace(int size) : ranks_(static_cast<std::size_t>(size)) {
+PmiSpace::PmiSpace(int size, const std::vector<int>& apps)
+    : ranks_(static_cast<std::size_t>(size)) {
+  std::size_t rank = 0;
+  for (std::size_t app = 0; app < apps.size(); ++app) {
+    for (int i = 0; i < apps[app]; ++i) ranks_.at(rank++).app = static_cast<int>(app);
+  }
   // The node of each rank, in blocks: (first node, nodes, ranks a node).
   values_["PMI_process_mapping"] = fmt::format("(vector,(0,1,{}))", size);
 }
@@ -72,7 +77,9 @@ PmiSpace::Answer PmiSpace::answer(int rank, std::string_view line) {
     return reply(fmt::format("cmd=maxes kvsname_max={} keylen_max={} vallen_max={}", kMostName,
                              kMostKey, kMostValue));
   }
-  if (command == "get_appnum") return reply("cmd=appnum appnum=0");
+  if (command == "get_appnum") {
+    return reply(fmt::format("cmd=appnum appnum={}", state.app));
+  }
   if (command == "get_universe_size") {
     return reply(fmt::format("cmd=universe_size size={}", ranks_.size()));
   }

@@ -35,8 +35,9 @@ class PmiSpace {
     std::optional<int> abort_code{};  // of MPI_Abort: the job must end
   };
 
-  // A job on one node, whose ranks are 0 to size - 1.
-  explicit PmiSpace(int size);
+  // A job on one node, whose ranks are 0 to size - 1. `apps`: the ranks of each of its programs;
+  // the ranks of the first one come first. Empty: it has one.
+  explicit PmiSpace(int size, const std::vector<int>& apps = {});
 
   // Answers a line, given without its end.
   Answer answer(int rank, std::string_view line);
@@ -53,6 +54,7 @@ class PmiSpace {
 
  private:
   struct State {
+    int app = 0;  // number of its program
     bool greeted = false;
     bool in_barrier = false;
     bool has_left = false;

@@ -92,7 +92,8 @@ void PmixServer::start_helper() {
                  folder_.name(),
                  std::to_string(job_.node),
                  std::to_string(job_.nodes),
-                 fmt::format("{}", fmt::join(job_.ranks, ","))};
+                 fmt::format("{}", fmt::join(job_.ranks, ",")),
+                 fmt::format("{}", fmt::join(job_.apps, ","))};
   helper.fds.emplace_back(std::move(ends.theirs), STDIN_FILENO);
   helper.fds.emplace_back(open_null(), STDOUT_FILENO);
   helper.fds.emplace_back(open_null(), STDERR_FILENO);

@@ -52,6 +52,7 @@ class PmixServer : public MpiServer {
   struct Job {
     std::string name;              // of PMIx; no other generation has it
     int size = 1;                  // ranks of the job
+    std::vector<int> apps = {1};   // ranks of each program, the first one's first
     std::vector<int> ranks = {0};  // of this node
     std::string host;
     int node = 0;

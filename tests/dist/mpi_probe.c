@@ -24,6 +24,14 @@ static void share_a_name(void) {
   fflush(stdout);
 }
 
+static void say_app(void) {
+  int* app = NULL;
+  int is_set = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &app, &is_set);
+  printf("program %d\n", is_set ? *app : -1);
+  fflush(stdout);
+}
+
 static void spawn(const char* program) {
   MPI_Comm child;
   printf("spawn %s\n", result(MPI_Comm_spawn(program, MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &child,
@@ -61,6 +69,8 @@ int main(int argc, char** argv) {
       kill(getpid(), 9);
     } else if (strcmp(step, "names") == 0) {
       share_a_name();
+    } else if (strcmp(step, "app") == 0) {
+      say_app();
     } else if (strcmp(step, "spawn") == 0) {
       spawn(argv[0]);
     } else if (strcmp(step, "pause") == 0) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/dist/mpi_programs.h"
@@ -23,21 +24,14 @@ class PmixNodes : public testing::Test {
     DL_NEED_PROGRAM(program("dlrun-pmix"), "PMIx (libpmix-dev)");
   }
 
-  // Two ranks on node 0, one on node 1.
+  // Two ranks on node 0, one on node 1, unless the options give the ranks.
   void start(const Line& options, const Line& what) {
+    const bool are_given = std::ranges::find(options, "-n") != options.end();
     const std::string place = "127.0.0.1:" + std::to_string(free_port());
     for (const int node : {0, 1}) {
-      Line line = {program("dlrun"),
-                   "--nnodes",
-                   "2",
-                   "--node-rank",
-                   std::to_string(node),
-                   "--nproc-per-node",
-                   node == 0 ? "2" : "1",
-                   "--rdzv-endpoint",
-                   place,
-                   "--mpi",
-                   "pmix"};
+      Line line = {program("dlrun"),     "--mpi",           "pmix", "--nnodes", "2", "--node-rank",
+                   std::to_string(node), "--rdzv-endpoint", place};
+      if (!are_given) line.insert(line.end(), {"--nproc-per-node", node == 0 ? "2" : "1"});
       line.insert(line.end(), options.begin(), options.end());
       line.insert(line.end(), what.begin(), what.end());
       nodes_[node] = std::make_unique<Process>(
@@ -86,6 +80,21 @@ TEST_F(PmixNodes, AreOneMpiJob) {
     }
     for (const auto& node : nodes_) EXPECT_EQ(node->err(), "");
   }
+}
+
+TEST_F(PmixNodes, SeveralProgramsAreOneMpiJob) {
+  // Ranks 0 and 1 are on node 0.
+  const Line steps = {"init", "app", "barrier", "finalize"};
+  Line all = {probe_};
+  all.insert(all.end(), steps.begin(), steps.end());
+  all.insert(all.end(), {":", "-n", "3", probe_});
+  all.insert(all.end(), steps.begin(), steps.end());
+  start({"-n", "1"}, all);
+  expect_end(0);
+  EXPECT_THAT(nodes_[0]->out(),
+              AllOf(HasSubstr("[rank 0] program 0\n"), HasSubstr("[rank 1] program 1\n")));
+  EXPECT_THAT(nodes_[1]->out(),
+              AllOf(HasSubstr("[rank 2] program 1\n"), HasSubstr("[rank 3] program 1\n")));
 }
 
 TEST_F(PmixNodes, ANameIsKnownOnAllNodes) {

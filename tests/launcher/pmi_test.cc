@@ -24,8 +24,8 @@ std::string said(PmiSpace& space, int rank, std::string_view line) {
   return text;
 }
 
-PmiSpace greeted(int size) {
-  PmiSpace space(size);
+PmiSpace greeted(int size, const std::vector<int>& apps = {}) {
+  PmiSpace space(size, apps);
   for (int rank = 0; rank < size; ++rank) {
     EXPECT_EQ(said(space, rank, "cmd=init pmi_version=1 pmi_subversion=1"),
               "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
@@ -43,6 +43,13 @@ TEST(PmiSpace, AnswersWhatMpiInitAsks) {
   EXPECT_EQ(said(space, 1, "cmd=get kvsname=kvs key=PMI_process_mapping"),
             "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n");
   EXPECT_EQ(said(space, 1, "cmd=finalize"), "cmd=finalize_ack\n");
+}
+
+TEST(PmiSpace, TellsARankTheNumberOfItsProgram) {
+  PmiSpace space = greeted(4, {1, 3});
+  EXPECT_EQ(said(space, 0, "cmd=get_appnum"), "cmd=appnum appnum=0\n");
+  EXPECT_EQ(said(space, 1, "cmd=get_appnum"), "cmd=appnum appnum=1\n");
+  EXPECT_EQ(said(space, 3, "cmd=get_appnum"), "cmd=appnum appnum=1\n");
 }
 
 TEST(PmiSpace, KeepsWhatIsPutOnce) {

@@ -75,16 +75,18 @@ void Generation::serve_mpi() {
             search_.settle();
           },
       .on_lost = [this](const std::string& why) { events_.on_stop(1, why); }};
-  const bool others_go_on = set_.plan.job.end.keeps_others();
-  if (set_.plan.mpi == Mpi::kPmi1) {
-    mpi_ = std::make_unique<PmiServer>(io_, static_cast<int>(ranks_.size()), others_go_on,
+  const NodePlan& plan = set_.plan;
+  const bool others_go_on = plan.job.end.keeps_others();
+  const std::vector<int> apps = plan.job.started.ranks_of_apps(meeting_.world_size);
+  if (plan.mpi == Mpi::kPmi1) {
+    mpi_ = std::make_unique<PmiServer>(io_, meeting_.world_size, apps, others_go_on,
                                        std::move(events));
     return;
   }
-  const NodePlan& plan = set_.plan;
   PmixServer::Job job{
       .name = fmt::format("{}.{}", plan.job.name.substr(0, 200), meeting_.generation),
       .size = meeting_.world_size,
+      .apps = apps,
       .ranks = meeting_.ranks,
       .host = plan.host,
       .node = meeting_.group_rank,

@@ -22,15 +22,30 @@ CText compressed(pmix_status_t (*compress)(const char*, char**), const std::stri
   return {text, &std::free};
 }
 
+// A program of the job, and the first of its ranks.
+struct Place {
+  std::uint32_t app = 0;
+  std::uint32_t first = 0;
+};
+Place place_of(const Job& job, std::uint32_t rank) {
+  Place place;
+  while (place.app + 1 < job.apps.size() && rank >= place.first + job.apps[place.app]) {
+    place.first += job.apps[place.app++];
+  }
+  return place;
+}
+
 void add_ranks(const Job& job, std::uint32_t node, InfoList& list) {
   const std::vector<std::uint32_t>& ranks = job.nodes[node].ranks;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const auto on_node = static_cast<std::uint16_t>(i);
+    const Place place = place_of(job, ranks[i]);
     InfoList values;
     values.add_rank(PMIX_RANK, ranks[i]);
     values.add_rank(PMIX_GLOBAL_RANK, ranks[i]);
-    values.add_rank(PMIX_APP_RANK, ranks[i]);
-    values.add(PMIX_APPNUM, std::uint32_t{0});
+    values.add_rank(PMIX_APP_RANK, ranks[i] - place.first);
+    values.add_rank(PMIX_APPLDR, place.first);
+    values.add(PMIX_APPNUM, place.app);
     values.add(PMIX_LOCAL_RANK, on_node);
     values.add(PMIX_NODE_RANK, on_node);
     values.add(PMIX_NODEID, node);
@@ -62,7 +77,7 @@ void add_job_info(const Job& job, InfoList& list) {
   list.add(PMIX_UNIV_SIZE, job.size);
   list.add(PMIX_JOB_SIZE, job.size);
   list.add(PMIX_MAX_PROCS, job.size);
-  list.add(PMIX_JOB_NUM_APPS, std::uint32_t{1});
+  list.add(PMIX_JOB_NUM_APPS, static_cast<std::uint32_t>(job.apps.size()));
   list.add(PMIX_NUM_NODES, static_cast<std::uint32_t>(job.nodes.size()));
   list.add(PMIX_NODE_MAP, compressed(PMIx_generate_regex, all_hosts).get(), PMIX_REGEX);
   list.add(PMIX_PROC_MAP, compressed(PMIx_generate_ppn, all_peers).get(), PMIX_REGEX);

@@ -14,6 +14,7 @@ namespace dl::pmix {
 struct Job {
   std::string name;  // PMIx's namespace
   std::uint32_t size = 1;
+  std::vector<std::uint32_t> apps = {1};  // ranks of each program; the first one's come first
   std::uint32_t node = 0;
   std::vector<Node> nodes = {};  // all of them
   std::filesystem::path folder;  // for the files of the server and of this node's ranks

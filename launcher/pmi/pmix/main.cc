@@ -1,10 +1,11 @@
 // dlrun-pmix: serves PMIx to the ranks of a program that is linked to Open MPI, a separate program
 // so that dlrun does not link libpmix. dlrun starts one for each generation:
 //
-//   dlrun-pmix NAME SIZE HOST FOLDER NODE NODES RANK[,RANK...]
+//   dlrun-pmix NAME SIZE HOST FOLDER NODE NODES RANK[,RANK...] RANKS[,RANKS...]
 //
-// The ranks are those of this node. If there are several nodes, DLRUN_STORE and kPmixKeyFd lead to
-// the job's store, by which the helpers of the nodes speak to each other.
+// The ranks are those of this node; RANKS are how many ranks each program of the job has. If there
+// are several nodes, DLRUN_STORE and kPmixKeyFd lead to the job's store, by which the helpers of
+// the nodes speak to each other.
 //
 // Its standard input is the socket of the lines of pmix_line.h. kPmixRanksFd closes when no process
 // is left that could write into FOLDER; then, and after its standard input has closed, it removes
@@ -85,21 +86,29 @@ struct Line {
   pmix::Node here;
 };
 
+// "0,1,2"; nullopt: it is no list of numbers.
+std::optional<std::vector<std::uint32_t>> read_list(std::string_view text) {
+  std::vector<std::uint32_t> numbers;
+  for (const auto word : std::views::split(text, ',')) {
+    const auto number = read_number<std::uint32_t>(std::string_view(word.begin(), word.end()));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 std::optional<Line> read_line(std::span<char* const> words) {
-  if (words.size() != 8) return std::nullopt;
+  if (words.size() != 9) return std::nullopt;
   const auto size = read_number<std::uint32_t>(words[2]);
   const auto node = read_number<std::uint32_t>(words[5]);
   const auto nodes = read_number<std::uint32_t>(words[6]);
-  if (!size || !node || !nodes || *node >= *nodes) return std::nullopt;
-  Line line{.job = {.name = words[1], .size = *size, .node = *node, .folder = words[4]},
-            .nodes = *nodes,
-            .here = {.host = words[3]}};
-  for (const auto word : std::views::split(std::string_view(words[7]), ',')) {
-    const auto rank = read_number<std::uint32_t>(std::string_view(word.begin(), word.end()));
-    if (!rank || *rank >= *size) return std::nullopt;
-    line.here.ranks.push_back(*rank);
-  }
-  return line;
+  const auto ranks = read_list(words[7]);
+  const auto apps = read_list(words[8]);
+  if (!size || !node || !nodes || !ranks || !apps || *node >= *nodes) return std::nullopt;
+  return Line{
+      .job = {.name = words[1], .size = *size, .apps = *apps, .node = *node, .folder = words[4]},
+      .nodes = *nodes,
+      .here = {.host = words[3], .ranks = *ranks}};
 }
 
 rendezvous::GrpcStoreOptions store_options(std::uint32_t node) {

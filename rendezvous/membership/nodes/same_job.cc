@@ -43,7 +43,8 @@ std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& 
   if (node.mpi() != job.mpi() && node.mpi() != pb::Join::UNKNOWN &&
       job.mpi() != pb::Join::UNKNOWN) {
     return fmt::format(
-        "this node would start its ranks as {}, the job has {}; is {} the same file on all nodes?",
+        "this node would start its ranks as {}, the job has {}; is {} the same file on all nodes? "
+        "--mpi pmix or --mpi none says it for all of them",
         word_of(node.mpi()), word_of(job.mpi()), node.program());
   }
   if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
