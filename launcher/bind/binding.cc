@@ -76,14 +76,14 @@ Binding core_run(const Cores& cores, int n, int i, int threads) {
 }
 
 // The ranks of a node in groups that have cores to themselves.
-struct Group {
+struct RankGroup {
   Cores cores;
   std::vector<int> ranks;  // ascending
 };
 
 // Rank r is in group r mod n.
-std::vector<Group> groups_in_turn(std::vector<Cores> all, int ranks) {
-  std::vector<Group> groups;
+std::vector<RankGroup> groups_in_turn(std::vector<Cores> all, int ranks) {
+  std::vector<RankGroup> groups;
   for (Cores& cores : all) groups.push_back({std::move(cores), {}});
   for (int rank = 0; rank < ranks; ++rank) {
     groups[static_cast<std::size_t>(rank) % groups.size()].ranks.push_back(rank);
@@ -99,8 +99,8 @@ int cores_wanted(const BindRequest& request) {
 
 // Ranks whose GPUs are near the same CPUs are in one group. Empty: not every rank has such cores,
 // two groups would share a core, or the cores of one are too few.
-std::vector<Group> groups_near_gpus(const Cores& cores, const BindRequest& request) {
-  std::vector<Group> groups;
+std::vector<RankGroup> groups_near_gpus(const Cores& cores, const BindRequest& request) {
+  std::vector<RankGroup> groups;
   if (request.near.size() != static_cast<std::size_t>(request.ranks)) return groups;
   std::map<std::vector<int>, std::size_t> number_of;
   std::set<int> taken;
@@ -108,7 +108,7 @@ std::vector<Group> groups_near_gpus(const Cores& cores, const BindRequest& reque
     const std::vector<int>& near = request.near[static_cast<std::size_t>(rank)];
     const auto [known, is_new] = number_of.try_emplace(near, groups.size());
     if (is_new) {
-      Group& group = groups.emplace_back();
+      RankGroup& group = groups.emplace_back();
       for (const Core& core : cores) {
         if (!std::ranges::binary_search(near, core.cpus.front())) continue;
         if (!taken.insert(core.cpus.front()).second) return {};
@@ -117,14 +117,14 @@ std::vector<Group> groups_near_gpus(const Cores& cores, const BindRequest& reque
     }
     groups[known->second].ranks.push_back(rank);
   }
-  const bool fits = std::ranges::all_of(groups, [&](const Group& group) {
+  const bool fits = std::ranges::all_of(groups, [&](const RankGroup& group) {
     return !group.cores.empty() &&
            std::ssize(group.ranks) * cores_wanted(request) <= std::ssize(group.cores);
   });
-  return fits ? groups : std::vector<Group>();
+  return fits ? groups : std::vector<RankGroup>();
 }
 
-std::vector<Group> groups_of(const Cores& cores, const BindRequest& request) {
+std::vector<RankGroup> groups_of(const Cores& cores, const BindRequest& request) {
   switch (request.map_by) {
     case MapBy::kCore:
       break;
@@ -133,14 +133,14 @@ std::vector<Group> groups_of(const Cores& cores, const BindRequest& request) {
     case MapBy::kSocket:
       return groups_in_turn(domains(cores, &Core::socket), request.ranks);
   }
-  std::vector<Group> near = groups_near_gpus(cores, request);
+  std::vector<RankGroup> near = groups_near_gpus(cores, request);
   return near.empty() ? groups_in_turn({cores}, request.ranks) : near;
 }
 
 // Threads of each rank if the user gave no number: as many as every group has cores for.
-int threads_that_fit(const std::vector<Group>& groups) {
+int threads_that_fit(const std::vector<RankGroup>& groups) {
   std::size_t fewest = std::numeric_limits<int>::max();
-  for (const Group& group : groups) {
+  for (const RankGroup& group : groups) {
     if (!group.ranks.empty()) fewest = std::min(fewest, group.cores.size() / group.ranks.size());
   }
   return std::max(1, static_cast<int>(fewest));
@@ -152,12 +152,12 @@ std::vector<Binding> bind_ranks(const Topology& topology, const BindRequest& req
   std::vector<Binding> bindings(static_cast<std::size_t>(request.ranks));
   if (request.bind == Bind::kNone) return bindings;
   DL_CHECK(!topology.cores.empty(), kInternal, "bind_ranks: the machine has no core");
-  const std::vector<Group> groups = groups_of(topology.cores, request);
+  const std::vector<RankGroup> groups = groups_of(topology.cores, request);
   const int threads = request.threads.value_or(threads_that_fit(groups));
   int Core::* const domain = request.bind == Bind::kNuma ? &Core::numa_node : &Core::socket;
   const std::vector<Cores> all = domains(topology.cores, domain);
   std::vector<std::size_t> chosen(bindings.size());  // of `all`, by rank; for numa and socket
-  for (const Group& group : groups) {
+  for (const RankGroup& group : groups) {
     const int n = static_cast<int>(group.ranks.size());
     for (int i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(group.ranks[static_cast<std::size_t>(i)]);
