@@ -20,12 +20,12 @@ std::string usage_of(const SubcommandOption& option) {
 }
 
 // A word split at its `=`.
-struct Word {
+struct TypedWord {
   std::string name;
   std::optional<std::string> value;
 };
 
-Word split_word(const std::string& word) {
+TypedWord split_typed_word(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (!word.starts_with("--") || equals == std::string::npos) return {word, std::nullopt};
   return {word.substr(0, equals), word.substr(equals + 1)};
@@ -98,7 +98,7 @@ SubcommandLine read_line(const Subcommand& subcommand, const std::vector<std::st
       line.operands.push_back(argument);
       continue;
     }
-    Word word = split_word(argument);
+    TypedWord word = split_typed_word(argument);
     const SubcommandOption* const option = find_option(subcommand, word.name);
     if (option == nullptr) refuse(subcommand, argument);
     DL_CHECK(!option->is_flag() || !word.value, kInvalidArgument, "{}: {} takes no value",
