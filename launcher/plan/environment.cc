@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 
 #include "core/base/env.h"
@@ -166,14 +167,11 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     number(Var::kOmpiSize, meeting.world_size);
     number(Var::kOmpiLocalRank, plan.where.virtual_local_rank ? 0 : rank.local_rank);
     number(Var::kOmpiLocalSize, plan.local_world_size());
-    const std::vector<App>& apps = plan.job.started.apps;
-    std::vector<int> sizes, firsts;
-    for (const App& each : apps) {
-      firsts.push_back(firsts.empty() ? 0 : firsts.back() + sizes.back());
-      sizes.push_back(each.np.value_or(meeting.world_size));
-    }
+    const std::vector<int> sizes = plan.job.started.ranks_of_apps(meeting.world_size);
+    std::vector<int> firsts(sizes.size());
+    std::exclusive_scan(sizes.begin(), sizes.end(), firsts.begin(), 0);
     number(Var::kOmpiApp, static_cast<std::int64_t>(plan.job.started.app_of(rank_in_job)));
-    number(Var::kOmpiApps, static_cast<std::int64_t>(apps.size()));
+    number(Var::kOmpiApps, static_cast<std::int64_t>(sizes.size()));
     text(Var::kOmpiAppSizes, fmt::format("{}", fmt::join(sizes, " ")));
     text(Var::kOmpiFirstRanks, fmt::format("{}", fmt::join(firsts, " ")));
   }
