@@ -16,6 +16,7 @@
 #include "core/base/system/unique_fd.h"
 #include "core/base/text/number.h"
 #include "rendezvous/net/socket/address.h"
+#include "rendezvous/net/socket/attempt.h"
 #include "rendezvous/net/socket/socket.h"
 
 namespace dl::launcher::doctor {
@@ -106,10 +107,17 @@ class Mesh {
   bool try_address(const std::string& address, MeshLink& link) {
     const Deadline deadline = Deadline::earlier(deadline_, Deadline::after(kPatienceWithPeer));
     UniqueFd fd;
+    rendezvous::Obstacle obstacle;
     try {
-      fd = rendezvous::connect_to({address, question_.port}, deadline, {.is_turn = true});
+      fd = rendezvous::try_addresses({address, question_.port}, deadline, /*hangup_fd=*/-1,
+                                     obstacle);
+      if (fd) rendezvous::tune_connection(fd.get());
     } catch (const Error& error) {
-      link.error = error.what();
+      fd.reset();
+      obstacle.text = error.what();
+    }
+    if (!fd) {
+      link.error = obstacle.text;
       return false;
     }
     double least = 0;
