@@ -34,10 +34,8 @@ std::string one_line(const char* name, const json& fields) {
 }
 
 const char* word_of_mpi(const NodePlan& plan) {
-  const bool can_start = std::ranges::all_of(
-      plan.programs, [](const Program& program) { return program.exit_code == 0; });
-  if (!can_start) return "UNKNOWN";
-  return plan.mpi == Mpi::kPmix ? "PMIX" : "NONE";
+  if (plan.mpi == Mpi::kPmix) return "PMIX";
+  return plan.job.started.mpi == Mpi::kNone ? "NONE" : "ANY";
 }
 
 Meeting read_generation(const json& generation) {
@@ -55,6 +53,7 @@ Meeting read_generation(const json& generation) {
   meeting.run = id.substr(id.rfind('/') + 1);
   const auto by = generation.value("rank_by", "SLOT") == "NODE" ? rendezvous::RankBy::kNode
                                                                 : rendezvous::RankBy::kSlot;
+  meeting.serves_pmix = generation.value("mpi", "ANY") == "PMIX";
   std::vector<int> slots;
   for (const json& member : members) slots.push_back(member.at("slots").get<int>());
   meeting.ranks =
@@ -100,12 +99,14 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
 
 namespace {
 
-// "train", or "server : train" for several programs.
+// "train", or "-n 1 server : -n 3 train" for several programs.
 std::string of_programs(const NodePlan& plan,
                         std::string (*text_of)(const std::vector<std::string>& words)) {
   std::string text;
   for (const App& app : plan.job.started.apps) {
-    text += (text.empty() ? "" : " : ") + text_of(app.program);
+    text += text.empty() ? "" : " : ";
+    if (plan.job.started.apps.size() > 1) text += fmt::format("-n {} ", app.np.value_or(0));
+    text += text_of(app.program);
   }
   return text;
 }
@@ -123,6 +124,7 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
                  {"rank_by", plan.job.rank_by == rendezvous::RankBy::kNode ? "NODE" : "SLOT"},
                  {"on_failure", plan.job.end.keeps_others() ? "KEEP" : "STOP"},
                  {"mpi", word_of_mpi(plan)},
+                 {"np", plan.job.started.np.value_or(0)},
                  {"master_port", master_port},
                  {"pid", ::getpid()},
                  {"program", of_programs(plan, base_name_of)},

@@ -269,6 +269,7 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   give_out_gpus(options, machine, plan);
   bind(options.where, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
+  plan.is_oversubscribed = machine.usable_cores() < ranks;
   if (!options.meet.iface.empty()) {
     check_interface(options.meet.iface, "--iface");
   } else if (const auto inherited = env::get(env::Var::kIface)) {

@@ -98,7 +98,8 @@ struct NodePlan {
   Listens listens = Listens::kNo;
   std::vector<LocalRank> ranks;
   bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
-  Mpi mpi = Mpi::kNone;                     // how the ranks are served as MPI processes, or not
+  Mpi mpi = Mpi::kNone;                     // as what this node's programs must be served
+  bool is_oversubscribed = false;           // there are more ranks than usable cores
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them
@@ -127,6 +128,7 @@ struct Meeting {
   std::string own_addr;             // address by which other nodes reach this node; "" on one node
   std::string gloo_interface;       // for GLOO_SOCKET_IFNAME; "": none is needed
   std::string mpi_interface;        // for Open MPI's TCP; "": it chooses
+  bool serves_pmix = false;         // on several nodes: all ranks are processes of Open MPI
   std::vector<std::string> met_at;  // addresses of node 0 at which nodes have reached it; numeric
   int master_port = 0;
   std::string store;         // "host:port"

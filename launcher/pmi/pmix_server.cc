@@ -130,6 +130,8 @@ MpiServer::Part PmixServer::add(int rank) {
   for (const OpenMpiSetting& one : kOpenMpiSettings) {
     set(one.name, one.value.empty() ? std::string_view(folder_.name()) : one.value);
   }
+  // A rank that polls without a pause keeps the one that it waits for from its core.
+  if (job_.is_oversubscribed) set("OMPI_MCA_mpi_yield_when_idle", "1");
   if (!job_.iface.empty() && !env::exists(kOpenMpiNotOn)) set(kOpenMpiOn, job_.iface);
   return part;
 }

@@ -57,8 +57,9 @@ class PmixServer : public MpiServer {
     std::string host;
     int node = 0;
     int nodes = 1;
-    bool others_go_on = false;  // when a rank fails
-    std::string iface;          // on which the ranks of several nodes meet; empty: they choose
+    bool others_go_on = false;       // when a rank fails
+    bool is_oversubscribed = false;  // this node has more ranks than cores
+    std::string iface;               // on which the ranks of several nodes meet; empty: they choose
     // How the helpers of several nodes reach each other.
     std::string store;
     std::string store_job;

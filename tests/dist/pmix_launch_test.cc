@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "tests/dist/mpi_programs.h"
 #include "tests/support/process.h"
@@ -185,6 +186,20 @@ TEST_F(PmixLaunch, RanksThatLiveOnDoNotWaitForADeadOne) {
   EXPECT_EQ(end_of(*begins), 1);
   EXPECT_THAT(begins->err(), HasSubstr("dlrun: rank 1 has ended before MPI_Init, and Open MPI "
                                        "does not begin without it\n"));
+}
+
+TEST_F(PmixLaunch, RanksWithoutACoreOfTheirOwnYield) {
+  const Line say = {"sh", "-c", "echo yield ${OMPI_MCA_mpi_yield_when_idle-unset}"};
+  const auto yields = [&](int ranks) {
+    Line line = {program("dlrun"), "--mpi", "pmix", "-n", std::to_string(ranks)};
+    line.insert(line.end(), say.begin(), say.end());
+    Process job(line);
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    return job.out();
+  };
+  EXPECT_THAT(yields(1), HasSubstr("yield unset\n"));
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+  EXPECT_THAT(yields(cpus + 1), HasSubstr("yield 1\n"));
 }
 
 TEST_F(PmixLaunch, WithoutTheHelperAProgramIsRefused) {

@@ -97,6 +97,31 @@ TEST_F(PmixNodes, SeveralProgramsAreOneMpiJob) {
               AllOf(HasSubstr("[rank 2] program 1\n"), HasSubstr("[rank 3] program 1\n")));
 }
 
+TEST_F(PmixNodes, WhatOneProgramNeedsCountsForAllNodes) {
+  // Node 1 sees only a program of no MPI, which is a wrapper.
+  const std::string place = "127.0.0.1:" + std::to_string(free_port());
+  for (const int node : {0, 1}) {
+    const std::string number = std::to_string(node);
+    Line line = {program("dlrun"),
+                 "--nnodes",
+                 "2",
+                 "--node-rank",
+                 number,
+                 "--rdzv-endpoint",
+                 place,
+                 "-n",
+                 "1"};
+    const Line steps = {probe_, "init", "app", "barrier", "finalize"};
+    line.insert(line.end(), steps.begin(), steps.end());
+    line.insert(line.end(), {":", "-n", "1", "sh", "-c", "exec \"$0\" \"$@\""});
+    line.insert(line.end(), steps.begin(), steps.end());
+    nodes_[node] = std::make_unique<Process>(line);
+  }
+  expect_end(0);
+  EXPECT_THAT(nodes_[0]->out(), HasSubstr("[rank 0] program 0\n"));
+  EXPECT_THAT(nodes_[1]->out(), HasSubstr("[rank 1] program 1\n"));
+}
+
 TEST_F(PmixNodes, ANameIsKnownOnAllNodes) {
   start_probe({}, {"init", "names", "finalize"});
   expect_end(0);

@@ -167,18 +167,29 @@ TEST_F(MembershipTest, NumbersRanksRoundRobinOverTheNodesIfTheyAgree) {
   }
 }
 
-TEST_F(MembershipTest, AllNodesStartTheRanksAsTheSameMpi) {
+TEST_F(MembershipTest, WhatOneNodeNeedsOfAnMpiCountsForAll) {
   pb::FromNode first = join("a", 2, 0, 2);
-  first.mutable_join()->set_mpi(pb::Join::PMIX);
   EXPECT_TRUE(say(1, first).empty());
   pb::FromNode second = join("b", 2, 1, 3);
+  second.mutable_join()->set_mpi(pb::Join::PMIX);
+  const Outbox out = say(2, second);
+  ASSERT_EQ(out.size(), 2U);
+  for (const Membership::Outgoing& told : out) {
+    EXPECT_EQ(told.message.generation().mpi(), pb::Join::PMIX);
+  }
+}
+
+TEST_F(MembershipTest, NodesWithOtherRanksOrAnotherMpiAreRefused) {
+  pb::FromNode first = join("a", 2, 0, 2);
+  first.mutable_join()->set_mpi(pb::Join::PMIX);
+  first.mutable_join()->set_np(4);
+  EXPECT_TRUE(say(1, first).empty());
+  pb::FromNode second = join("b", 2, 1, 2);
+  EXPECT_EQ(refusal(say(2, second)), "this node was started without -n, the job with -n 4");
+  second.mutable_join()->set_np(4);
   second.mutable_join()->set_mpi(pb::Join::NONE);
-  EXPECT_THAT(refusal(say(2, second)),
-              testing::HasSubstr("this node would start its ranks as no processes of an MPI, the "
-                                 "job has processes of Open MPI; is "));
-  // A node that cannot execute the program comes to say so.
-  second.mutable_join()->set_mpi(pb::Join::UNKNOWN);
-  EXPECT_EQ(say(3, second).size(), 2U);
+  EXPECT_EQ(refusal(say(3, second)),
+            "this node was started with --mpi none, the job has ranks of Open MPI");
 }
 
 TEST_F(MembershipTest, SaysWhoIsMissingInOneLine) {

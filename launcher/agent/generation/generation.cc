@@ -62,6 +62,12 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
                .on_goes_on = [this](int rank) { events_.on_rank_goes_on(rank); },
                .on_answered = [this] { check_ended(); }}) {}
 
+// On several nodes, what one of them needs counts for all.
+Mpi Generation::mpi() const {
+  if (set_.plan.job.nnodes == 1) return set_.plan.mpi;
+  return meeting_.serves_pmix ? Mpi::kPmix : Mpi::kNone;
+}
+
 void Generation::serve_mpi() {
   MpiServer::Events events{
       .on_note =
@@ -78,7 +84,7 @@ void Generation::serve_mpi() {
   const NodePlan& plan = set_.plan;
   const bool others_go_on = plan.job.end.keeps_others();
   const std::vector<int> apps = plan.job.started.ranks_of_apps(meeting_.world_size);
-  if (plan.mpi == Mpi::kPmi1) {
+  if (mpi() == Mpi::kPmi1) {
     mpi_ = std::make_unique<PmiServer>(io_, meeting_.world_size, apps, others_go_on,
                                        std::move(events));
     return;
@@ -92,6 +98,7 @@ void Generation::serve_mpi() {
       .node = meeting_.group_rank,
       .nodes = plan.job.nnodes,
       .others_go_on = others_go_on,
+      .is_oversubscribed = plan.is_oversubscribed,
       .iface = meeting_.mpi_interface,
       .store = meeting_.store,
       .store_job = plan.job.name,
@@ -124,7 +131,7 @@ void Generation::start() {
     start_some();
     watch_start();
   };
-  if (set_.plan.mpi == Mpi::kNone) {
+  if (mpi() == Mpi::kNone) {
     start();
     return;
   }
@@ -182,7 +189,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   handles.error_file = path_of_descriptor(rank.error_memory.get());
   handles.checkpoint = set_.checkpoint;
   handles.progress_width = set_.progress_columns;
-  if (set_.plan.mpi == Mpi::kPmi1) handles.pmi_fd = kPmiFd;
+  if (mpi() == Mpi::kPmi1) handles.pmi_fd = kPmiFd;
 
   Message spawn;
   spawn.kind = MessageKind::kSpawn;

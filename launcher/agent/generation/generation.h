@@ -88,6 +88,7 @@ class Generation {
   const std::vector<RankEnd>& ends() const { return search_.ends(); }
 
  private:
+  Mpi mpi() const;
   void serve_mpi();
   void on_mpi_abort(int rank, int exit_code);
   bool is_starting() const;

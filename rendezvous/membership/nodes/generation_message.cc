@@ -33,6 +33,7 @@ void send_generation(const NodeTable& nodes, const NodeTable::Ids& joined, int n
     member->set_first_rank(node.ranks.front());
     member->set_pid(node.facts.pid());
     world_size += node.facts.slots();
+    if (node.facts.mpi() == pb::Join::PMIX) common.set_mpi(pb::Join::PMIX);
   }
   common.set_world_size(world_size);
   const pb::Join& first = nodes.at(nodes.members().front()).facts;

@@ -22,7 +22,11 @@ const char* word_of(pb::Join::OnFailure on_failure) {
 }
 
 const char* word_of(pb::Join::Mpi mpi) {
-  return mpi == pb::Join::PMIX ? "processes of Open MPI" : "no processes of an MPI";
+  return mpi == pb::Join::PMIX ? "ranks of Open MPI" : "--mpi none";
+}
+
+std::string ranks_of(const pb::Join& join) {
+  return join.np() == 0 ? "without -n" : fmt::format("with -n {}", join.np());
 }
 
 }  // namespace
@@ -40,12 +44,12 @@ std::optional<std::string> why_another_job(const pb::Join& job, const pb::Join& 
     return fmt::format("this node was started with --on-failure {}, the job has --on-failure {}",
                        word_of(node.on_failure()), word_of(job.on_failure()));
   }
-  if (node.mpi() != job.mpi() && node.mpi() != pb::Join::UNKNOWN &&
-      job.mpi() != pb::Join::UNKNOWN) {
-    return fmt::format(
-        "this node would start its ranks as {}, the job has {}; is {} the same file on all nodes? "
-        "--mpi pmix or --mpi none says it for all of them",
-        word_of(node.mpi()), word_of(job.mpi()), node.program());
+  if (node.mpi() != job.mpi() && node.mpi() != pb::Join::ANY && job.mpi() != pb::Join::ANY) {
+    return fmt::format("this node was started with {}, the job has {}", word_of(node.mpi()),
+                       word_of(job.mpi()));
+  }
+  if (node.np() != job.np()) {
+    return fmt::format("this node was started {}, the job {}", ranks_of(node), ranks_of(job));
   }
   if (both_named(job, node) || node.program() == job.program()) return std::nullopt;
   return fmt::format(
