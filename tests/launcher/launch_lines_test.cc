@@ -238,7 +238,9 @@ TEST(LaunchLines, BindingHasMpirunsNamesToo) {
   EXPECT_EQ(line({"--rank-by", "node", "x"}).where.rank_by, rendezvous::RankBy::kNode);
   EXPECT_EQ(line({"--bind-to", "core", "--map-by", "slot", "x"}).where.map_by, MapBy::kCore);
   EXPECT_EQ(line_refusal({"--map-by", "node", "x"}),
-            "--map-by is `node`, wanted slot, core, numa, socket or ppr:N:node");
+            "--map-by is `node`: write --rank-by node, which numbers the ranks so");
+  EXPECT_EQ(line_refusal({"--map-by", "board", "x"}),
+            "--map-by is `board`, wanted slot, core, numa, socket or ppr:N:node");
   EXPECT_EQ(line_refusal({"--rank-by", "host", "x"}), "--rank-by is `host`, wanted slot or node");
   EXPECT_EQ(line_refusal({"--rank-by", "core", "x"}),
             "--rank-by is `core`, wanted slot or node; --map-by says which cores the ranks of a "

@@ -43,6 +43,8 @@ void map_by(Options& options, const Typed& typed) {
     options.where.most_per_node = ranks_of_resource(typed);
     return;
   }
+  DL_CHECK(typed.value != "node", kInvalidArgument,
+           "{} is `node`: write --rank-by node, which numbers the ranks so", typed.name());
   DL_CHECK(has_word("slot core numa socket", typed.value), kInvalidArgument,
            "{} is `{}`, wanted slot, core, numa, socket or ppr:N:node", typed.name(), typed.value);
   options.where.map_by = value_of(typed, kMapBy);
