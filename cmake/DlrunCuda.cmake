@@ -1,14 +1,12 @@
 # CUDA, found or left out: sets DLRUN_HAS_CUDA. What uses CUDA is a module that programs open on use (core/kernels/cuda), so that nothing
 # else in the project sees a CUDA header or library.
-set(DLRUN_CUDA "auto" CACHE STRING "Build for NVIDIA GPUs: auto (where nvcc is found), on or off")
-set_property(CACHE DLRUN_CUDA PROPERTY STRINGS auto on off)
+dl_auto_option(DLRUN_CUDA "Build for NVIDIA GPUs, with nvcc")
 # Machine code for each generation, and PTX of the newest, which the driver compiles for GPUs that come later.
 set(DLRUN_CUDA_ARCHITECTURES "75-real;80-real;86-real;89-real;90-real;100-real;120" CACHE STRING
     "Architectures that CUDA code is compiled for, as CMake writes them")
 
 set(DLRUN_HAS_CUDA FALSE)
 set(DLRUN_CUDA_MISSING "")
-string(TOLOWER "${DLRUN_CUDA}" DLRUN_CUDA_WANTED)
 if(NOT DLRUN_CUDA_WANTED)
   set(DLRUN_CUDA_MISSING "off (DLRUN_CUDA)")
 elseif(NOT DLRUN_TRAINING)
@@ -50,10 +48,6 @@ else()
   endif()
 endif()
 
-if(NOT DLRUN_HAS_CUDA AND DLRUN_CUDA_WANTED AND NOT DLRUN_CUDA_WANTED STREQUAL "auto")
-  message(FATAL_ERROR "DLRUN_CUDA=${DLRUN_CUDA}, but CUDA is ${DLRUN_CUDA_MISSING}")
-endif()
-
 if(DLRUN_HAS_CUDA)
   file(STRINGS "${DLRUN_CUDNN_INCLUDE_DIR}/cudnn_version.h" lines REGEX "^#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
   string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCHLEVEL ([0-9]+).*" "\\1.\\2.\\3" cudnn_version "${lines}")
@@ -62,6 +56,7 @@ if(DLRUN_HAS_CUDA)
   dl_report("CUDA" "${CMAKE_CUDA_COMPILER_VERSION}, sm_ ${architectures}")
   dl_report("cuDNN" "${cudnn_version}")
 else()
+  dl_refuse_auto_option(DLRUN_CUDA "CUDA" "${DLRUN_CUDA_MISSING}")
   dl_report("CUDA" "${DLRUN_CUDA_MISSING}")
 endif()
 

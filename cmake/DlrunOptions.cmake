@@ -18,6 +18,20 @@ option(DLRUN_WERROR "Treat warnings as errors" OFF)
 option(DLRUN_CCACHE "Compile through ccache where it is installed" ON)
 set(DLRUN_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined or thread")
 
+# dl_auto_option(NAME TEXT): an option for a library that may be missing. NAME_WANTED is false if it is off.
+macro(dl_auto_option name text)
+  set(${name} "auto" CACHE STRING "${text}: auto (if it is found), on or off")
+  set_property(CACHE ${name} PROPERTY STRINGS auto on off)
+  string(TOLOWER "${${name}}" ${name}_WANTED)
+endmacro()
+
+# dl_refuse_auto_option(NAME TITLE REASON): what NAME asks for is missing, which is an error unless it is auto or off.
+function(dl_refuse_auto_option name title reason)
+  if(${name}_WANTED AND NOT ${name}_WANTED STREQUAL "auto")
+    message(FATAL_ERROR "${name}=${${name}}, but ${title} is ${reason}")
+  endif()
+endfunction()
+
 add_link_options(-Wl,--as-needed)
 
 # A program and its libraries may be moved together: build tree, installation and bundle are bin/, tests/ and lib/ side by side. The old
