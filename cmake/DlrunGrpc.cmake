@@ -31,7 +31,8 @@ if(DLRUN_STATIC_GRPC)
     Threads::Threads)
   dl_report("gRPC linked" "statically")
 else()
-  target_link_libraries(dlrun_grpc INTERFACE grpc++_unsecure grpc_unsecure gpr protobuf absl_synchronization absl_base Threads::Threads)
+  # gRPC's own targets: they know which parts of Abseil their version needs.
+  target_link_libraries(dlrun_grpc INTERFACE gRPC::grpc++_unsecure protobuf::libprotobuf absl::synchronization absl::base Threads::Threads)
   dl_report("gRPC linked" "dynamically")
 endif()
 
