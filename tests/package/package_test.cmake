@@ -1,5 +1,5 @@
 # cmake -DBUILD=<build tree> -DSOURCE=<this folder> -DVERSION=<version> -P package_test.cmake
-# Installs the build into a fresh prefix, builds an outside project against it, and runs that.
+# Installs the build into a staging folder (DESTDIR), moves the prefix elsewhere, builds an outside project against it, and runs that.
 set(work "${BUILD}/package_test")
 file(REMOVE_RECURSE "${work}")
 
@@ -12,7 +12,29 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
+run(${CMAKE_COMMAND} -E env "DESTDIR=${work}/stage" ${CMAKE_COMMAND} --install "${BUILD}" --prefix /opt/staged)
+file(GLOB_RECURSE staged LIST_DIRECTORIES true RELATIVE "${work}/stage" "${work}/stage/*")
+list(FILTER staged EXCLUDE REGEX "^opt($|/staged)")
+if(staged)
+  message(FATAL_ERROR "installed outside of the prefix: ${staged}")
+endif()
+file(RENAME "${work}/stage/opt/staged" "${work}/prefix")
+# A prefix that moves has neither the old one nor the build in a text or in a program's run path.
+execute_process(COMMAND grep -rlIF -e /opt/staged -e "${BUILD}" "${work}/prefix" OUTPUT_VARIABLE fixed RESULT_VARIABLE status)
+if(NOT status EQUAL 1)
+  message(FATAL_ERROR "these name the staging prefix or the build: ${fixed}")
+endif()
+find_program(readelf readelf REQUIRED)
+file(GLOB programs "${work}/prefix/bin/*" "${work}/prefix/lib/*.so")
+run("${readelf}" -d ${programs})
+string(REGEX MATCHALL "path: \\[[^\n]*" paths "${output}")
+list(LENGTH paths count)
+list(FILTER paths EXCLUDE REGEX "path: \\[\\$ORIGIN/\\.\\./lib:\\$ORIGIN\\]")
+if(paths OR count EQUAL 0)
+  message(FATAL_ERROR "run paths of ${count}: ${paths}")
+endif()
+run("${work}/prefix/bin/train_cnn" --epochs 0)
+run("${work}/prefix/bin/dlrun-rendezvous" --version)
 # The headers of the list, and no others.
 file(STRINGS "${SOURCE}/../../cmake/public_headers.txt" wanted REGEX "^[^#]")
 file(GLOB_RECURSE installed RELATIVE "${work}/prefix/include/dlrun" "${work}/prefix/include/*")
