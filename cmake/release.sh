@@ -11,7 +11,7 @@ fail() {
 version=$1
 tag=v$version
 bundle=build/dlrun-$version-linux-x86_64
-files="CHANGELOG.md core/base/version.h"
+files="CHANGELOG.md core/base/version.h deploy/conda/recipe.yaml deploy/spack/package.py"
 
 # ---- what a release needs -----------------------------------------------------------------------------------------------
 

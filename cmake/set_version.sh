@@ -1,6 +1,6 @@
 #!/bin/sh
-# set_version.sh [--check] VERSION: what `./dev release` changes in files. core/base/version.h gets the version, and the
-# section "Unreleased" of CHANGELOG.md gets the version and today's date (UTC); an empty "Unreleased" stands above it.
+# set_version.sh [--check] VERSION: what `./dev release` changes in files. core/base/version.h and the recipes of Spack and conda get the
+# version, and the section "Unreleased" of CHANGELOG.md gets the version and today's date (UTC); an empty "Unreleased" stands above it.
 # Changes nothing with --check, and nothing if the version or the section is not fit for a release.
 set -eu
 cd "$(dirname "$0")/.."
@@ -29,8 +29,12 @@ points=$(sed -n '/^## Unreleased$/,/^## [0-9]/p' CHANGELOG.md | grep -c '^- ' ||
 [ "$points" -gt 0 ] || fail "the section \"Unreleased\" of CHANGELOG.md has no points"
 [ -z "$check" ] || exit 0
 
-# Into the files themselves, whose permissions stay.
-new=$(sed "s/^## Unreleased\$/&\n\n## $version, $(date -u +%Y-%m-%d)/" CHANGELOG.md)
-printf '%s\n' "$new" >CHANGELOG.md
-new=$(sed "s/\(kVersion = \"\).*\";/\1$version\";/" core/base/version.h)
-printf '%s\n' "$new" >core/base/version.h
+# set_in FILE EXPRESSION: into the file itself, whose permissions stay.
+set_in() {
+  new=$(sed "$2" "$1")
+  printf '%s\n' "$new" >"$1"
+}
+set_in CHANGELOG.md "s/^## Unreleased\$/&\n\n## $version, $(date -u +%Y-%m-%d)/"
+set_in core/base/version.h "s/\(kVersion = \"\).*\";/\1$version\";/"
+set_in deploy/spack/package.py "s/\(version(\"\).*\")/\1$version\")/; s/dlrun@[0-9.]*/dlrun@$version/"
+set_in deploy/conda/recipe.yaml "s/^\(  version: \"\).*\"/\1$version\"/"

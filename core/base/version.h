@@ -6,7 +6,7 @@
 
 namespace dl {
 
-// The only place of the version: CMakeLists.txt reads it here, and `./dev release` sets it.
+// CMakeLists.txt reads the version here. `./dev release` sets it, here and in deploy/'s recipes.
 inline constexpr std::string_view kVersion = "0.2.0";
 // Raised whenever bytes between processes change their meaning; peers with different numbers refuse
 // each other by name.

@@ -21,11 +21,13 @@ chmod +x "$work/state"
 # A repository of version 0.1.0 with two unreleased points. ./dev notes its command in .git/asked and runs .git/on-COMMAND.
 make_repository() {
   rm -rf "$work/r"
-  mkdir -p "$work/r/cmake" "$work/r/core/base" "$work/r/tests/docs"
+  mkdir -p "$work/r/cmake" "$work/r/core/base" "$work/r/tests/docs" "$work/r/deploy/conda" "$work/r/deploy/spack"
   cd "$work/r"
   cp "$source/cmake/release.sh" "$source/cmake/set_version.sh" cmake/
   cp "$source/tests/docs/check_changelog.sh" tests/docs/
   sed 's/kVersion = ".*"/kVersion = "0.1.0"/' "$source/core/base/version.h" >core/base/version.h
+  sed '/^  version:/s/".*"/"0.1.0"/' "$source/deploy/conda/recipe.yaml" >deploy/conda/recipe.yaml
+  sed 's/ version(".*")/ version("0.1.0")/; s/dlrun@[0-9.]*/dlrun@0.1.0/' "$source/deploy/spack/package.py" >deploy/spack/package.py
   printf '# Changelog\n\n## Unreleased\n\nWords.\n\n### Core\n\n- A \\t\n- B\n\n## 0.1.0, 2026-01-01\n\n- C\n' >CHANGELOG.md
   echo build/ >.gitignore
   cat >dev <<'END'
@@ -164,9 +166,12 @@ make_repository
 cmake/release.sh 0.2.0 >"$work/out" 2>&1 || complain "failed: $(cat "$work/out")"
 [ "$(tr '\n' ' ' <.git/asked)" = "test bundle " ] || complain "asked for $(cat .git/asked)"
 [ -z "$(git status --porcelain)" ] || complain "left changes"
-[ "$(git diff --name-only HEAD~1 | tr '\n' ' ')" = "CHANGELOG.md core/base/version.h " ] || complain "changed other files"
+[ "$(git diff --name-only HEAD~1 | tr '\n' ' ')" = "CHANGELOG.md core/base/version.h deploy/conda/recipe.yaml deploy/spack/package.py " ] || complain "changed other files"
 lines() { git diff --numstat HEAD~1 -- "$1" | cut -f1,2 | tr '\t' ' '; }
 [ "$(lines core/base/version.h)" = "1 1" ] || complain "changed more than one line of version.h"
+[ "$(lines deploy/conda/recipe.yaml)" = "1 1" ] || complain "changed more than one line of recipe.yaml"
+[ "$(lines deploy/spack/package.py)" = "2 2" ] || complain "changed more than two lines of package.py"
+[ "$(grep -F 0.2.0 deploy/conda/recipe.yaml deploy/spack/package.py | wc -l)" = 3 ] || complain "no version in the recipes"
 [ "$(lines CHANGELOG.md)" = "2 0" ] || complain "changed the changelog's text"
 grep -qF 'kVersion = "0.2.0"' core/base/version.h || complain "no version"
 grep -qxE '## 0\.2\.0, [0-9]{4}-[0-9]{2}-[0-9]{2}' CHANGELOG.md || complain "no section"
