@@ -2,12 +2,14 @@
 """manifests_test.py DLRUN SOURCE [CRD.yaml...]: the manifests of deploy/kubernetes agree with dlrun.
 
 Each is YAML, and the dlrun of this build takes each container's line with its variables (--dry-run). Exit codes of policies are those of
-`dlrun --help`, and pods give dlrun the time that it needs to end. With CRDs (JobSet's jobset.x-k8s.io_jobsets.yaml, Kubeflow Trainer's
+`dlrun --help`, and pods give dlrun the time that it needs to end. Liveness probes succeed while dlrun runs, and fail when it is stopped or
+has ended. With CRDs (JobSet's jobset.x-k8s.io_jobsets.yaml, Kubeflow Trainer's
 trainer.kubeflow.org_*.yaml), by hand, each object is also held against its schema; a Job against JobSet's.
 """
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -126,6 +128,29 @@ def check_object(dlrun, codes, where, thing):
         dry_run(dlrun, where, thing["spec"]["trainer"]["command"], [{"name": n, "value": v} for n, v in kubeflow.items()], 1)
 
 
+def check_probe(dlrun, where, command):
+    """A liveness probe's command, with a dlrun in the place of process 1."""
+    job = subprocess.Popen([dlrun, "cat"], stdin=subprocess.PIPE)
+
+    def expect(code, state):
+        got = subprocess.run([word.replace("/proc/1/", f"/proc/{job.pid}/") for word in command]).returncode
+        if got != code:
+            bad.append(f"{where}: the liveness probe ends with {got}, wanted {code}, if dlrun {state}")
+
+    try:
+        expect(0, "runs")
+        job.send_signal(signal.SIGSTOP)
+        os.waitpid(job.pid, os.WUNTRACED)
+        expect(1, "is stopped")
+        job.send_signal(signal.SIGCONT)
+        job.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
+        expect(1, "is a zombie")
+    finally:
+        job.kill()
+        job.communicate()
+
+
 def main():
     dlrun = pathlib.Path(sys.argv[1])
     folder = pathlib.Path(sys.argv[2]) / "deploy/kubernetes"
@@ -138,6 +163,8 @@ def main():
             where = f"{file.name}, {thing['kind']}"
             kinds.append(thing["kind"])
             check_object(dlrun, codes, where, thing)
+            for probe in find(thing, "livenessProbe"):
+                check_probe(dlrun, where, probe["exec"]["command"])
             schema = schemas.get(f"{thing['apiVersion']} {thing['kind']}")
             if schema:
                 check_schema(schema, thing, where)
