@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/base/system/output.h"
 #include "core/base/text/name_list.h"
-#include "core/base/text/printable.h"
 #include "core/base/version.h"
 #include "launcher/doctor/measure.h"
 
@@ -21,15 +19,6 @@ constexpr double kSlowRoundTrip = 1000;  // microseconds
 // The ports that Linux gives to sockets that ask for none, as ranks do.
 constexpr int kFirstPort = 32768;
 constexpr int kLastPort = 60999;
-
-remote::AskHostsOptions asking(const remote::HostChoice& choice) {
-  return {
-      .ssh = choice.ssh,
-      .patience = kPatience,
-      .on_waiting = [](const std::vector<std::string>& hosts) {
-        write_error(printable(fmt::format("dlrun: waiting for {}\n", detail::name_list(hosts))));
-      }};
-}
 
 std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLine& line) {
   std::vector<std::string> words = {"doctor", "--json"};
@@ -48,7 +37,8 @@ std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLi
       questions.back().words.insert(questions.back().words.end(), {"--peers", peers});
   }
   std::vector<Asked> asked;
-  for (const remote::HostAnswer& answer : remote::ask_hosts(questions, asking(choice))) {
+  for (const remote::HostAnswer& answer :
+       remote::ask_hosts(questions, remote::asking(choice, kPatience))) {
     Asked one{.name = answer.host,
               .error = answer.error,
               .report = {},
@@ -59,8 +49,7 @@ std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLi
         one.report = std::move(*report);
         one.report.host = answer.host;
       } else {
-        one.error = fmt::format(
-            "host {}: its answer is not understood; is its dlrun of another version?", answer.host);
+        one.error = remote::not_understood(answer.host);
       }
     }
     asked.push_back(std::move(one));
@@ -81,7 +70,8 @@ std::vector<std::optional<MeshAnswer>> ask_mesh(const remote::HostChoice& choice
     questions.push_back({hosts[i].name, {"doctor", "--json", "--mesh", text_of(question)}});
   }
   std::vector<std::optional<MeshAnswer>> answers;
-  for (const remote::HostAnswer& answer : remote::ask_hosts(questions, asking(choice))) {
+  for (const remote::HostAnswer& answer :
+       remote::ask_hosts(questions, remote::asking(choice, kPatience))) {
     answers.push_back(answer.error.empty() ? read_answer(answer.text) : std::nullopt);
   }
   return answers;

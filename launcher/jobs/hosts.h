@@ -13,9 +13,6 @@ namespace dl::launcher::jobs {
 // answer has an error. Says on standard error for which hosts it waits.
 std::vector<HostJobs> jobs_of(const remote::HostChoice& choice);
 
-// Options for remote::ask_hosts() that say so.
-remote::AskHostsOptions asking(const remote::HostChoice& choice, std::chrono::seconds patience);
-
 // Says each error on standard error. Returns true if there is one.
 bool say_errors(const std::vector<HostJobs>& hosts);
 

@@ -76,7 +76,7 @@ std::vector<Outcome> end_on_hosts(const std::vector<Chosen>& chosen, const Subco
   }
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience) + kPatienceWithSsh;
   const std::vector<remote::HostAnswer> answers =
-      remote::ask_hosts(questions, asking(choice, seconds));
+      remote::ask_hosts(questions, remote::asking(choice, seconds));
   std::vector<Outcome> outcomes;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     outcomes.push_back(read_outcome(answers[i], chosen[i]));

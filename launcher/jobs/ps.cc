@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/system/output.h"
-#include "core/base/text/name_list.h"
 #include "core/base/text/printable.h"
 #include "launcher/jobs/find/processes.h"
 #include "launcher/jobs/hosts.h"
@@ -27,8 +26,7 @@ HostJobs jobs_in(const remote::HostAnswer& answer) {
   if (!host.error.empty()) return host;
   std::optional<std::vector<HostJobs>> said = read_jobs(answer.text);
   if (!said || said->size() != 1) {
-    host.error = fmt::format(
-        "host {}: its answer is not understood; is its dlrun of another version?", answer.host);
+    host.error = remote::not_understood(answer.host);
     return host;
   }
   host.jobs = std::move(said->front().jobs);
@@ -37,24 +35,13 @@ HostJobs jobs_in(const remote::HostAnswer& answer) {
 
 }  // namespace
 
-remote::AskHostsOptions asking(const remote::HostChoice& choice, std::chrono::seconds patience) {
-  return {
-      .ssh = choice.ssh,
-      .patience = patience,
-      .on_waiting = [](const std::vector<std::string>& hosts) {
-        std::vector<std::string> names;
-        for (const std::string& host : hosts) names.push_back(shown_word(host));
-        write_error(fmt::format("dlrun: waiting for {}\n", detail::name_list(std::move(names))));
-      }};
-}
-
 std::vector<HostJobs> jobs_of(const remote::HostChoice& choice) {
   if (choice.hosts.empty()) return {jobs_here()};
   std::vector<remote::HostQuestion> questions;
   for (const std::string& host : choice.hosts) questions.push_back({host, {"ps", "--json"}});
   std::vector<HostJobs> jobs;
   for (const remote::HostAnswer& answer :
-       remote::ask_hosts(questions, asking(choice, kPatienceWithHosts))) {
+       remote::ask_hosts(questions, remote::asking(choice, kPatienceWithHosts))) {
     jobs.push_back(jobs_in(answer));
   }
   return jobs;

@@ -15,8 +15,11 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 #include "core/base/system/process/shell.h"
 #include "core/base/system/unique_fd.h"
+#include "core/base/text/name_list.h"
+#include "core/base/text/printable.h"
 #include "launcher/cli/read/shell_text.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/process/own_process.h"
@@ -196,6 +199,15 @@ HostChoice read_hosts(const SubcommandLine& line) {
   return choice;
 }
 
+AskHostsOptions asking(const HostChoice& choice, std::chrono::seconds patience) {
+  return {
+      .ssh = choice.ssh,
+      .patience = patience,
+      .on_waiting = [](const std::vector<std::string>& hosts) {
+        write_error(printable(fmt::format("dlrun: waiting for {}\n", detail::name_list(hosts))));
+      }};
+}
+
 std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
                                   const AskHostsOptions& options) {
   const std::string dlrun = own_file();
@@ -213,6 +225,11 @@ std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
     for (const auto& one : asked) answers.push_back(one->answer());
   }
   return answers;
+}
+
+std::string not_understood(const std::string& host) {
+  return fmt::format("host {}: its answer is not understood; is its dlrun of another version?",
+                     host);
 }
 
 }  // namespace dl::launcher::remote

@@ -43,9 +43,15 @@ struct AskHostsOptions {
   std::function<void(const std::vector<std::string>& hosts)> on_waiting = {};
 };
 
+// Options of which on_waiting says on standard error for which hosts it waits.
+AskHostsOptions asking(const HostChoice& choice, std::chrono::seconds patience);
+
 // The answers, in the order of the questions. Hosts that do not answer in time are given up. To be
 // called without a job in this process. Throws kInvalidArgument if ssh is not found, and kIo.
 std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
                                   const AskHostsOptions& options);
+
+// A sentence that names the host: its answer is not what this dlrun reads.
+std::string not_understood(const std::string& host);
 
 }  // namespace dl::launcher::remote
