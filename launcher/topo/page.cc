@@ -57,12 +57,12 @@ std::vector<std::string> page(const HostMap& map) {
     cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
   }
   std::ranges::sort(cpus);
-  // Sockets, NUMA nodes and caches are the host's; cores and CPUs are those of this process.
+  // Sockets, NUMA nodes and caches are the host's; cores and CPUs are those of its dlrun.
   std::vector<std::string> lines{fmt::format("{}: {}, {}", map.host,
                                              counted(sockets_of(topology).size(), "socket"),
                                              counted(topology.numa_nodes.size(), "NUMA node"))};
   std::string usable =
-      fmt::format("  this process may use {}, {} ({})", counted(topology.cores.size(), "core"),
+      fmt::format("  dlrun may use {}, {} ({})", counted(topology.cores.size(), "core"),
                   counted(cpus.size(), "CPU"), cpu_list(cpus));
   if (map.usable_cores < static_cast<double>(cpus.size())) {
     usable += fmt::format(", of which {:.4g} are granted", map.usable_cores);

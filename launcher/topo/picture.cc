@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 
 #include "launcher/bind/drawing.h"
@@ -15,6 +16,7 @@ constexpr int kLine = 18;  // between two lines of text
 constexpr int kCore = 22;  // a core's square, with its gap
 constexpr int kCoresInRow = 16;
 constexpr int kDeviceHeight = 40;
+constexpr std::size_t kTitleColumns = 60;
 constexpr int kWidth = kCoresInRow * kCore + 4 * kMargin;
 
 std::string escaped(std::string_view text) {
@@ -38,6 +40,23 @@ std::string escaped(std::string_view text) {
     }
   }
   return result;
+}
+
+// Breaks `text` at spaces, into lines of at most `columns` bytes unless a word is longer.
+std::vector<std::string> lines_of(const std::string& text, std::size_t columns) {
+  std::vector<std::string> lines(1);
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    std::string& line = lines.back();
+    if (line.empty()) {
+      line = word;
+    } else if (line.size() + 1 + word.size() <= columns) {
+      line += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
 }
 
 class Drawing {
@@ -102,12 +121,14 @@ int draw_node(Drawing& drawing, const HostMap& map, const NumaNode* node, int x,
   return height;
 }
 
-}  // namespace
-
-std::string picture(const HostMap& map) {
-  Drawing drawing;
-  drawing.text(kMargin, kLine, map.host + ": a square is a core with its first CPU");
-  int y = kLine + kMargin;
+// Draws the host at `y` and returns the place of the next one.
+int draw_host(Drawing& drawing, const HostMap& map, int y) {
+  for (const std::string& line :
+       lines_of(map.host + ": a square is a core with its first CPU", kTitleColumns)) {
+    y += kLine;
+    drawing.text(kMargin, y, line);
+  }
+  y += kMargin;
   const std::vector<NumaNode>& nodes = map.topology.numa_nodes;
   for (const int socket : sockets_of(map.topology)) {
     drawing.text(kMargin, y + kLine,
@@ -126,7 +147,16 @@ std::string picture(const HostMap& map) {
     drawing.text(kMargin, y + kLine, device.name + "  " + device.pci + "  " + device.model);
     y += kLine;
   }
-  return drawing.svg(kWidth, y + kMargin);
+  return y + kMargin;
+}
+
+}  // namespace
+
+std::string picture(const std::vector<HostMap>& maps) {
+  Drawing drawing;
+  int y = 0;
+  for (const HostMap& map : maps) y = draw_host(drawing, map, y);
+  return drawing.svg(kWidth, y);
 }
 
 }  // namespace dl::launcher::topo

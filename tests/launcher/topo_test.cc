@@ -138,7 +138,7 @@ TEST(Topo, ShowsATableAMatrixAndAPicture) {
   const HostMap map = server();
   const std::vector<std::string> lines = page(map);
   EXPECT_EQ(lines[0], "server: 2 sockets, 2 NUMA nodes");
-  EXPECT_EQ(lines[1], "  this process may use 8 cores, 16 CPUs (0-15)");
+  EXPECT_EQ(lines[1], "  dlrun may use 8 cores, 16 CPUs (0-15)");
   EXPECT_THAT(lines[5], testing::AllOf(HasSubstr("NUMA node 1: "), HasSubstr(", CPUs 8-15, GPU4"),
                                        HasSubstr(", eth1")));
   const std::vector<std::string> rows = matrix(map);
@@ -146,7 +146,7 @@ TEST(Topo, ShowsATableAMatrixAndAPicture) {
   EXPECT_EQ(rows[1],
             "GPU0  X     PIX   PHB   PHB   SYS   SYS   SYS   SYS   NODE  SYS   0-7           0");
   EXPECT_EQ(rows.back(), "SYS  = the link between NUMA nodes");
-  const std::string svg = picture(map);
+  const std::string svg = picture({map});
   EXPECT_THAT(svg, HasSubstr("NVIDIA H200"));
   EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
 }
@@ -190,9 +190,9 @@ TEST(Topo, ShowsTheWholeHostIfOneSocketMayBeUsed) {
                     .devices = {}};
   const std::vector<std::string> lines = page(map);
   EXPECT_EQ(lines[0], "half: 2 sockets, 4 NUMA nodes");
-  EXPECT_EQ(lines[1], "  this process may use 1 core, 1 CPU (0)");
+  EXPECT_EQ(lines[1], "  dlrun may use 1 core, 1 CPU (0)");
   EXPECT_THAT(lines, testing::Contains(testing::StartsWith("    NUMA node 3: ")));
-  EXPECT_THAT(picture(map), HasSubstr("NUMA node 3, "));
+  EXPECT_THAT(picture({map}), HasSubstr("NUMA node 3, "));
 }
 
 TEST(Topo, LeavesOutWhatCannotBeRead) {
@@ -207,7 +207,7 @@ TEST(Topo, LeavesOutWhatCannotBeRead) {
   EXPECT_THAT(devices[0].cpus, IsEmpty());
   EXPECT_EQ(devices[0].model, "MTU 9000, up");
   const HostMap map{.host = "h", .topology = {}, .usable_cores = 1, .devices = devices};
-  EXPECT_THAT(picture(map), HasSubstr("a&lt;b"));
+  EXPECT_THAT(picture({map}), HasSubstr("a&lt;b"));
   EXPECT_THAT(page(map).back(), HasSubstr("a<b"));
 }
 

@@ -24,13 +24,6 @@ namespace {
 constexpr SubcommandOption kAutopsyOptions[] = {
     {.name = "--json", .help = "the same, and every operation that was recorded, as JSON"},
 };
-constexpr SubcommandOption kTopoOptions[] = {
-    {.name = "--matrix",
-     .letter = 'm',
-     .help = "how far the devices are from each other, in the words of nvidia-smi topo -m"},
-    {.name = "--json", .help = "all of it as JSON"},
-    {.name = "--svg", .help = "a picture, for a file: dlrun topo --svg > host.svg"},
-};
 
 constexpr SubcommandOption kHostsOption = {
     .name = "--hosts", .letter = 'H', .value = "HOST,...", .help = "on these hosts, by ssh"};
@@ -41,6 +34,16 @@ constexpr SubcommandOption kSshOption = {
     .value = "COMMAND",
     .help = "the ssh that reaches them, with its options (ssh)"};
 
+constexpr SubcommandOption kTopoOptions[] = {
+    {.name = "--matrix",
+     .letter = 'm',
+     .help = "how far the devices are from each other, in the words of nvidia-smi topo -m"},
+    {.name = "--json", .help = "all of it as JSON"},
+    {.name = "--svg", .help = "a picture, for a file: dlrun topo --svg > host.svg"},
+    kHostsOption,
+    kHostfileOption,
+    kSshOption,
+};
 constexpr SubcommandOption kPsOptions[] = {
     {.name = "--json", .help = "all of it as JSON"}, kHostsOption, kHostfileOption, kSshOption};
 constexpr SubcommandOption kDoctorOptions[] = {
@@ -129,14 +132,15 @@ constexpr Subcommand kSubcommands[] = {
      .exit_codes = "0; 1 nothing could be read; 2 bad usage",
      .run = autopsy::run},
     {.name = "topo",
-     .usage = "[-m | --json | --svg]",
-     .help = "what this host looks like: sockets, caches, cores, GPUs, networks",
-     .about = "Shows this host: sockets, NUMA nodes, caches, the cores that this process may use, "
-              "GPUs and\n"
-              "network interfaces. Of other hosts: dlrun --hosts a:1,b:1 dlrun topo\n",
+     .usage = "[-m | --json | --svg] [--hosts HOST,...]",
+     .help = "what hosts look like: sockets, caches, cores, GPUs, networks",
+     .about =
+         "Shows this host: sockets, NUMA nodes, caches, the cores that dlrun may use, GPUs and "
+         "network\n"
+         "interfaces. With --hosts it shows those hosts, and hosts that look alike once.\n",
      .operands = "",
      .options = kTopoOptions,
-     .exit_codes = "0; 1 the host could not be read; 2 bad usage",
+     .exit_codes = "0; 1 a host could not be read or does not answer; 2 bad usage",
      .run = topo::run},
 };
 
