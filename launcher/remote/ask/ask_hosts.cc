@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,7 +58,10 @@ class Asked {
   Asked& operator=(const Asked&) = delete;
   Asked(Asked&&) = delete;
   Asked& operator=(Asked&&) = delete;
-  ~Asked() { end(); }
+  ~Asked() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);
+    end();
+  }
 
   void start() {
     began_ns_ = now_ns();
@@ -77,16 +81,23 @@ class Asked {
     const int failed =
         ::posix_spawn(&pid_, command_.path.c_str(), &actions, nullptr, argv.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
-    if (failed == 0) return;
+    if (failed == 0) {
+      process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+      return;
+    }
     pid_ = -1;
     error_ = fmt::format("host {}: {}: {}", host(), command_.path, std::strerror(failed));
   }
   const std::string& host() const { return question_.host; }
-  bool is_open() const { return pid_ > 0 && (out_ || err_); }
-  std::array<int, 2> fds() const { return {out_.get(), err_.get()}; }
+  bool is_open() const { return pid_ > 0 && (out_ || err_ || process_); }
+  std::array<int, 3> fds() const { return {out_.get(), err_.get(), process_.get()}; }
 
   // Reads what has come from one of fds().
   void read_from(int fd) {
+    if (fd == process_.get()) {
+      process_.reset();
+      return;
+    }
     UniqueFd& from = fd == out_.get() ? out_ : err_;
     std::string& text = fd == out_.get() ? text_ : said_;
     std::array<char, 65536> part;
@@ -106,6 +117,7 @@ class Asked {
     error_ = why;
     out_.reset();
     err_.reset();
+    process_.reset();
   }
   HostAnswer answer() {
     end();
@@ -141,6 +153,8 @@ class Asked {
   std::int64_t ended_ns_ = 0;
   UniqueFd out_;
   UniqueFd err_;
+  // Readable when ssh has ended: it may close its streams and live on. Empty before Linux 5.3.
+  UniqueFd process_;
   std::string text_;
   std::string said_;
   std::string error_;

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "launcher/jobs/view/job.h"
+#include "launcher/remote/ask/ask_hosts.h"
 #include "tests/launcher/jobs/support.h"
 #include "tests/support/free_port.h"
 #include "tests/support/gate.h"
@@ -215,6 +217,21 @@ TEST(Ps, ShowsFortyJobs) {
     return std::ranges::all_of(
         all, [&](const auto& run) { return tests::job_in(ps.out, run->pid()).is_null(); });
   }));
+}
+
+TEST(AskHosts, GivesUpAnSshThatClosesItsStreamsAndLivesOn) {
+  const auto answer_of = [](const std::string& script, std::chrono::seconds patience) {
+    return remote::ask_hosts({{"a", {"ps"}}}, {.ssh = {"sh", "-c", script}, .patience = patience})
+        .at(0);
+  };
+  EXPECT_EQ(answer_of("exec >&- 2>&-; exec sleep 1000", std::chrono::seconds(1)).error,
+            "host a has not answered within 1 s");
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "its process is not gone";
+  const remote::HostAnswer late =
+      answer_of("echo text; exec >&- 2>&-; exit 3", std::chrono::seconds(600));
+  EXPECT_EQ(late.error, "");
+  EXPECT_EQ(late.text, "text\n");
+  EXPECT_EQ(late.exit_code, 3);
 }
 
 TEST(Ps, AsksHostsAndNamesOneThatDoesNotAnswer) {
