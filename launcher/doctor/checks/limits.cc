@@ -5,6 +5,7 @@
 
 #include "collectives/record/format.h"
 #include "core/base/system/machine/cgroup.h"
+#include "launcher/agent/generation/generation.h"
 #include "launcher/doctor/checks/families.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/topo/devices.h"
@@ -61,7 +62,8 @@ LimitFacts read_limits(const std::string& root, int ranks) {
 
 Checks check_limits(const LimitFacts& facts) {
   const auto ranks = static_cast<std::uint64_t>(facts.ranks);
-  const auto needed = static_cast<std::uint64_t>(descriptors_for(facts.ranks, /*with_logs=*/true));
+  const auto needed = static_cast<std::uint64_t>(
+      least_descriptor_limit(descriptors_for(facts.ranks, /*with_logs=*/true), kHighestRankFd));
   const std::uint64_t processes = std::min(facts.processes.soft, facts.pids_max);
   const bool is_cgroup = facts.pids_max < facts.processes.soft;
   const std::string more_processes =
@@ -105,7 +107,10 @@ Checks check_limits(const LimitFacts& facts) {
                             raise('v', "as", facts.address_space, kNoLimit)}}));
   checks.push_back(judged(
       "file size (ulimit -f)", text_of(facts.file_size, size_text),
-      {{facts.file_size.soft < collectives::record::kBytes, Verdict::kWarn,
+      {{facts.file_size.soft == 0, Verdict::kWrong,
+        "dlrun cannot write the job's key to a file in memory, and starts no job",
+        raise('f', "fsize", facts.file_size, kNoLimit)},
+       {facts.file_size.soft < collectives::record::kBytes, Verdict::kWarn,
         "ranks have no flight recorders, so nothing says who waits for whom; logs end at this size",
         raise('f', "fsize", facts.file_size, kNoLimit)},
        {facts.file_size.soft != kNoLimit, Verdict::kWarn, "logs and checkpoints end at this size",

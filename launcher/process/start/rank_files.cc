@@ -94,10 +94,14 @@ int descriptors_for(int ranks, bool with_logs) {
   return kOwn + each * ranks;
 }
 
+int least_descriptor_limit(int wanted, int highest) {
+  return std::max(wanted, highest + 1);
+}
+
 rlimit raise_descriptor_limit(int wanted, int ranks, int highest) {
   rlimit before{};
   if (::getrlimit(RLIMIT_NOFILE, &before) != 0) throw_errno(errno, "getrlimit(RLIMIT_NOFILE)");
-  const auto least = static_cast<rlim_t>(std::max(wanted, highest + 1));
+  const auto least = static_cast<rlim_t>(least_descriptor_limit(wanted, highest));
   DL_CHECK(before.rlim_max >= least, kIo,
            "the limit of open files is {} (ulimit -n, the hard limit), wanted at least {} for {} "
            "rank{} on this node; root raises it (limits.conf, LimitNOFILE=)",

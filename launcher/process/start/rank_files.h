@@ -37,6 +37,8 @@ std::string read_file(const std::string& path);
 
 // Number of descriptors that dlrun needs for this many ranks.
 int descriptors_for(int ranks, bool with_logs);
+// The hard limit that raise_descriptor_limit() demands.
+int least_descriptor_limit(int wanted, int highest);
 // Raises this process's limit of descriptors to the hard limit. Returns the previous limit, which
 // ranks keep. Throws if the hard limit is below `wanted`, or if a rank could not have a descriptor
 // with the number `highest`.

@@ -50,6 +50,12 @@ TEST(DoctorLimits, OfOpenFilesMustHoldAllRanks) {
   facts.open_files = {64, 64};
   EXPECT_EQ(verdict_of(check_limits(facts), name), Verdict::kWrong);
   EXPECT_THAT(named(check_limits(facts), name).mend, HasSubstr("nofile 65536"));
+  // Ranks have descriptors with high numbers, even if they are few.
+  facts = {.ranks = 2, .open_files = {193, 193}};
+  EXPECT_EQ(verdict_of(check_limits(facts), name), Verdict::kWrong);
+  EXPECT_THAT(named(check_limits(facts), name).why, HasSubstr("dlrun needs 194 for 2 ranks"));
+  facts.open_files = {194, 194};
+  EXPECT_EQ(verdict_of(check_limits(facts), name), Verdict::kWarn);
 }
 
 TEST(DoctorLimits, OfProcessesCountTheControlGroupToo) {
@@ -82,6 +88,8 @@ TEST(DoctorLimits, OfAddressSpaceAndFilesAreBetterNotThere) {
   EXPECT_EQ(verdict_of(check_limits(facts), "address space (ulimit -v)"), Verdict::kWrong);
   EXPECT_THAT(named(check_limits(facts), "file size (ulimit -f)").why,
               HasSubstr("no flight recorders"));
+  facts.file_size = {0, 0};
+  EXPECT_EQ(verdict_of(check_limits(facts), "file size (ulimit -f)"), Verdict::kWrong);
 }
 
 TEST(DoctorLimits, AreThoseOfThisProcess) {
