@@ -52,8 +52,8 @@ struct CpuFacts {
   int usable = 1;  // CPUs on which this process may run
   int online = 1;
   std::optional<double> quota = {};
-  std::map<std::string, int> governors = {};  // CPUs of each
-  std::optional<int> omp_threads = {};        // OMP_NUM_THREADS
+  std::map<std::string, int> governors = {};        // CPUs of each
+  std::optional<std::string> omp_num_threads = {};  // nullopt: not set, or empty
   std::vector<std::string> omp_places =
       {};  // variables that place OpenMP's threads: "OMP_PROC_BIND"
 };

@@ -183,12 +183,28 @@ TEST(DoctorCpus, HaveAsManyThreadsAsTheyCanRun) {
   const std::string name = "OMP_NUM_THREADS";
   CpuFacts facts{.ranks = 4, .usable = 8, .online = 8};
   EXPECT_EQ(verdict_of(check_cpus(facts), name), Verdict::kOk);
-  facts.omp_threads = 2;
+  facts.omp_num_threads = "2";
   EXPECT_EQ(verdict_of(check_cpus(facts), name), Verdict::kOk);
-  facts.omp_threads = 8;
+  facts.omp_num_threads = "8";
   EXPECT_EQ(verdict_of(check_cpus(facts), name), Verdict::kWarn);
-  facts.omp_threads = 1;
+  facts.omp_num_threads = "1";
   EXPECT_THAT(named(check_cpus(facts), name).why, HasSubstr("idle"));
+}
+
+TEST(DoctorCpus, TakeTheThreadsThatOpenMpTakes) {
+  const auto check = [](const std::string& value) {
+    const CpuFacts facts{.ranks = 4, .usable = 8, .online = 8, .omp_num_threads = value};
+    return named(check_cpus(facts), "OMP_NUM_THREADS");
+  };
+  for (const char* good : {"2", " 2", "2 ", "+2", "2,1", " 2 , 1"}) {
+    EXPECT_EQ(check(good).verdict, Verdict::kOk) << good;
+    EXPECT_EQ(check(good).found, good);
+  }
+  for (const char* bad : {"abc", "0", "-1", "2,", ",2", "2,0", "2x", " ", "99999999999999999999"}) {
+    EXPECT_EQ(check(bad).verdict, Verdict::kWarn) << bad;
+    EXPECT_THAT(check(bad).why, HasSubstr("OpenMP ignores it")) << bad;
+  }
+  EXPECT_THAT(check("99999999999999").why, HasSubstr("want more than 8 CPUs"));
 }
 
 TEST(DoctorCpus, AreNotSharedBecauseOfOpenMpsPlaces) {
