@@ -16,7 +16,13 @@
 namespace dl::launcher {
 
 const std::filesystem::path& own_file() {
-  static const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe");
+  static const std::filesystem::path file = [] {
+    std::error_code error;
+    std::filesystem::path target = std::filesystem::read_symlink("/proc/self/exe", error);
+    DL_CHECK(!error, kIo, "dlrun's own file is not found by /proc/self/exe ({}): is /proc mounted?",
+             error.message());
+    return target;
+  }();
   return file;
 }
 

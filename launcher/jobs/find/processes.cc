@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <fstream>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <sstream>
 
 #include "collectives/record/format.h"
+#include "core/base/error.h"
 #include "core/base/text/number.h"
 #include "launcher/process/descendants.h"
 
@@ -27,9 +29,18 @@ Folder open_folder(const std::string& path) {
   return {::opendir(path.c_str()), &::closedir};
 }
 
+// Throws if `error` is of this process, and not of the one that it looks at.
+void check_descriptors(int error, pid_t pid) {
+  if (error == EMFILE || error == ENFILE) {
+    throw_errno(error, fmt::format("process {} cannot be looked at", pid));
+  }
+}
+
 // The values of one line of /proc/PID/status: "Uid:\t1000\t1000\t1000\t1000".
 std::vector<long> status_line(pid_t pid, std::string_view name) {
+  errno = 0;
   std::ifstream file(fmt::format("/proc/{}/status", pid));
+  if (!file) check_descriptors(errno, pid);
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(name)) continue;
     std::istringstream words(line.substr(name.size()));
@@ -38,6 +49,13 @@ std::vector<long> status_line(pid_t pid, std::string_view name) {
     return values;
   }
   return {};
+}
+
+ProcessStat stat_of(pid_t pid) {
+  errno = 0;
+  ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+  if (stat.state == 0) check_descriptors(errno, pid);
+  return stat;
 }
 
 // Real, effective, saved and file-system user: a set-uid program is not its caller's.
@@ -68,7 +86,10 @@ bool has_size_of_recorder(int fd) {
 std::map<pid_t, ProcessStat> own_processes() {
   std::map<pid_t, ProcessStat> found;
   const Folder proc = open_folder("/proc");
-  if (!proc) return found;
+  if (!proc) throw_errno(errno, "/proc cannot be read");
+  DL_CHECK(read_stat("/proc/self").is_alive(), kIo,
+           "the processes in /proc cannot be read: it is not mounted, or too few files may be open "
+           "(ulimit -n)");
   while (const dirent* entry = ::readdir(proc.get())) {
     const auto pid = read_number<pid_t>(entry->d_name);
     struct stat folder{};
@@ -76,19 +97,22 @@ std::map<pid_t, ProcessStat> own_processes() {
         folder.st_uid != ::geteuid()) {
       continue;
     }
-    ProcessStat stat = read_stat(fmt::format("/proc/{}", *pid));
+    ProcessStat stat = stat_of(*pid);
     if (stat.is_alive()) found.emplace(*pid, std::move(stat));
   }
   return found;
 }
 
 std::optional<FoundDlrun> look_at_dlrun(pid_t pid) {
-  FoundDlrun found{
-      .pid = pid, .stat = read_stat(fmt::format("/proc/{}", pid)), .card = {}, .recorders = {}};
-  if (!found.stat.is_alive() || !is_own(pid)) return std::nullopt;
   const std::string path = fmt::format("/proc/{}/fd", pid);
   const Folder fds = open_folder(path);
-  if (!fds) return std::nullopt;
+  if (!fds) {
+    check_descriptors(errno, pid);
+    return std::nullopt;
+  }
+  if (!is_own(pid)) return std::nullopt;
+  FoundDlrun found{.pid = pid, .stat = stat_of(pid), .card = {}, .recorders = {}};
+  if (!found.stat.is_alive()) return std::nullopt;
   bool has_card = false;
   while (const dirent* entry = ::readdir(fds.get())) {
     std::array<char, PATH_MAX> target;
@@ -96,17 +120,19 @@ std::optional<FoundDlrun> look_at_dlrun(pid_t pid) {
     if (n <= 0) continue;
     const std::string_view link(target.data(), static_cast<std::size_t>(n));
     const std::string file = fmt::format("{}/{}", path, entry->d_name);
+    errno = 0;
     if (UniqueFd card = reopen(file, link, kCardName)) {
       if (std::optional<CardContent> content = read_card(card.get())) {
         found.card = std::move(*content);
         has_card = true;
       }
-    } else if (UniqueFd recorder = reopen(file, link, "flight-recorder")) {
+    } else if (check_descriptors(errno, pid);
+               UniqueFd recorder = reopen(file, link, "flight-recorder")) {
       if (has_size_of_recorder(recorder.get())) found.recorders.push_back(std::move(recorder));
     }
   }
   // The pid may be that of another process by now.
-  if (!has_card || read_stat(fmt::format("/proc/{}", pid)).start_ticks != found.stat.start_ticks) {
+  if (!has_card || stat_of(pid).start_ticks != found.stat.start_ticks) {
     return std::nullopt;
   }
   return found;

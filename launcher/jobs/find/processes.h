@@ -19,7 +19,8 @@
 
 namespace dl::launcher::jobs {
 
-// Every process of this user, by pid. For root: root's own.
+// Every process of this user, by pid. For root: root's own. Throws kNotFound or kIo if /proc cannot
+// be read.
 std::map<pid_t, ProcessStat> own_processes();
 
 // What a dlrun shows of itself.
@@ -30,7 +31,8 @@ struct FoundDlrun {
   std::vector<UniqueFd> recorders;  // the flight recorders of its ranks
 };
 
-// nullopt: it is no dlrun with a card, it is gone, or this user may not look at it.
+// nullopt: it is no dlrun with a card, it is gone, or this user may not look at it. Throws kIo if
+// this process may open no more files.
 std::optional<FoundDlrun> look_at_dlrun(pid_t pid);
 
 // All dlruns of this user among `processes`, by pid.

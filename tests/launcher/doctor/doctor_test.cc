@@ -78,6 +78,25 @@ TEST(Doctor, EndsWithOneIfSomethingIsWrong) {
                                 HasSubstr("for 1000 ranks with logs, and does not start")));
 }
 
+TEST(Doctor, SaysThatThereIsNoProc) {
+  const auto without_proc = [](const std::string& command) {
+    return std::vector<std::string>{"unshare", "-m", "sh", "-c",
+                                    "mount -t tmpfs none /proc && exec " + command};
+  };
+  tests::Process can(without_proc("true"));
+  if (can.wait() != 0) GTEST_SKIP() << "mounts of its own need root: " << can.err();
+  tests::Process run(without_proc(tests::program("dlrun") + " doctor"));
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_EQ(run.err(),
+            "dlrun: dlrun's own file is not found by /proc/self/exe (No such file or directory): "
+            "is /proc mounted?\n");
+  tests::Process ps(without_proc(tests::program("dlrun") + " ps"));
+  EXPECT_EQ(ps.wait(), 1);
+  EXPECT_EQ(ps.err(),
+            "dlrun: the processes in /proc cannot be read: it is not mounted, or too few files may "
+            "be open (ulimit -n)\n");
+}
+
 TEST(Doctor, RefusesBadUsage) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"x"}, {"--ranks"}, {"--ranks", "0"}, {"--ranks", "many"}, {"--what"}}) {

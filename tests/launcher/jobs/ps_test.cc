@@ -198,6 +198,26 @@ TEST(Ps, IsASubcommandAsTheFirstWordOnly) {
   }
 }
 
+TEST(Ps, SaysThatItMayOpenTooFewFilesToFindAJob) {
+  const tests::Gate gate;
+  tests::Process run(waiting(gate, {"-n", "1"}));
+  ASSERT_TRUE(all_ranks_are(run.pid(), "running"));
+  bool was_refused = false;
+  for (int files = 3; files < 16; ++files) {
+    const tests::Ran ps =
+        ran({"sh", "-c",
+             "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n " + std::to_string(files) +
+                 "; exec " + tests::program("dlrun") + " ps --json"});
+    if (ps.code == 0) {
+      EXPECT_FALSE(tests::job_in(ps.out, run.pid()).is_null()) << files;
+      continue;
+    }
+    was_refused = true;
+    EXPECT_NE(ps.err, "") << files;
+  }
+  EXPECT_TRUE(was_refused);
+}
+
 TEST(Ps, ShowsFortyJobs) {
   const tests::Gate gate;
   std::vector<std::unique_ptr<tests::Process>> all;
