@@ -39,13 +39,16 @@ std::vector<Chosen> matches(const std::vector<HostJobs>& hosts, std::string_view
 }
 
 bool is_one_job(const std::vector<Chosen>& chosen) {
+  if (chosen.size() == 1) return true;
   std::set<int> nodes;
   const JobView& first = chosen.front().job;
-  const bool is_alike = std::ranges::all_of(chosen, [&](const Chosen& one) {
-    return one.job.name == first.name && one.job.nodes == first.nodes && one.job.node &&
-           nodes.insert(*one.job.node).second;
-  });
-  return chosen.size() == 1 || (first.nodes > 1 && is_alike);
+  // A node that waits for the others may have no number yet.
+  const auto is_another_node = [&](const JobView& job) {
+    return job.name == first.name && job.nodes == first.nodes && job.hosts.empty() &&
+           (!job.node || nodes.insert(*job.node).second);
+  };
+  return chosen.size() <= static_cast<std::size_t>(first.nodes) &&
+         std::ranges::all_of(chosen, is_another_node, &Chosen::job);
 }
 
 std::string name_of(const Chosen& chosen) {

@@ -189,6 +189,15 @@ TEST(KillJob, TakesTheDlrunsOfOneJobOnSeveralHostsForOneJob) {
   other.node = 1;
   EXPECT_TRUE(is_one_job({{"a", node}, {"b", other}}));
   EXPECT_FALSE(is_one_job({{"a", node}, {"b", node}}));
+  // Nodes that wait have no number yet.
+  JobView waiting = node;
+  waiting.node.reset();
+  EXPECT_TRUE(is_one_job({{"a", waiting}, {"a", waiting}}));
+  EXPECT_TRUE(is_one_job({{"a", node}, {"a", waiting}}));
+  EXPECT_FALSE(is_one_job({{"a", waiting}, {"a", waiting}, {"a", waiting}}));
+  JobView front = waiting;
+  front.hosts = {"a", "b"};
+  EXPECT_FALSE(is_one_job({{"a", front}, {"a", front}}));
   other.nodes = 1;
   EXPECT_FALSE(is_one_job({{"a", node}, {"b", other}}));
   JobView agent = node;
