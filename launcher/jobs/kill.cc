@@ -48,6 +48,11 @@ Outcome read_outcome(const remote::HostAnswer& answer, const Chosen& chosen) {
   if (!answer.error.empty()) return outcome;
   try {
     const Json all = Json::parse(std::string_view(answer.text));
+    if (all.at("jobs").empty()) {
+      outcome.is = Outcome::Is::kEnded;
+      outcome.text = fmt::format("{} had ended already", name_of(chosen));
+      return outcome;
+    }
     const Json& one = all.at("jobs").at(0);
     const auto word = one.at("result").get<std::string>();
     const auto* const found = std::ranges::find(kOutcomeWords, word);
@@ -116,6 +121,23 @@ void check_number(const std::vector<Chosen>& chosen, const SubcommandLine& line)
               shown_word(line.operands.front()), chosen.size(), list);
 }
 
+void print_json(Json outcomes) {
+  fmt::print("{}\n", Json{{"jobs", std::move(outcomes)}}.dump(2, ' ', false,
+                                                              Json::error_handler_t::replace));
+}
+
+// Throws kNotFound if there is no job of this name, and kInvalidArgument if it names several.
+std::vector<Chosen> choose(const std::vector<HostJobs>& hosts, const SubcommandLine& line) {
+  try {
+    std::vector<Chosen> chosen = matches(hosts, line.operands.front());
+    check_number(chosen, line);
+    return chosen;
+  } catch (const Error&) {
+    if (line.has("--json")) print_json(Json::array());
+    throw;
+  }
+}
+
 }  // namespace
 
 int run_kill(const SubcommandLine& line) {
@@ -126,8 +148,7 @@ int run_kill(const SubcommandLine& line) {
   const remote::HostChoice choice = remote::read_hosts(line);
   const std::vector<HostJobs> hosts = jobs_of(choice);
   const bool is_host_silent = say_errors(hosts);
-  const std::vector<Chosen> chosen = matches(hosts, line.operands.front());
-  check_number(chosen, line);
+  const std::vector<Chosen> chosen = choose(hosts, line);
   const std::vector<Outcome> outcomes =
       choice.hosts.empty()
           ? end_here(chosen, {.signal = signal, .patience = patience, .on_waiting = say})
@@ -146,10 +167,7 @@ int run_kill(const SubcommandLine& line) {
       say(outcome.text);
     }
   }
-  if (as_json) {
-    fmt::print("{}\n",
-               Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace));
-  }
+  if (as_json) print_json(std::move(all));
   return all_well ? 0 : 1;
 }
 

@@ -46,6 +46,10 @@ TEST(KillJob, EndsItAndSaysSoWhenItHasEnded) {
   const tests::Ran again = ran(dlrun({"kill", name}));
   EXPECT_EQ(again.code, 1);
   EXPECT_EQ(again.err, "dlrun: you have no job \"" + name + "\"; `dlrun ps` lists your jobs\n");
+  const tests::Ran as_json = ran(dlrun({"kill", name, "--json"}));
+  EXPECT_EQ(as_json.code, 1);
+  EXPECT_EQ(json::parse(as_json.out).dump(), R"({"jobs":[]})");
+  EXPECT_EQ(as_json.err, again.err);
 }
 
 TEST(KillJob, TakesAPidOrAnIdAndAnswersInJson) {
@@ -76,6 +80,10 @@ TEST(KillJob, ListsSeveralJobsOfANameAndEndsThemOnlyWithAll) {
   EXPECT_THAT(refused.err,
               AllOf(HasSubstr("names 2 jobs"), HasSubstr("dlrun " + std::to_string(first.pid())),
                     HasSubstr("dlrun " + std::to_string(second.pid()))));
+  const tests::Ran as_json = ran(dlrun({"kill", name, "--json"}));
+  EXPECT_EQ(as_json.code, 2);
+  EXPECT_EQ(json::parse(as_json.out).dump(), R"({"jobs":[]})");
+  EXPECT_EQ(as_json.err, refused.err);
   EXPECT_FALSE(first.has_ended());
   const tests::Ran all = ran(dlrun({"kill", "--all", name}));
   EXPECT_EQ(all.code, 0) << all.err;
