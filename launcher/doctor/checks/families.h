@@ -20,6 +20,7 @@ struct Limit {
 };
 struct LimitFacts {
   int ranks = 1;
+  bool is_root = false;
   Limit open_files = {};
   Limit processes = {};
   Limit locked_memory = {};

@@ -92,6 +92,20 @@ TEST(DoctorLimits, OfAddressSpaceAndFilesAreBetterNotThere) {
   EXPECT_EQ(verdict_of(check_limits(facts), "file size (ulimit -f)"), Verdict::kWrong);
 }
 
+TEST(DoctorLimits, AreRaisedByCommandsThatDoNotUndoEachOther) {
+  LimitFacts facts{.open_files = {64, 64}, .file_size = {0, 0}};
+  const auto mend = [&](const std::string& name) { return named(check_limits(facts), name).mend; };
+  EXPECT_EQ(mend("open files (ulimit -n)"),
+            "echo '* - nofile 65536' | sudo tee /etc/security/limits.d/dlrun-nofile.conf");
+  EXPECT_EQ(mend("file size (ulimit -f)"),
+            "echo '* - fsize unlimited' | sudo tee /etc/security/limits.d/dlrun-fsize.conf");
+  EXPECT_THAT(named(check_limits(facts), "open files (ulimit -n)").why,
+              HasSubstr("counts from the next login"));
+  facts.is_root = true;
+  EXPECT_EQ(mend("open files (ulimit -n)"),
+            "echo 'root - nofile 65536' | sudo tee /etc/security/limits.d/dlrun-nofile.conf");
+}
+
 TEST(DoctorLimits, AreThoseOfThisProcess) {
   rlimit files{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
