@@ -1,9 +1,10 @@
 #include "launcher/doctor/hosts.h"
 
 #include <fmt/core.h>
+#include <sys/random.h>
 
 #include <algorithm>
-#include <random>
+#include <cerrno>
 
 #include "core/base/text/name_list.h"
 #include "core/base/version.h"
@@ -59,10 +60,15 @@ std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLi
 
 std::vector<std::optional<MeshAnswer>> ask_mesh(const remote::HostChoice& choice,
                                                 const std::vector<MeshHost>& hosts) {
-  std::random_device random;
-  MeshQuestion question{.port = static_cast<std::uint16_t>(
-                            kFirstPort + static_cast<int>(random() % (kLastPort - kFirstPort + 1))),
-                        .token = fmt::format("{:08x}{:08x}", random(), random()),
+  struct {
+    std::uint64_t token = 0;
+    std::uint32_t port = 0;
+  } random;
+  // std::random_device would need a newer C library than dlrun's packages promise.
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
+  constexpr std::uint32_t kPorts = kLastPort - kFirstPort + 1;
+  MeshQuestion question{.port = static_cast<std::uint16_t>(kFirstPort + random.port % kPorts),
+                        .token = fmt::format("{:016x}", random.token),
                         .hosts = hosts};
   std::vector<remote::HostQuestion> questions;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
