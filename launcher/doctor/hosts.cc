@@ -113,10 +113,11 @@ void add_measured(Checks& checks, const std::vector<std::string>& names,
 Checks check_answers(const std::vector<Asked>& hosts, std::string_view own_version) {
   Checks checks;
   for (const Asked& host : hosts) {
-    checks.push_back(
-        judged(fmt::format("ssh to {}", host.name), host.error.empty() ? "it answers" : host.error,
-               {{!host.error.empty(), Verdict::kWrong, "dlrun starts ranks there by ssh",
-                 fmt::format("ssh {} true   (by hand, until it asks nothing)", host.name)}}));
+    checks.push_back(judged(fmt::format("ssh to {}", host.name),
+                            host.error.empty() ? "it answers" : host.error,
+                            {{!host.error.empty(), Verdict::kWrong,
+                              "dlrun starts ranks there by ssh, which must ask nothing",
+                              fmt::format("ssh {} true", host.name)}}));
     if (!host.error.empty()) continue;
     checks.push_back(judged(
         fmt::format("dlrun's version on {}", host.name), host.report.version,
@@ -125,8 +126,10 @@ Checks check_answers(const std::vector<Asked>& hosts, std::string_view own_versi
           "install one version on all hosts, at one path"}}));
     const double skew = skew_of(host);
     const double size = std::abs(skew);
-    const std::string mend = "sudo systemctl enable --now chronyd   (or systemd-timesyncd)";
-    const std::string why = "logs of hosts cannot be compared, and credentials look old or early";
+    const std::string mend = "sudo systemctl enable --now chronyd";
+    const std::string why =
+        "logs of hosts cannot be compared, and credentials look old or early; systemd-timesyncd "
+        "serves as well as chronyd";
     checks.push_back(judged(fmt::format("clock of {}", host.name),
                             size == 0 ? std::string("as here, as far as ssh lets it be measured")
                                       : fmt::format("at least {:.1f} s {} this host's", size,
@@ -189,8 +192,9 @@ Report check_hosts(const remote::HostChoice& choice, const SubcommandLine& line)
     report.between.push_back(
         judged(fmt::format("addresses of {}", host.name),
                host.report.addresses.empty() ? "none" : detail::name_list(host.report.addresses),
-               {{host.report.addresses.empty(), Verdict::kWrong, "no other host can reach it",
-                 fmt::format("ip address   (on {}, to see its interfaces)", host.name)}}));
+               {{host.report.addresses.empty(), Verdict::kWrong,
+                 "no other host can reach it; the command shows its interfaces",
+                 fmt::format("ssh {} ip address", host.name)}}));
     mesh.push_back({.name = host.name, .addresses = host.report.addresses});
   }
   if (names.size() > 1) {

@@ -134,9 +134,9 @@ Checks check_cpus(const CpuFacts& facts) {
   checks.push_back(judged(
       "OpenMP's places", facts.omp_places.empty() ? "not set" : detail::name_list(facts.omp_places),
       {{!facts.omp_places.empty() && facts.ranks > 1, Verdict::kWarn,
-        "each rank places its threads by them, so all ranks may run on the same cores",
-        fmt::format("unset {}   (and let dlrun --bind place them)",
-                    fmt::join(facts.omp_places, " "))}}));
+        "each rank places its threads by them, so all ranks may run on the same cores; "
+        "`dlrun --bind` places them instead",
+        fmt::format("unset {}", fmt::join(facts.omp_places, " "))}}));
   return checks;
 }
 

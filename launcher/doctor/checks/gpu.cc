@@ -100,12 +100,13 @@ GpuFacts read_gpu(const std::string& root) {
 Checks check_gpu(const GpuFacts& facts) {
   if (facts.gpus == 0) return {{.name = "GPUs", .found = "none"}};
   Checks checks;
-  checks.push_back(judged(
-      "GPU driver",
-      fmt::format("{}, driver {}", counted(static_cast<std::uint64_t>(facts.gpus), "GPU"),
-                  facts.driver.empty() ? "not loaded" : facts.driver),
-      {{facts.driver.empty(), Verdict::kWrong, "no program can use the GPUs",
-        "sudo modprobe nvidia   (or install the driver: sudo apt-get install nvidia-driver)"}}));
+  checks.push_back(
+      judged("GPU driver",
+             fmt::format("{}, driver {}", counted(static_cast<std::uint64_t>(facts.gpus), "GPU"),
+                         facts.driver.empty() ? "not loaded" : facts.driver),
+             {{facts.driver.empty(), Verdict::kWrong,
+               "no program can use the GPUs; without a driver, install nvidia-driver first",
+               "sudo modprobe nvidia"}}));
   if (facts.driver.empty()) return checks;
   if (!facts.error.empty()) {
     checks.push_back(judged("CUDA", facts.error,
@@ -118,8 +119,9 @@ Checks check_gpu(const GpuFacts& facts) {
              facts.cuda_driver == 0 ? "libcuda.so.1 is not found, or does not start"
                                     : fmt::format("up to {}", cuda_text(facts.cuda_driver)),
              {{facts.cuda_driver == 0, Verdict::kWrong,
-               "CUDA programs need the driver's library (a container: the NVIDIA runtime gives it)",
-               "docker run --gpus all ...   (on the host: install the driver's libraries)"}}));
+               "CUDA programs need the driver's library: a host has it from the driver's "
+               "package, a container from the NVIDIA runtime",
+               "docker run --gpus all ..."}}));
   checks.push_back(judged(
       "CUDA runtime", facts.cudart == 0 ? "not found" : cuda_text(facts.cudart),
       {{facts.cudart / 1000 > facts.cuda_driver / 1000 && facts.cuda_driver > 0, Verdict::kWrong,

@@ -48,9 +48,9 @@ Check check_shm(const MemoryFacts& facts) {
   const std::string users =
       "PyTorch's data loaders, NCCL and Open MPI keep shared memory there (dlrun's own collectives "
       "do not)";
-  const std::string more =
-      "sudo mount -o remount,size=8G /dev/shm   (docker: --shm-size=8g; Kubernetes: an emptyDir "
-      "with medium: Memory)";
+  const std::string more = "sudo mount -o remount,size=8G /dev/shm";
+  const std::string of_container =
+      "; a container gets more by docker's --shm-size=8g, or by an emptyDir with medium: Memory";
   if (!facts.shm) {
     return judged(name, "missing",
                   {{true, Verdict::kWrong, users, "sudo mount -t tmpfs tmpfs /dev/shm"}});
@@ -62,9 +62,9 @@ Check check_shm(const MemoryFacts& facts) {
                   shm.is_writable ? "" : ", not writable"),
       {{!shm.is_writable, Verdict::kWrong, users, "sudo chmod 1777 /dev/shm"},
        {shm.free < kLeastShmOfRank * static_cast<std::uint64_t>(facts.ranks), Verdict::kWrong,
-        users + ", and end with SIGBUS or `No space left on device`", more},
+        users + ", and end with SIGBUS or `No space left on device`" + of_container, more},
        {shm.bytes < kUsualShm, Verdict::kWarn,
-        users + ", and data loaders with large batches need more", more}});
+        users + ", and data loaders with large batches need more" + of_container, more}});
 }
 
 }  // namespace

@@ -99,8 +99,7 @@ Check check_name(const NetworkFacts::Name& name) {
 Check check_interface(const NetworkFacts::Interface& one) {
   std::string found = one.speed ? fmt::format("{} Mb/s", *one.speed) : "speed not known";
   if (one.mtu) found += fmt::format(", MTU {}", *one.mtu);
-  const std::string large = fmt::format(
-      "sudo ip link set {} mtu {}   (all switches must let it through)", one.name, kLargeMtu);
+  const std::string large = fmt::format("sudo ip link set {} mtu {}", one.name, kLargeMtu);
   return judged(
       fmt::format("interface {}", one.name), found,
       {{one.speed && *one.speed < kLeastSpeed, Verdict::kWarn,
@@ -111,7 +110,9 @@ Check check_interface(const NetworkFacts::Interface& one) {
         "small frames cost CPU time, and a peer with larger ones may lose packets",
         fmt::format("sudo ip link set {} mtu {}", one.name, kLeastMtu)},
        {one.speed && *one.speed >= kFastSpeed && one.mtu && *one.mtu < kLargeMtu, Verdict::kWarn,
-        "a fast link needs large frames: with small ones the CPU may be its limit", large}});
+        "a fast link needs large frames, which all switches must let through: with small ones the "
+        "CPU may be its limit",
+        large}});
 }
 
 }  // namespace
@@ -144,8 +145,9 @@ Checks check_network(const NetworkFacts& facts) {
     checks.push_back(judged(
         "clock", *facts.is_clock_synced ? "synchronised" : "not synchronised",
         {{!*facts.is_clock_synced, Verdict::kWarn,
-          "clocks of hosts drift apart: logs cannot be compared, and MUNGE refuses credentials",
-          "sudo systemctl enable --now chronyd   (or systemd-timesyncd)"}}));
+          "clocks of hosts drift apart: logs cannot be compared, and MUNGE refuses credentials; "
+          "systemd-timesyncd serves as well as chronyd",
+          "sudo systemctl enable --now chronyd"}}));
   } else {
     checks.push_back(unknown("clock", "the kernel does not say if it is synchronised"));
   }

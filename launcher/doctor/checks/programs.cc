@@ -65,13 +65,15 @@ Checks check_programs(const ProgramFacts& facts) {
              {{!facts.missing.empty(), Verdict::kWrong,
                "without dlrun-rendezvous nodes do not meet, and dlbench measures the collectives",
                "install dlrun anew: all of its programs stand in one folder"}}));
-  checks.push_back(judged("ssh", facts.ssh.empty() ? "not found" : facts.ssh,
-                          {{facts.ssh.empty(), Verdict::kWarn, "--hosts starts ranks by ssh",
-                            "sudo apt-get install openssh-client   (or name it: dlrun --ssh)"}}));
+  checks.push_back(judged(
+      "ssh", facts.ssh.empty() ? "not found" : facts.ssh,
+      {{facts.ssh.empty(), Verdict::kWarn, "--hosts starts ranks by ssh, or by what --ssh names",
+        "sudo apt-get install openssh-client"}}));
   checks.push_back(
       judged("Python", facts.python.empty() ? "not found" : facts.python,
-             {{facts.python.empty(), Verdict::kWarn, "programs that end with .py run with python3",
-               "sudo apt-get install python3   (or name it: PYTHON_EXEC)"}}));
+             {{facts.python.empty(), Verdict::kWarn,
+               "programs that end with .py run with python3, or with what PYTHON_EXEC names",
+               "sudo apt-get install python3"}}));
   const std::string munge = facts.has_munge_socket ? "munged has its socket"
                             : facts.has_slurm      ? "no socket"
                                                    : "not needed: no srun here";
