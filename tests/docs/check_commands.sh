@@ -51,8 +51,8 @@ while IFS="$tab" read -r place command; do
   command=$(printf '%s\n' "$command" | sed -e 's/   *(.*)$//' -e 's/ \.\.\. / /' -e 's/ [A-Z]\( \|$\)/ 2\1/g' -e 's/ \[options\]//')
   case $command in
     dlrun\ autopsy*) line=$command wanted="no 2" ;;
+    dlrun\ topo\ --hosts*|dlrun\ ps*|dlrun\ kill*|dlrun\ doctor*) line=$command wanted="no 2" ;;
     dlrun\ topo*) line=$command wanted=0 ;;
-    dlrun\ ps*|dlrun\ kill*|dlrun\ doctor*) line=$command wanted="no 2" ;;
     *) line=$(printf '%s\n' "$command" | sed 's/\(^\| \)dlrun /\1dlrun --dry-run /') wanted=0 ;;
   esac
   count=$((count + 1))
