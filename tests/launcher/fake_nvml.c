@@ -64,13 +64,13 @@ struct pci_info {
 };
 static unsigned number_of(void* device) { return (unsigned)((struct device*)device - devices); }
 static int set_place(unsigned number, struct pci_info* pci) { return memset(pci, 0, sizeof *pci), pci->bus = 16 + number, 0; }
-int nvmlDeviceGetPciInfo_v3(void* device, struct pci_info* pci) { return set_place(number_of(device), pci); }
+int nvmlDeviceGetPciInfo_v3(void* device, void* pci) { return set_place(number_of(device), pci); }
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* is_up) {
   const char* const links = getenv("FAKE_NVML_LINKS");
   (void)device;
   return *is_up = links != NULL && link < (unsigned)atoi(links), 0;
 }
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, struct pci_info* pci) {
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, void* pci) {
   (void)link;
   return set_place(number_of(device) ^ 1, pci);
 }

@@ -37,9 +37,9 @@ struct Nvml {
   int (*most_instances)(Device, unsigned*) = nullptr;
   int (*instance)(Device, unsigned, Device*) = nullptr;
   // Null in drivers that have no such function.
-  int (*pci)(Device, PciInfo*) = nullptr;
+  int (*pci)(Device, void* info) = nullptr;  // a PciInfo
   int (*link_state)(Device, unsigned link, int* is_up) = nullptr;
-  int (*link_end)(Device, unsigned link, PciInfo*) = nullptr;
+  int (*link_end)(Device, unsigned link, void* info) = nullptr;
   int (*link_end_kind)(Device, unsigned link, int*) = nullptr;
 
   // The name of a missing function, or nullptr.
