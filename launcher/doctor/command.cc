@@ -17,6 +17,7 @@
 #include "launcher/doctor/mesh.h"
 #include "launcher/doctor/report.h"
 #include "launcher/plan/machine/machine.h"
+#include "launcher/process/time_of_day.h"
 #include "launcher/remote/ask/ask_hosts.h"
 #include "rendezvous/net/socket/address.h"
 
@@ -29,12 +30,6 @@ namespace {
 constexpr int kMostRanks = 1 << 20;
 // In which all hosts must have come to the mesh.
 constexpr std::chrono::seconds kMeshWindow{10};
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // One rank a GPU or, without GPUs, one a usable core, as `--nproc-per-node auto`.
 int ranks_of(const SubcommandLine& line, const GpuFacts& gpus) {

@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
 #include "core/base/text/number.h"
+#include "launcher/cli/table/readers.h"
 #include "rendezvous/net/socket/address.h"
 #include "rendezvous/net/socket/attempt.h"
 #include "rendezvous/net/socket/socket.h"
@@ -32,16 +33,6 @@ constexpr int kRoundTrips = 20;
 constexpr std::chrono::seconds kPatienceWithPeer{2};
 constexpr std::chrono::milliseconds kBetweenTries{100};
 using Message = std::array<char, kMessageBytes>;
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 bool receive(int fd, Message& message, Deadline deadline) {
   std::size_t done = 0;
@@ -186,17 +177,17 @@ std::string text_of(const MeshQuestion& question) {
 }
 
 MeshQuestion read_question(std::string_view text) {
-  const std::vector<std::string> parts = split(text, '/');
+  const std::vector<std::string> parts = read::split(text, '/');
   const auto port = read_number<std::uint16_t>(parts.front());
   const auto self = parts.size() == 4 ? read_number<std::size_t>(parts[2]) : std::nullopt;
   DL_CHECK(port && *port > 0 && self && parts[1].size() == kTokenBytes, kInvalidArgument,
            "doctor: --mesh is what `dlrun doctor --hosts` asks of a host, and not for people");
   MeshQuestion question{.port = *port, .token = parts[1], .self = *self, .hosts = {}};
-  for (const std::string& entry : split(parts[3], ',')) {
+  for (const std::string& entry : read::split(parts[3], ',')) {
     const std::size_t equals = entry.find('=');
     MeshHost host{.name = entry.substr(0, equals), .addresses = {}};
     if (equals != std::string::npos && equals + 1 < entry.size()) {
-      host.addresses = split(std::string_view(entry).substr(equals + 1), '+');
+      host.addresses = read::split(std::string_view(entry).substr(equals + 1), '+');
     }
     question.hosts.push_back(std::move(host));
   }

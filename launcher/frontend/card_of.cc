@@ -1,17 +1,10 @@
 #include "launcher/frontend/card_of.h"
 
-#include <chrono>
-
 #include "core/base/version.h"
+#include "launcher/process/time_of_day.h"
 
 namespace dl::launcher {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // All programs in one line, as `dlrun ./a : ./b` names them.
 std::vector<std::string> line_of(const std::vector<App>& apps) {

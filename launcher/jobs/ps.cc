@@ -8,17 +8,12 @@
 #include "core/base/text/printable.h"
 #include "launcher/jobs/find/processes.h"
 #include "launcher/jobs/hosts.h"
+#include "launcher/process/time_of_day.h"
 
 namespace dl::launcher::jobs {
 namespace {
 
 constexpr std::chrono::seconds kPatienceWithHosts{20};
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 // What the dlrun of a host has said, under the name by which it was asked.
 HostJobs jobs_in(const remote::HostAnswer& answer) {

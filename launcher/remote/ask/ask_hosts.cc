@@ -24,6 +24,7 @@
 #include "launcher/cli/read/shell_text.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/process/own_process.h"
+#include "launcher/process/time_of_day.h"
 #include "launcher/remote/ssh/ssh.h"
 
 namespace dl::launcher::remote {
@@ -35,12 +36,6 @@ constexpr std::size_t kMostText = 64U << 20;
 constexpr std::size_t kMostSaidByHost = 4096;
 constexpr std::chrono::seconds kBetweenRemarks{5};
 constexpr std::size_t kMostAtOnce = 64;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
