@@ -104,8 +104,8 @@ struct NodePlan {
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
-  // Of the job's apps: each found along PATH, or why it cannot be executed; empty if no rank of
-  // this node runs it.
+  // The program of each of the job's apps: found along PATH, or why it cannot be executed. Programs
+  // that no rank of this node runs are empty.
   std::vector<Program> programs;
   bool wants_torch_store = false;  // see torch_program.h
   // True if a lost node may come back: a person, or a program that watches over it, restarts its

@@ -18,8 +18,8 @@ struct SlurmHost {
 struct SlurmAllocation {
   std::string job;  // "4711"
   std::vector<SlurmHost> hosts;
-  // Of each host; empty if the job has not asked for tasks. SLURM counts tasks even then: one for
-  // each CPU of an exclusive node.
+  // The tasks of each host; empty if the job has not asked for tasks. SLURM then counts them all
+  // the same, for example one for each CPU of an exclusive node.
   std::vector<int> tasks;
 };
 

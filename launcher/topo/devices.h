@@ -22,7 +22,7 @@ struct Device {
   std::vector<std::string> bridges{};
   int numa_node = -1;       // as the system numbers them; -1: none
   std::vector<int> cpus{};  // the CPUs near it, ascending; empty: unknown
-  // Of a GPU whose driver was asked: as in Gpu.
+  // Gpu::nv_links of the GPU; empty if the driver was not asked.
   std::vector<std::string> nv_links{};
 };
 

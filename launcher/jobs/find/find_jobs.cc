@@ -47,7 +47,7 @@ void add_operations(JobView& job, const FoundDlrun& dlrun, const Processes& proc
     RankView* const rank = view_of(member.rank->rank);
     const record::Operation* const current = member.current;
     if (rank == nullptr || current == nullptr || current->is_over()) continue;
-    // Of several groups, the one shows that waits for others.
+    // A rank may be in operations of several groups: one that waits for other ranks is shown.
     if (!rank->operation.empty() && member.waits_for.empty()) continue;
     if (rank->is == RankView::Is::kRunning) rank->is = RankView::Is::kInOperation;
     rank->operation = autopsy::text(*current);

@@ -92,7 +92,7 @@ TEST(DoctorHosts, ReachEachOther) {
   unaddressed.was_tried = false;
   EXPECT_TRUE(
       check_links({"a", "b"}, {MeshAnswer{.error = {}, .links = {unaddressed}}, quiet}).empty());
-  // Nothing is said of the way to a host that could not listen.
+  // Host b could not listen, so no check is about the way from a to b.
   const MeshAnswer deaf{.error = "port 1 is in use", .links = {}};
   const Checks checks = check_links({"a", "b"}, {MeshAnswer{.error = {}, .links = {cut}}, deaf});
   ASSERT_EQ(checks.size(), 1U);

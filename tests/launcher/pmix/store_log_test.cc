@@ -46,7 +46,7 @@ TEST(StoreLog, AllReadTheSameInOneOrder) {
   }
   EXPECT_EQ(a.read, b.read);
   EXPECT_EQ(other.read, std::vector<std::uint64_t>{7});
-  // Those of one writer are in its order.
+  // The notes of one writer are read in the order in which it wrote them.
   std::uint64_t next[] = {0, 1000};
   for (const std::uint64_t number : a.read) EXPECT_EQ(number, next[number >= 1000]++);
 }

@@ -13,7 +13,7 @@ namespace dl::pmix {
 class NoteLog {
  public:
   virtual ~NoteLog() = default;
-  // The note comes back among those that are read. Never blocks.
+  // The reader of each node gets the note, this node's too. Never blocks.
   virtual void write(const Note& note) = 0;
 };
 
