@@ -212,10 +212,7 @@ class FileMeeting final : public Meeting {
   void enter(const MeetingOptions& options, const std::string& directory, Deadline deadline) {
     // Refuse what an earlier run has left: its keys and addresses are wrong for this run.
     const int rank = options.launch.rank;
-    const auto first = generation_.compare_and_set(fmt::format("here/{}", rank), std::nullopt,
-                                                   this_run(), deadline);
-    if (first.present != this_run()) {
-      Attendance::refuse_twin(generation_, options.name, self_of(options), deadline);
+    if (!Attendance::enter_once(generation_, options.name, self_of(options), deadline)) {
       throw_error(ErrorKind::kInvalidArgument,
                   "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has "
                   "been there; remove the directory, or give each run a new one",

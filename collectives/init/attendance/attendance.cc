@@ -42,6 +42,10 @@ std::string claim_key(std::string_view name, int rank) {
 std::string twin_key(std::string_view name, int rank) {
   return fmt::format("twin/{}/{}", name, rank);
 }
+// The process that was the first to come as a rank.
+std::string first_key(int rank) {
+  return fmt::format("here/{}", rank);
+}
 std::string verdict_key(std::string_view run) {
   return fmt::format("verdict/{}", run);
 }
@@ -117,6 +121,23 @@ Attendance::Attendance(rendezvous::Store& generation, std::string name, Identity
 
 std::string Attendance::place() const {
   return fmt::format("init/{}/{}/", name_, number_);
+}
+
+bool Attendance::enter_once(rendezvous::Store& generation, const std::string& name,
+                            const Identity& self, Deadline deadline) {
+  const auto first =
+      generation.compare_and_set(first_key(self.rank), std::nullopt, claim_of(self), deadline);
+  if (run_of(*first.present) == this_run()) return true;
+  if (!is_of_another(first.present, self.rank)) return false;
+  // The other process may have come so shortly before that it has yet to claim its rank.
+  try {
+    generation.get(claim_key(name, self.rank),
+                   Deadline::earlier(deadline, Deadline::after(kLongestSilence)));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+  }
+  refuse_twin(generation, name, self, deadline);
+  return false;
 }
 
 void Attendance::refuse_twin(rendezvous::Store& generation, const std::string& name,

@@ -51,11 +51,15 @@ class Attendance {
   // The init is over.
   void leave() noexcept;
 
-  // Throws kMismatch, as above, if another process waits in the init as rank `self`.
-  static void refuse_twin(rendezvous::Store& generation, const std::string& name,
-                          const Identity& self, Deadline deadline);
+  // For a store that outlives its processes: notes in it that this process has come as its rank.
+  // False if another process has before, in an earlier run or in an init that is over; throws
+  // kMismatch, as above, if the other process is in the init.
+  static bool enter_once(rendezvous::Store& generation, const std::string& name,
+                         const Identity& self, Deadline deadline);
 
  private:
+  static void refuse_twin(rendezvous::Store& generation, const std::string& name,
+                          const Identity& self, Deadline deadline);
   void look(Deadline soon);
   void claim(Deadline deadline);
   void begin(Deadline deadline);

@@ -2,10 +2,14 @@
 #include "collectives/init/attendance/attendance.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "collectives/join/roster.h"
+#include "collectives/process/peer_process.h"
 #include "collectives/waiting/group_error.h"
 #include "rendezvous/stores/memory_store.h"
 #include "tests/collectives/thrown.h"
@@ -105,6 +109,36 @@ TEST_F(AnAttendance, AsARankThatWaitsAlreadyIsRefused) {
   // The other process has left the init.
   store_.set("in_init/world/1", "", Deadline::never());
   EXPECT_EQ(come(1)->place(), "init/world/1/");
+}
+
+TEST_F(AnAttendance, InAStoreThatOutlivesItIsOfOneProcessARank) {
+  const auto enter = [&](Deadline deadline) {
+    return Attendance::enter_once(store_, kName, {.rank = 1, .host = "here"}, deadline);
+  };
+  EXPECT_TRUE(enter(Deadline::never()));
+  EXPECT_TRUE(enter(Deadline::never())) << "the same process, once more";
+  store_.set("here/1", claim_of_another(1, -1), Deadline::never());
+  EXPECT_FALSE(enter(Deadline::after(10ms))) << "another one, which is not in the init";
+  Identity ended{.rank = 1, .pid = ::getpid()};
+  ended.process = process_mark() + "0";
+  store_.set("here/1", "another run\n" + Record{.who = ended}.text(), Deadline::never());
+  EXPECT_FALSE(enter(Deadline::never()));
+}
+
+TEST_F(AnAttendance, RefusesOneThatComesBeforeTheFirstHasClaimed) {
+  store_.set("here/1", claim_of_another(1, -1), Deadline::never());
+  store_.set("verdict/" + this_run(),
+             rendezvous::encode({.kind = ErrorKind::kMismatch, .text = "it is taken"}, 1000),
+             Deadline::never());
+  std::optional<Thrown> thrown;
+  std::thread late([&] {
+    thrown = thrown_by([&] {
+      Attendance::enter_once(store_, kName, {.rank = 1, .host = "here"}, Deadline::never());
+    });
+  });
+  store_.set("in_init/world/1", claim_of_another(1, -1), Deadline::never());
+  late.join();
+  EXPECT_EQ(thrown->text, "it is taken");
 }
 
 }  // namespace
