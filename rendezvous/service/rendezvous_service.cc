@@ -51,11 +51,11 @@ class Door {
   // From now on another process can listen at the port.
   void close() noexcept {
     const Lock lock(mutex_);
-    acceptor_.reset();
+    give_up();
   }
   void close_for_good() noexcept {
     const Lock lock(mutex_);
-    acceptor_.reset();
+    give_up();
     host_ = nullptr;
   }
   // Tries to open it again. A process of the last generation may still have the port.
@@ -74,6 +74,11 @@ class Door {
   void open(Listener listener) DL_REQUIRES(mutex_) {
     acceptor_.emplace(std::move(listener), key_, introduce(job_));
     acceptor_->prepare();
+  }
+  // The process that has started this one may have a copy of the listener's descriptor.
+  void give_up() noexcept DL_REQUIRES(mutex_) {
+    if (acceptor_) acceptor_->give_up_address();
+    acceptor_.reset();
   }
   void start() DL_REQUIRES(mutex_) {
     host_->serve_through(*acceptor_);

@@ -80,6 +80,11 @@ void Acceptor::stop() noexcept {
   pending_.clear();
 }
 
+void Acceptor::give_up_address() noexcept {
+  stop();
+  ::shutdown(listener_.fd(), SHUT_RDWR);  // for all copies of the descriptor, unlike close()
+}
+
 void Acceptor::serve(const std::string& purpose, std::uint64_t generation, Handler handler) {
   const std::lock_guard lock(routes_mutex_);
   const bool taken = std::any_of(routes_.begin(), routes_.end(),

@@ -61,6 +61,9 @@ class Acceptor {
   // Ends the thread and every handshake that is under way; ~Acceptor() does it too. The clients'
   // connections end without a refusal, so the clients try again (connect.h).
   void stop() noexcept;
+  // From now on another process can listen at the address, also if one that has got the listener's
+  // descriptor, or passed it on, has yet to close its own copy. For good; start() is useless then.
+  void give_up_address() noexcept;
 
   int poll_fd() const noexcept { return epoll_.get(); }
   void process();

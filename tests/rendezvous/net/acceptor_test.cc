@@ -358,6 +358,17 @@ TEST_F(AcceptorTest, RunsInsideAnotherEventLoop) {
   EXPECT_TRUE(handed_over);
 }
 
+TEST_F(AcceptorTest, GivesUpItsAddressForAllCopiesOfTheListener) {
+  UniqueFd descriptor(::dup(Listener::bind({.host = "127.0.0.1"}).fd()));
+  Acceptor acceptor(Listener::from_fd(UniqueFd(::dup(descriptor.get()))), key_, {});
+  acceptor.start();
+  const std::uint16_t port = acceptor.address().port();
+  EXPECT_THAT(error_of([&] { Listener::bind({.host = "127.0.0.1", .port = port}); }),
+              HasSubstr("another program has this port"));
+  acceptor.give_up_address();
+  EXPECT_EQ(Listener::bind({.host = "127.0.0.1", .port = port}).address().port(), port);
+}
+
 TEST_F(AcceptorTest, TwoJobsOnOneMachineDoNotMeet) {
   const JobKey other_key = JobKey::generate();
   Acceptor other(Listener::bind({.host = "127.0.0.1"}), other_key, {.job = "j2", .purpose = ""});
