@@ -94,6 +94,7 @@ void PmixServer::start_helper() {
                  std::to_string(job_.nodes),
                  fmt::format("{}", fmt::join(job_.ranks, ",")),
                  fmt::format("{}", fmt::join(job_.apps, ","))};
+  helper.argv.insert(helper.argv.end(), job_.programs.begin(), job_.programs.end());
   helper.fds.emplace_back(std::move(ends.theirs), STDIN_FILENO);
   helper.fds.emplace_back(open_null(), STDOUT_FILENO);
   helper.fds.emplace_back(open_null(), STDERR_FILENO);

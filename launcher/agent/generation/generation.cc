@@ -31,6 +31,14 @@ namespace {
 constexpr std::size_t kMostSpawnsWaiting = 4;  // each holds six descriptors
 constexpr std::chrono::seconds kSlowStart{5};
 
+std::vector<std::string> readable_files(const std::vector<Program>& programs) {
+  std::vector<std::string> files;
+  for (const Program& program : programs) {
+    if (program.can_be_read) files.push_back(program.path);
+  }
+  return files;
+}
+
 // SLURM signals every process of a step, unless its proctrack plugin knows the step's own child.
 // Such a signal ends a rank that does not handle it, and the rank's end tells nothing about a
 // cause.
@@ -94,6 +102,7 @@ void Generation::serve_mpi() {
       .size = meeting_.world_size,
       .apps = apps,
       .ranks = meeting_.ranks,
+      .programs = readable_files(plan.programs),
       .host = plan.host,
       .node = meeting_.group_rank,
       .nodes = plan.job.nnodes,

@@ -32,6 +32,10 @@ class InfoList {
     pmix_data_array_t array{PMIX_INFO, list.size(), list.data()};
     load(key, &array, PMIX_DATA_ARRAY);
   }
+  void add_procs(const char* key, std::vector<pmix_proc_t> procs) {
+    pmix_data_array_t array{PMIX_PROC, procs.size(), procs.data()};
+    load(key, &array, PMIX_DATA_ARRAY);
+  }
   void add_bytes(const char* key, const std::string& bytes) {
     pmix_byte_object_t object{const_cast<char*>(bytes.data()), bytes.size()};
     load(key, &object, PMIX_BYTE_OBJECT);

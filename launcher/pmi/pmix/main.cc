@@ -1,9 +1,10 @@
 // dlrun-pmix: serves PMIx to the ranks of a program that is linked to Open MPI, a separate program
 // so that dlrun does not link libpmix. dlrun starts one for each generation:
 //
-//   dlrun-pmix NAME SIZE HOST FOLDER NODE NODES RANK[,RANK...] RANKS[,RANKS...]
+//   dlrun-pmix NAME SIZE HOST FOLDER NODE NODES RANK[,RANK...] RANKS[,RANKS...] [PROGRAM...]
 //
-// The ranks are those of this node; RANKS are how many ranks each program of the job has. If there
+// The ranks are those of this node; RANKS are how many ranks each program of the job has. PROGRAMs
+// are their files: if the MPI of one brings a newer libpmix, it is the one that serves. If there
 // are several nodes, DLRUN_STORE and kPmixKeyFd lead to the job's store, by which the helpers of
 // the nodes speak to each other.
 //
@@ -39,6 +40,7 @@
 #include "core/base/text/number.h"
 #include "launcher/pmi/lines/line_socket.h"
 #include "launcher/pmi/lines/pmix_line.h"
+#include "launcher/pmi/pmix/libpmix_of_mpi.h"
 #include "launcher/pmi/pmix/nodes/store_log.h"
 #include "launcher/pmi/pmix/server.h"
 #include "rendezvous/module/remote_store.h"
@@ -50,6 +52,7 @@ using launcher::PmixLine;
 using Kind = PmixLine::Kind;
 
 constexpr std::size_t kLongestLine = 65536;
+constexpr std::size_t kFirstProgram = 9;  // of the line's words
 
 // If mpirun or srun has started dlrun, their variables would become settings of this server.
 void forget_other_servers() {
@@ -67,6 +70,26 @@ void forget_other_servers() {
 // node, and libpmix complains of files when a rank is killed while it starts.
 void keep_values_in_memory() {
   ::setenv("PMIX_MCA_gds", "hash", /*overwrite=*/0);
+}
+
+// Starts this program again with the newest libpmix that an MPI of the job's programs brings, in
+// place of its own, if that is older. A preloaded library stands for one of the same name.
+void take_newest_libpmix(char** argv) {
+  const char* const library_path = std::getenv("LD_LIBRARY_PATH");
+  std::string newest;
+  int version = pmix::major_version(PMIx_Get_version());
+  for (char** program = argv + kFirstProgram; *program != nullptr; ++program) {
+    const std::string file =
+        pmix::libpmix_of(*program, library_path == nullptr ? "" : library_path);
+    const int its = file.empty() ? 0 : pmix::major_version(pmix::version_of(file));
+    if (its <= version) continue;
+    newest = file;
+    version = its;
+  }
+  if (newest.empty()) return;
+  argv[kFirstProgram] = nullptr;  // it is not to choose again
+  ::setenv("LD_PRELOAD", newest.c_str(), 1);
+  ::execv("/proc/self/exe", argv);
 }
 
 // libpmix writes its complaints to the standard error. They become notes, which dlrun does not show
@@ -98,7 +121,7 @@ std::optional<std::vector<std::uint32_t>> read_list(std::string_view text) {
 }
 
 std::optional<Line> read_line(std::span<char* const> words) {
-  if (words.size() != 9) return std::nullopt;
+  if (words.size() < kFirstProgram) return std::nullopt;
   const auto size = read_number<std::uint32_t>(words[2]);
   const auto node = read_number<std::uint32_t>(words[5]);
   const auto nodes = read_number<std::uint32_t>(words[6]);
@@ -227,6 +250,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::filesystem::path folder = line->job.folder;
+  take_newest_libpmix(argv);
   ::signal(SIGPIPE, SIG_IGN);
   forget_other_servers();
   keep_values_in_memory();

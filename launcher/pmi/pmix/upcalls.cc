@@ -236,11 +236,17 @@ pmix_status_t group(pmix_group_operation_t op, char* name, const pmix_proc_t* pr
       gathering.wants_number = PMIX_INFO_TRUE(&one);
     } else if (PMIX_CHECK_KEY(&one, PMIX_GROUP_ENDPT_DATA)) {
       gathering.bytes.assign(one.value.data.bo.bytes, one.value.data.bo.size);
+    } else if (op == PMIX_GROUP_DESTRUCT && PMIX_CHECK_KEY(&one, PMIX_GROUP_LOCAL_ONLY) &&
+               PMIX_INFO_TRUE(&one)) {
+      // All are here. After another answer, libpmix 5 would call a second time.
+      return PMIX_OPERATION_SUCCEEDED;
     }
   }
-  Server::post([gathering = std::move(gathering), done, data](Server& server) {
-    server.space().gather(gathering, [done, data](const NodeSpace::Gathered& gathered) {
+  Server::post([gathering = std::move(gathering), members = std::vector(procs, procs + n), done,
+                data](Server& server) {
+    server.space().gather(gathering, [members, done, data](const NodeSpace::Gathered& gathered) {
       auto* const results = new InfoList;
+      results->add_procs(PMIX_GROUP_MEMBERSHIP, members);
       if (gathered.number != 0) results->add_size(PMIX_GROUP_CONTEXT_ID, gathered.number);
       if (!gathered.bytes.empty()) results->add_bytes(PMIX_GROUP_ENDPT_DATA, gathered.bytes);
       const pmix_release_cbfunc_t release = [](void* list) { delete static_cast<InfoList*>(list); };

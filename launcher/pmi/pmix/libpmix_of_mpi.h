@@ -1,0 +1,32 @@
+// Which libpmix serves a program: dlrun-pmix's own one, or the one that the program's MPI brings,
+// if it is newer. A client of version 5 does not understand an older server's answer about groups
+// (MPI_Comm_create_from_group); newer servers understand older clients.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dl::pmix {
+
+// What the dynamic linker says that it would load for a program or a library: the lines of
+// `ld.so --list FILE`. Empty: it is no such file.
+using ListLibraries = std::vector<std::string> (*)(const std::string& file);
+std::vector<std::string> list_libraries(const std::string& file);
+
+// The file of the libpmix that a program's MPI loads; empty: none is known. A program that is not
+// linked to an MPI may be an interpreter, or a script of one. So the libmpi counts that an
+// interpreter would load: along `library_path` (LD_LIBRARY_PATH), or that of its own prefix, which
+// Python's wheels use.
+std::string libpmix_of(const std::string& program, const std::string& library_path,
+                       ListLibraries list = &list_libraries);
+
+// The first number of "OpenPMIx 5.0.11 (PMIx Standard: ...)"; 0: it is not such a text.
+int major_version(std::string_view text);
+
+// What PMIx_Get_version() of that file says; empty: it cannot be loaded.
+std::string version_of(const std::string& libpmix);
+
+}  // namespace dl::pmix
