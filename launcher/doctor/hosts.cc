@@ -1,11 +1,10 @@
 #include "launcher/doctor/hosts.h"
 
 #include <fmt/core.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cerrno>
 
+#include "core/base/system/random_bits.h"
 #include "core/base/text/name_list.h"
 #include "core/base/version.h"
 #include "launcher/doctor/measure.h"
@@ -60,15 +59,9 @@ std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLi
 
 std::vector<std::optional<MeshAnswer>> ask_mesh(const remote::HostChoice& choice,
                                                 const std::vector<MeshHost>& hosts) {
-  struct {
-    std::uint64_t token = 0;
-    std::uint32_t port = 0;
-  } random;
-  // std::random_device would need a newer C library than dlrun's packages promise.
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
   constexpr std::uint32_t kPorts = kLastPort - kFirstPort + 1;
-  MeshQuestion question{.port = static_cast<std::uint16_t>(kFirstPort + random.port % kPorts),
-                        .token = fmt::format("{:016x}", random.token),
+  MeshQuestion question{.port = static_cast<std::uint16_t>(kFirstPort + random_bits() % kPorts),
+                        .token = fmt::format("{:016x}", random_bits()),
                         .hosts = hosts};
   std::vector<remote::HostQuestion> questions;
   for (std::size_t i = 0; i < hosts.size(); ++i) {

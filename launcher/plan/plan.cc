@@ -1,13 +1,12 @@
 #include "launcher/plan/plan.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/random_bits.h"
 #include "core/base/text/number.h"
 #include "core/base/text/utf8.h"
 #include "launcher/bind/drawing.h"
@@ -23,9 +22,7 @@ namespace {
 constexpr int kMostRanks = 1'000'000;
 
 std::string made_up_name() {
-  std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
-  return fmt::format("{:08x}", random);
+  return fmt::format("{:08x}", static_cast<std::uint32_t>(random_bits()));
 }
 
 int local_ranks(const Options& options, const Machine& machine) {

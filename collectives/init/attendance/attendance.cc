@@ -1,9 +1,7 @@
 #include "collectives/init/attendance/attendance.h"
 
 #include <fmt/core.h>
-#include <sys/random.h>
 
-#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "collectives/process/peer_process.h"
 #include "collectives/waiting/group_error.h"
 #include "core/base/log/log.h"
+#include "core/base/system/random_bits.h"
 #include "core/base/text/number.h"
 
 namespace dl::collectives {
@@ -95,11 +94,7 @@ void unless_late(const Look& look) {
 }  // namespace
 
 std::string this_run() {
-  static const std::uint64_t number = [] {
-    std::uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
-    return random;
-  }();
+  static const std::uint64_t number = random_bits();
   return fmt::format("{:016x}", number);
 }
 

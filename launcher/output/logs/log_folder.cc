@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/system/random_bits.h"
 
 namespace dl::launcher {
 namespace {
@@ -46,8 +46,6 @@ std::string make_link(const std::string& log_dir, const std::string& run) {
 
 std::string new_run_name(const std::string& job) {
   constexpr std::size_t kMostOfJob = 64;
-  std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);
@@ -60,7 +58,7 @@ std::string new_run_name(const std::string& job) {
     if (!fits) letter = '_';
   }
   if (name.starts_with('.')) name.front() = '_';
-  return fmt::format("{}_{}_{:08x}", name, date, random);
+  return fmt::format("{}_{}_{:08x}", name, date, static_cast<std::uint32_t>(random_bits()));
 }
 
 LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node, int attempt,

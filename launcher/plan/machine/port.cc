@@ -1,7 +1,6 @@
 #include "launcher/plan/machine/this_host.h"
 
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/system/random_bits.h"
 #include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
@@ -59,12 +59,10 @@ int port_obstacle(std::uint16_t port) {
 std::uint16_t choose_port() {
   const int end = first_ephemeral_port();
   const int begin = end - kLowest > 1000 ? kLowest : std::max(1024, end - 1000);
-  const int room = std::max(1, end - begin);
+  const auto room = static_cast<std::uint64_t>(std::max(1, end - begin));
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
-    std::uint32_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
-    const auto port = static_cast<std::uint16_t>(begin + static_cast<int>(random % room));
+    const auto port = static_cast<std::uint16_t>(begin + static_cast<int>(random_bits() % room));
     if (port_obstacle(port) == 0) return port;
   }
   throw_error(ErrorKind::kIo, "no free port for MASTER_PORT between {} and {} in {} tries", begin,
