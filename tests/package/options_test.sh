@@ -1,6 +1,7 @@
 #!/bin/sh
 # options_test.sh SOURCE: CMake configures with each option off and on. An option that is on and finds nothing is refused by name.
-# Configurations alone; ./dev test-all builds with all of them the other way.
+# -DDLRUN_TRAINING=OFF would build launcher, rendezvous and collectives, with no tensor in them.
+# Configurations alone; ./dev test-all builds with all of them the other way, and without the training library.
 set -eu
 source=$1
 work=$(mktemp -d)
@@ -29,4 +30,16 @@ while read -r option value; do
   fi
   configure "-D$option=$value" || complain "the configuration fails with $option=$value again"
 done <"$work/options"
+
+rm -rf "$work/build"
+configure -DDLRUN_TRAINING=OFF || complain "the configuration without the training library fails"
+! grep -qE 'oneDNN|OpenMP' "$work/log" || complain "oneDNN or OpenMP was looked for"
+ninja -C "$work/build" -t targets all >"$work/log"
+for wanted in bin/dlrun: bin/dlrun-rendezvous: bin/dlbench: lib/libdl_comm.so: libdlrun_init.a:; do
+  grep -q "$wanted" "$work/log" || complain "no $wanted without the training library"
+done
+! grep -qE 'libdlrun_(core|nn|random|tensor)|train_cnn|_test:' "$work/log" || complain "more than launcher, rendezvous and collectives"
+if configure -DDLRUN_BUILD_TESTS=ON || ! grep -q 'needs DLRUN_TRAINING=ON' "$work/log"; then
+  complain "tests are not refused without the training library"
+fi
 exit $bad
