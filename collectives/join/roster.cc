@@ -131,7 +131,8 @@ Identity this_process(int rank, const std::string& node) {
   const bool named = ::gethostname(name.data(), name.size() - 1) == 0;
   Identity self{
       .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
-  self.node = node.empty() ? self.host : node;
+  self.node = node.empty() ? boot_id() : node;
+  if (self.node.empty()) self.node = self.host;
   self.process = process_mark();
   return self;
 }

@@ -57,7 +57,7 @@ struct RosterOptions {
 // The options for the group's ranks to exchange records at `place` in its store.
 RosterOptions roster_of(const GroupOptions& options, std::string place);
 
-// This process, as errors name it. An empty `node` means the host's name.
+// This process, as errors name it. An empty `node` means that the kernel which runs it is the node.
 Identity this_process(const GroupOptions& options);
 Identity this_process(int rank, const std::string& node);
 // The key of a group without a job key: all zeros. It proves nothing, but the handshake still makes

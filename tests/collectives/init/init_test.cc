@@ -157,6 +157,18 @@ TEST(AutoBackend, IsSharedMemoryOnOneNode) {
   EXPECT_EQ(run_backends({}, [](int) {}, holds("shm")), (std::vector<int>{0, 0}));
 }
 
+// As ranks without dlrun in two containers of one host.
+TEST(AutoBackend, IsSharedMemoryOfOneKernelWhateverTheHostnames) {
+  const auto renames = [](int rank) {
+    const std::string name = "host" + std::to_string(rank);
+    return ::unshare(CLONE_NEWUTS) == 0 && ::sethostname(name.data(), name.size()) == 0 ? 0 : 1;
+  };
+  if (run_processes(1, renames) != std::vector<int>{0}) {
+    GTEST_SKIP() << "no hostname of one's own: unshare needs root, and a machine that allows it";
+  }
+  EXPECT_EQ(run_backends({}, renames, holds("shm")), (std::vector<int>{0, 0}));
+}
+
 TEST(AutoBackend, IsTcpBetweenNodes) {
   const auto two_nodes = [](int rank) {
     ::setenv("DLRUN_NODE_ID", std::to_string(rank).c_str(), 1);
