@@ -72,11 +72,7 @@ void take_slurm_tasks(Options& options, bool says_nnodes) {
 
 std::optional<SlurmAllocation> needs_srun(const Options& options) {
   if (options.where.says_nodes) return std::nullopt;
-  auto allocation = slurm_allocation();
-  // SLURM sets this variable only for programs that it starts there itself.
-  const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
-  if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
-  return allocation;
+  return allocation_by_srun();
 }
 
 bool needs_step_key(const Options& options) {

@@ -108,4 +108,12 @@ std::optional<SlurmAllocation> slurm_allocation() {
   return allocation;
 }
 
+std::optional<SlurmAllocation> allocation_by_srun() {
+  auto allocation = slurm_allocation();
+  // SLURM sets this variable only for programs that it starts there itself.
+  const bool is_here = env::is_set(Var::kSlurmdNodeName);
+  if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
+  return allocation;
+}
+
 }  // namespace dl::launcher

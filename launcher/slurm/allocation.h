@@ -47,6 +47,9 @@ struct SlurmStep {
 // Throws Error{kInvalidArgument} with a sentence if SLURM's variables contradict each other.
 std::optional<SlurmAllocation> slurm_allocation();
 
+// The allocation, if it is more than this host alone: its nodes are reached by srun.
+std::optional<SlurmAllocation> allocation_by_srun();
+
 // The step; nullopt if this process is no task of a step, or a rank of dlrun has started it.
 std::optional<SlurmStep> slurm_step();
 

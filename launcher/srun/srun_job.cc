@@ -1,23 +1,16 @@
 #include "launcher/srun/srun_job.h"
 
-#include <fmt/core.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/cli/slurm_line.h"
 #include "launcher/plan/plan.h"
-#include "launcher/process/start/program.h"
 #include "launcher/remote/remote.h"
 #include "launcher/remote/ssh/ssh.h"
-#include "launcher/slurm/hostlist.h"
-#include "launcher/slurm/slurm_conf.h"
+#include "launcher/slurm/step/srun_line.h"
 #include "launcher/srun/srun_step.h"
 #include "launcher/srun/srun_task.h"
 
@@ -53,49 +46,17 @@ class AllocatedHosts : public HostSource {
   const SlurmAllocation& allocation_;
 };
 
-// If GPUs are counted for each task of the job, srun would take them for those of one task a node.
-std::optional<std::int64_t> gpus_of_a_node() {
-  const auto each = env::get(env::Var::kSlurmGpusPerTask);  // "2", "tesla:2"
-  if (!each) return std::nullopt;
-  if (const auto gpus = env::get_int(env::Var::kSlurmGpusOnNode)) return gpus;
-  const std::vector<int> tasks =
-      expand_counts(env::get(env::Var::kSlurmTasksPerNode).value_or("1"));
-  return std::int64_t{tasks.front()} * expand_counts(each->substr(each->rfind(':') + 1)).front();
-}
-
-std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t nodes) {
-  const Program srun = find_program("srun");
-  DL_CHECK(srun.exit_code == 0, kNotFound, "{}; is SLURM's bin folder in PATH?", srun.error);
-  // --overlap: the batch script's own step holds CPUs. --mem=0: all of the job's memory.
-  std::vector<std::string> line = {srun.path,
-                                   fmt::format("--nodes={}", nodes),
-                                   fmt::format("--ntasks={}", nodes),
-                                   "--ntasks-per-node=1",
-                                   "--mpi=none",
-                                   "--overlap",
-                                   "--quiet",
-                                   "--mem=0",
-                                   "--kill-on-bad-exit=0",
-                                   "--export=ALL"};
-  if (may_bind_tasks(read_slurm_conf())) line.emplace_back("--cpu-bind=none");
-  if (const auto gpus = gpus_of_a_node()) {
-    line.push_back(fmt::format("--gpus-per-node={}", *gpus));
-  }
-  line.push_back(dlrun);
-  line.emplace_back(remote::kAgentWord);
-  return line;
-}
-
 }  // namespace
 
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
   be_called_dlrun();
   Options timed = options;
   timed.end.preempt_at = time_of_preemption(options);
-  for (const Exported& told : told_to_ranks()) {
+  for (const auto& [name, value] : told_to_ranks()) {
     for (App& app : timed.job.apps) {
-      const auto is_same = [&told](const Exported& own) { return own.name == told.name; };
-      if (std::ranges::none_of(app.exports, is_same)) app.exports.push_back(told);
+      if (std::ranges::find(app.exports, name, &Exported::name) == app.exports.end()) {
+        app.exports.push_back({.name = name, .value = value});
+      }
     }
   }
   const AllocatedHosts hosts(timed, allocation);
@@ -105,8 +66,8 @@ int run_on_allocation(const Options& options, const SlurmAllocation& allocation,
                                  [](const JobPlan& plan, const std::string& dlrun) {
                                    std::vector<std::string> names;
                                    for (const Host& host : plan.hosts) names.push_back(host.name);
-                                   std::vector<std::string> srun =
-                                       line_of_srun(dlrun, names.size());
+                                   std::vector<std::string> srun = srun_line(names.size());
+                                   srun.insert(srun.end(), {dlrun, remote::kAgentWord});
                                    clear_environment_for_srun();
                                    return lines_of_srun(std::move(srun), std::move(names));
                                  }},

@@ -45,7 +45,9 @@ DL_IN_BORROWED_MEMORY int child(void* argument) {
   };
 
   if (::setpgid(0, 0) != 0) fail("setpgid");
-  if (request.dies_with_parent && ::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail("prctl");
+  if (request.death_signal != 0 && ::prctl(PR_SET_PDEATHSIG, request.death_signal) != 0) {
+    fail("prctl");
+  }
   if (::getppid() != borrowed->parent) ::_exit(127);  // it died before the line above
   if (borrowed->cpus != nullptr &&
       ::sched_setaffinity(0, borrowed->cpu_bytes, borrowed->cpus) != 0) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -31,7 +32,7 @@ struct SpawnRequest {
   std::span<const FdAt> fds;           // no `to` may be the `from` of a later entry
   std::span<const int> cpus;           // empty: as the parent
   const rlimit* open_files = nullptr;  // null: as the parent; descriptors above it stay open
-  bool dies_with_parent = true;        // by SIGKILL
+  int death_signal = SIGKILL;          // which it gets when the parent ends; 0: none
 };
 
 struct Spawned {

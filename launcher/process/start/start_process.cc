@@ -62,7 +62,7 @@ Message start_process(Spawner& spawner, const RankPrograms& programs, Message& s
                      .open_files = is_rank ? &programs.open_files : nullptr,
                      // A helper survives the warden, because it tells other nodes that the warden
                      // is gone.
-                     .dies_with_parent = is_rank});
+                     .death_signal = is_rank ? SIGKILL : 0});
   Message answer;
   answer.slot = spawn.slot;
   if (spawned.pid < 0) {

@@ -1,8 +1,11 @@
-#include "launcher/srun/srun_job.h"
+#include "launcher/slurm/step/srun_line.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace dl::launcher {
 namespace {
@@ -60,14 +63,19 @@ constexpr const char* kToldToRanks[] = {
     "SLURM_MEM_PER_GPU",    "SLURM_MEM_PER_NODE",    "SLURM_THREADS_PER_CORE",
     "SLURM_TRES_PER_TASK"};
 
+bool is_removed(std::string_view name) {
+  const auto is_it = [name](const char* one) { return name == one; };
+  return std::ranges::any_of(kRemoved, is_it) || std::ranges::any_of(kToldToRanks, is_it);
+}
+
 }  // namespace
 
-std::vector<Exported> told_to_ranks() {
-  std::vector<Exported> told;
+std::vector<std::pair<std::string, std::string>> told_to_ranks() {
+  std::vector<std::pair<std::string, std::string>> told;
   for (const char* const name : kToldToRanks) {
     // srun's names, of which dlrun itself reads few.
     const char* const value = ::getenv(name);
-    if (value != nullptr) told.push_back({.name = name, .value = value});
+    if (value != nullptr) told.emplace_back(name, value);
   }
   return told;
 }
@@ -75,6 +83,15 @@ std::vector<Exported> told_to_ranks() {
 void clear_environment_for_srun() {
   for (const char* const name : kRemoved) ::unsetenv(name);
   for (const char* const name : kToldToRanks) ::unsetenv(name);
+}
+
+std::vector<std::string> environment_for_srun() {
+  std::vector<std::string> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!is_removed(text.substr(0, text.find('=')))) kept.emplace_back(text);
+  }
+  return kept;
 }
 
 }  // namespace dl::launcher
