@@ -37,6 +37,7 @@
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/warden/job_signals.h"
 #include "launcher/process/warden/warden.h"
+#include "launcher/remote/ask/ask_step.h"
 #include "launcher/remote/remote.h"
 #include "launcher/remote/ssh/ssh.h"
 #include "launcher/slurm/commands.h"
@@ -70,13 +71,14 @@ void show(const std::string& text) {
   }
 }
 
-// Runs a subcommand, or an agent for the dlrun of another host. nullopt: the line starts a job.
+// Runs a subcommand, or what the dlrun of another host wants here. nullopt: the line starts a job.
 std::optional<int> run_first_word(CommandLine line) {
   if (line.argc < 2) return std::nullopt;
   const std::string_view word = line.argv[1];
   if (const Subcommand* const subcommand = find_subcommand(word)) {
     return run_subcommand(*subcommand, {line.argv + 2, line.argv + line.argc});
   }
+  if (word == remote::kAnswerWord) return remote::answer_in_step();
   if (word != remote::kAgentWord) return std::nullopt;
   LinesToFrontend lines = connect_as_task_of_srun(line).value_or(LinesToFrontend());
   return remote::run_agent(line, std::move(lines.in), std::move(lines.out));

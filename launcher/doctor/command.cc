@@ -65,7 +65,8 @@ HostReport check_this_host(const SubcommandLine& line) {
         check_gpu(gpu)}) {
     report.checks.insert(report.checks.end(), family.begin(), family.end());
   }
-  if (line.has("--measure")) report.checks.push_back(check_one_host(measure({"-n", "2"})));
+  if (line.has("--measure"))
+    report.checks.push_back(check_one_host(measure({.options = {"-n", "2"}})));
   report.ended_ns = now_ns();
   return report;
 }

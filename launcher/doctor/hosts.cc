@@ -8,6 +8,7 @@
 #include "core/base/text/name_list.h"
 #include "core/base/version.h"
 #include "launcher/doctor/measure.h"
+#include "launcher/slurm/step/srun_line.h"
 
 namespace dl::launcher::doctor {
 namespace {
@@ -19,6 +20,23 @@ constexpr double kSlowRoundTrip = 1000;  // microseconds
 // The ports that Linux gives to sockets that ask for none, as ranks do.
 constexpr int kFirstPort = 32768;
 constexpr int kLastPort = 60999;
+
+std::string starter_of(const remote::HostChoice& choice) {
+  return choice.by_srun ? "srun" : "ssh";
+}
+
+// The words that run `command` on a host.
+std::string on_host(std::string_view starter, const std::string& host, std::string_view command) {
+  return starter == "srun" ? fmt::format("srun --overlap --nodelist={} {}", host, command)
+                           : fmt::format("ssh {} {}", host, command);
+}
+
+// The words that run a job of dlrun with a rank on each of two hosts.
+std::string on_both(std::string_view starter, const std::string& a, const std::string& b) {
+  return starter == "srun"
+             ? fmt::format("srun --overlap --nodelist={},{} dlrun --nproc-per-node 1", a, b)
+             : fmt::format("dlrun --hosts {},{}", a, b);
+}
 
 std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLine& line) {
   std::vector<std::string> words = {"doctor", "--json"};
@@ -40,6 +58,7 @@ std::vector<Asked> ask_each(const remote::HostChoice& choice, const SubcommandLi
   for (const remote::HostAnswer& answer :
        remote::ask_hosts(questions, remote::asking(choice, kPatience))) {
     Asked one{.name = answer.host,
+              .starter = starter_of(choice),
               .error = answer.error,
               .report = {},
               .began_ns = answer.began_ns,
@@ -90,14 +109,26 @@ double skew_of(const Asked& host) {
   return ahead > 0 ? ahead : behind > 0 ? -behind : 0;
 }
 
+TwoRanks ranks_on(const std::string& a, const std::string& b, const remote::HostChoice& choice,
+                  const SubcommandLine& line) {
+  if (choice.by_srun) {
+    return {.before = srun_line(std::vector<std::string>{a, b}),
+            .environment = environment_for_srun(),
+            .options = {"--nproc-per-node", "1"}};
+  }
+  TwoRanks ranks{.options = {"--hosts", fmt::format("{}:1,{}:1", in_list(a), in_list(b))}};
+  if (const auto ssh = line.value_of("--ssh")) {
+    ranks.options.insert(ranks.options.end(), {"--ssh", *ssh});
+  }
+  return ranks;
+}
+
 // One pair after the other, since they would share links.
 void add_measured(Checks& checks, const std::vector<std::string>& names,
-                  const SubcommandLine& line) {
+                  const remote::HostChoice& choice, const SubcommandLine& line) {
   for (std::size_t i = 0; i + 1 < names.size(); ++i) {
-    std::vector<std::string> options = {
-        "--hosts", fmt::format("{}:1,{}:1", in_list(names[i]), in_list(names[i + 1]))};
-    if (const auto ssh = line.value_of("--ssh")) options.insert(options.end(), {"--ssh", *ssh});
-    checks.push_back(check_two_hosts(names[i], names[i + 1], measure(options)));
+    checks.push_back(check_two_hosts(names[i], names[i + 1],
+                                     measure(ranks_on(names[i], names[i + 1], choice, line))));
   }
 }
 
@@ -106,11 +137,13 @@ void add_measured(Checks& checks, const std::vector<std::string>& names,
 Checks check_answers(const std::vector<Asked>& hosts, std::string_view own_version) {
   Checks checks;
   for (const Asked& host : hosts) {
-    checks.push_back(judged(fmt::format("ssh to {}", host.name),
-                            host.error.empty() ? "it answers" : host.error,
-                            {{!host.error.empty(), Verdict::kWrong,
-                              "dlrun starts ranks there by ssh, which must ask nothing",
-                              fmt::format("ssh {} true", host.name)}}));
+    checks.push_back(
+        judged(fmt::format("{} to {}", host.starter, host.name),
+               host.error.empty() ? "it answers" : host.error,
+               {{!host.error.empty(), Verdict::kWrong,
+                 host.starter == "srun" ? "dlrun starts ranks there by a step of srun"
+                                        : "dlrun starts ranks there by ssh, which must ask nothing",
+                 on_host(host.starter, host.name, "true")}}));
     if (!host.error.empty()) continue;
     checks.push_back(judged(
         fmt::format("dlrun's version on {}", host.name), host.report.version,
@@ -123,18 +156,20 @@ Checks check_answers(const std::vector<Asked>& hosts, std::string_view own_versi
     const std::string why =
         "logs of hosts cannot be compared, and credentials look old or early; systemd-timesyncd "
         "serves as well as chronyd";
-    checks.push_back(judged(fmt::format("clock of {}", host.name),
-                            size == 0 ? std::string("as here, as far as ssh lets it be measured")
-                                      : fmt::format("at least {:.1f} s {} this host's", size,
-                                                    skew > 0 ? "ahead of" : "behind"),
-                            {{size >= kSkewIsWrong, Verdict::kWrong, why, mend},
-                             {size >= kSkewToWarn, Verdict::kWarn, why, mend}}));
+    checks.push_back(
+        judged(fmt::format("clock of {}", host.name),
+               size == 0 ? fmt::format("as here, as far as {} lets it be measured", host.starter)
+                         : fmt::format("at least {:.1f} s {} this host's", size,
+                                       skew > 0 ? "ahead of" : "behind"),
+               {{size >= kSkewIsWrong, Verdict::kWrong, why, mend},
+                {size >= kSkewToWarn, Verdict::kWarn, why, mend}}));
   }
   return checks;
 }
 
 Checks check_links(const std::vector<std::string>& names,
-                   const std::vector<std::optional<MeshAnswer>>& answers) {
+                   const std::vector<std::optional<MeshAnswer>>& answers,
+                   std::string_view starter) {
   Checks checks;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!answers[i]) {
@@ -166,8 +201,8 @@ Checks check_links(const std::vector<std::string>& names,
            {link.round_trip_us > kSlowRoundTrip, Verdict::kWarn,
             "hosts of one network take less than 200 us: each operation on small tensors waits for "
             "it",
-            fmt::format("ping {}; dlrun --hosts {},{} dlbench", link.address, names[i],
-                        link.to)}}));
+            fmt::format("ping {}; {} dlbench", link.address,
+                        on_both(starter, names[i], link.to))}}));
     }
   }
   return checks;
@@ -187,13 +222,13 @@ Report check_hosts(const remote::HostChoice& choice, const SubcommandLine& line)
                host.report.addresses.empty() ? "none" : detail::name_list(host.report.addresses),
                {{host.report.addresses.empty(), Verdict::kWrong,
                  "no other host can reach it; the command shows its interfaces",
-                 fmt::format("ssh {} ip address", host.name)}}));
+                 on_host(host.starter, host.name, "ip address")}}));
     mesh.push_back({.name = host.name, .addresses = host.report.addresses});
   }
   if (names.size() > 1) {
-    const Checks links = check_links(names, ask_mesh(choice, mesh));
+    const Checks links = check_links(names, ask_mesh(choice, mesh), starter_of(choice));
     report.between.insert(report.between.end(), links.begin(), links.end());
-    if (line.has("--measure")) add_measured(report.between, names, line);
+    if (line.has("--measure")) add_measured(report.between, names, choice, line);
   }
   return report;
 }

@@ -1,7 +1,8 @@
-// `dlrun doctor --hosts`: each host's own checks, and what concerns several of them.
+// `dlrun doctor` on several hosts: each host's own checks, and what concerns several of them.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/subcommand/subcommand.h"
@@ -18,16 +19,19 @@ Report check_hosts(const remote::HostChoice& choice, const SubcommandLine& line)
 
 // One host's answer, by the clock of the host that asked.
 struct Asked {
-  std::string name;   // under which it was asked
-  std::string error;  // it has not answered; empty: it has
+  std::string name;             // under which it was asked
+  std::string starter = "ssh";  // or "srun"
+  std::string error;            // it has not answered; empty: it has
   HostReport report;
   std::int64_t began_ns = 0;
   std::int64_t ended_ns = 0;
 };
-// ssh, version and clock of each host.
+// ssh or srun, version and clock of each host.
 Checks check_answers(const std::vector<Asked>& hosts, std::string_view own_version);
 // One check for each pair of hosts. `answers`: as `names`; nullopt: the host has not answered.
+// `starter`: as in Asked.
 Checks check_links(const std::vector<std::string>& names,
-                   const std::vector<std::optional<MeshAnswer>>& answers);
+                   const std::vector<std::optional<MeshAnswer>>& answers,
+                   std::string_view starter = "ssh");
 
 }  // namespace dl::launcher::doctor

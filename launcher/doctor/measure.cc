@@ -36,13 +36,15 @@ Check check(const std::string& name, const Measured& measured, double slow_us, d
 
 }  // namespace
 
-Measured measure(const std::vector<std::string>& options) {
-  std::vector<std::string> line = {own_file().string()};
-  line.insert(line.end(), options.begin(), options.end());
+Measured measure(const TwoRanks& ranks) {
+  std::vector<std::string> line = ranks.before;
+  line.push_back(own_file().string());
+  line.insert(line.end(), ranks.options.begin(), ranks.options.end());
   line.insert(line.end(), {"--no-prefix", (own_file().parent_path() / "dlbench").string(),
                            "sendrecv", "-b", "8", "-e", "8M", "-f", "1048576", "--json"});
   try {
-    const Answer answer = ask(line, {.patience = kPatienceWithJob});
+    const Answer answer =
+        ask(line, {.environment = ranks.environment, .patience = kPatienceWithJob});
     return read_measured(answer.text, shell_exit_code(answer.status));
   } catch (const Error& error) {
     return {.error = error.what()};

@@ -15,8 +15,14 @@ struct Measured {
   double gb_per_s = 0;    // of 8 MiB, in each direction at once
 };
 
-// `options`: those of dlrun, which give two ranks. To be called before any thread exists.
-Measured measure(const std::vector<std::string>& options);
+// How a job of two ranks is started.
+struct TwoRanks {
+  std::vector<std::string> before = {};       // words of a program that starts dlrun; empty: none
+  std::vector<std::string> environment = {};  // NAME=VALUE, of that program; empty: this process's
+  std::vector<std::string> options;           // of dlrun
+};
+// To be called before any thread exists.
+Measured measure(const TwoRanks& ranks);
 // What dlbench and dlrun have said. `exit_code`: of dlrun.
 Measured read_measured(std::string_view text, int exit_code);
 

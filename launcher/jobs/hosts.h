@@ -9,6 +9,9 @@
 
 namespace dl::launcher::jobs {
 
+// The hosts of a line. Below salloc on a login node also this one: the dlruns of its jobs are here.
+remote::HostChoice read_hosts(const SubcommandLine& line);
+
 // One entry for each host of `choice`, or for this host if it names none. A host that does not
 // answer has an error. Says on standard error for which hosts it waits.
 std::vector<HostJobs> jobs_of(const remote::HostChoice& choice);

@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kPatienceSeconds = 60;
 constexpr double kMostPatienceSeconds = 86400;
-// For ssh, beside the time that the job may take.
-constexpr std::chrono::seconds kPatienceWithSsh{20};
+// For ssh or srun, beside the time that the job may take.
+constexpr std::chrono::seconds kPatienceWithHost{20};
 constexpr std::string_view kOutcomeWords[] = {"ended", "sent", "still_running", "failed"};
 
 void say(std::string_view text) {
@@ -79,9 +79,10 @@ std::vector<Outcome> end_on_hosts(const std::vector<Chosen>& chosen, const Subco
          {"kill", "--json", "--signal", line.value_of("--signal").value_or("TERM"), "--timeout",
           fmt::format("{:.3f}", static_cast<double>(patience.count()) / 1e3), "--", one.job.id}});
   }
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience) + kPatienceWithSsh;
-  const std::vector<remote::HostAnswer> answers =
-      remote::ask_hosts(questions, remote::asking(choice, seconds));
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience) + kPatienceWithHost;
+  remote::AskHostsOptions options = remote::asking(choice, seconds);
+  options.may_repeat = false;  // a second signal may mean more than the first
+  const std::vector<remote::HostAnswer> answers = remote::ask_hosts(questions, options);
   std::vector<Outcome> outcomes;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     outcomes.push_back(read_outcome(answers[i], chosen[i]));
@@ -145,7 +146,7 @@ int run_kill(const SubcommandLine& line) {
            "kill wants one job: dlrun kill JOB, with its name, its dlrun's pid or its id");
   const int signal = signal_of(line);
   const std::chrono::milliseconds patience = patience_of(line);
-  const remote::HostChoice choice = remote::read_hosts(line);
+  const remote::HostChoice choice = read_hosts(line);
   const std::vector<HostJobs> hosts = jobs_of(choice);
   const bool is_host_silent = say_errors(hosts);
   const std::vector<Chosen> chosen = choose(hosts, line);

@@ -30,6 +30,12 @@ HostJobs jobs_in(const remote::HostAnswer& answer) {
 
 }  // namespace
 
+remote::HostChoice read_hosts(const SubcommandLine& line) {
+  remote::HostChoice choice = remote::read_hosts(line);
+  if (!choice.beside.empty()) choice.hosts.insert(choice.hosts.begin(), choice.beside);
+  return choice;
+}
+
 std::vector<HostJobs> jobs_of(const remote::HostChoice& choice) {
   if (choice.hosts.empty()) return {jobs_here()};
   std::vector<remote::HostQuestion> questions;
@@ -53,7 +59,7 @@ bool say_errors(const std::vector<HostJobs>& hosts) {
 }
 
 int run_ps(const SubcommandLine& line) {
-  const std::vector<HostJobs> hosts = jobs_of(remote::read_hosts(line));
+  const std::vector<HostJobs> hosts = jobs_of(read_hosts(line));
   if (line.has("--json")) {
     fmt::print("{}\n", json_of(hosts).dump(2, ' ', false,
                                            nlohmann::ordered_json::error_handler_t::replace));

@@ -20,7 +20,7 @@ struct HostMap {
   std::vector<Device> devices;
 };
 
-// A host that was asked by ssh.
+// A host that was asked by ssh or srun.
 struct AskedHost {
   std::string error;  // a sentence that names it: there is no map but for map.host; empty: there is
   HostMap map;

@@ -119,7 +119,7 @@ TEST(Completion, BashCompletesOptionsTheirWordsAndThenTheProgram) {
 TEST(Completion, BashKnowsSubcommandsAsTheFirstWordOnly) {
   EXPECT_THAT(offered_by_bash("dlrun top"), HasSubstr("topo"));
   EXPECT_EQ(offered_by_bash("dlrun topo --"),
-            "--matrix --json --svg --hosts --hostfile --ssh --help\n");
+            "--matrix --json --svg --hosts --hostfile --ssh --this-host --help\n");
   EXPECT_EQ(offered_by_bash("dlrun topo trai"), "\n");
   EXPECT_EQ(offered_by_bash("dlrun -n 2 topo --"), "\n");
 }
@@ -164,8 +164,9 @@ TEST(Completion, ScriptsAreForFourShells) {
   EXPECT_THAT(completion_for("zsh"), HasSubstr("    topo) shift words; "));
   EXPECT_THAT(completion_for("fish"),
               HasSubstr("complete -c dlrun -n '__dlrun_in_subcommand topo' -l matrix -s m -d"));
-  EXPECT_THAT(completion_for("tcsh"),
-              HasSubstr(" 'n/topo/(--matrix --json --svg --hosts --hostfile --ssh --help)/'"));
+  EXPECT_THAT(
+      completion_for("tcsh"),
+      HasSubstr(" 'n/topo/(--matrix --json --svg --hosts --hostfile --ssh --this-host --help)/'"));
   EXPECT_THAT(completion_for("tcsh"), testing::StartsWith("complete dlrun 'n/"));
   EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'n/--key-file/f/' "));
   EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'c/--bind=/(none core even numa socket)/' "));

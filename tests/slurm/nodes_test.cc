@@ -1,6 +1,8 @@
 // Subcommands on the nodes of an allocation, as docs/guides/slurm.md shows them.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/slurm/cluster.h"
 
 namespace dl {
@@ -8,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class AllocatedNodes : public tests::SlurmTest {
  protected:
@@ -16,12 +19,69 @@ class AllocatedNodes : public tests::SlurmTest {
   }
 };
 
-TEST_F(AllocatedNodes, RunASubcommandAsAProgram) {
-  const std::string dlrun = tests::program("dlrun");
-  tests::Process topo(salloc(dlrun + " --nproc-per-node 1 --no-prefix " + dlrun + " topo"),
+TEST_F(AllocatedNodes, AreAllShownByTopo) {
+  tests::Process topo(salloc(tests::program("dlrun") + " topo"), cluster().options());
+  EXPECT_EQ(topo.wait(), 0) << topo.err();
+  EXPECT_THAT(topo.out(), HasSubstr("2 hosts (n1-n2): "));
+  EXPECT_EQ(topo.err(), "");
+  tests::Process all(salloc(tests::program("dlrun") + " topo --json"), cluster().options());
+  EXPECT_EQ(all.wait(), 0) << all.err();
+  const auto hosts = nlohmann::json::parse(all.out()).at("hosts");
+  ASSERT_EQ(hosts.size(), 2U);
+  EXPECT_EQ(hosts.at(0).at("host"), "n1");
+  EXPECT_EQ(hosts.at(1).at("host"), "n2");
+  EXPECT_FALSE(hosts.at(1).at("cores").empty());
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(AllocatedNodes, AreAskedBesideAStepThatRuns) {
+  const std::string job = cluster().submit("#!/bin/sh\n" + tests::program("dlrun") +
+                                               " --nproc-per-node 1 --rdzv-id beside sleep 300 &\n"
+                                               "until " +
+                                               tests::program("dlrun") +
+                                               " ps --json | grep -q '\"is_agent\": true'; do :; "
+                                               "done\n" +
+                                               tests::program("dlrun") + " ps\n" +
+                                               tests::program("dlrun") + " kill --all beside\n",
+                                           {"--nodes=2", "--exclusive"});
+  EXPECT_EQ(cluster().wait(job), "0:0") << cluster().output_of(job);
+  // The nodes share this machine's processes, so each shows the dlruns of both.
+  EXPECT_THAT(cluster().output_of(job),
+              AllOf(HasSubstr("n1: 3 jobs"), HasSubstr("n2: 3 jobs"), HasSubstr("beside (dlrun "),
+                    HasSubstr("after SIGTERM")));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(AllocatedNodes, AreCheckedByDoctor) {
+  tests::Process doctor(salloc(tests::program("dlrun") + " doctor --json --ranks 1"),
+                        cluster().options());
+  doctor.wait();
+  const auto all = nlohmann::json::parse(doctor.out());
+  EXPECT_EQ(all.at("hosts").size(), 2U);
+  std::vector<std::string> well;
+  for (const auto& check : all.at("between")) {
+    if (check.at("verdict") == "ok") well.push_back(check.at("name"));
+  }
+  EXPECT_THAT(well, testing::IsSupersetOf({"srun to n1", "srun to n2", "dlrun's version on n1",
+                                           "clock of n2", "addresses of n2"}));
+}
+
+// The test has a cluster of its own, as it loses a slurmd.
+TEST_F(AllocatedNodes, OfWhichOneIsLostAreNamed) {
+  const tests::SlurmCluster own;
+  ASSERT_TRUE(own.kill_slurmd("n2"));
+  tests::Process topo(salloc(tests::program("dlrun") + " topo"), own.options());
+  EXPECT_EQ(topo.wait(), 1);
+  EXPECT_THAT(topo.out(), HasSubstr("n1: "));
+  EXPECT_THAT(topo.err(), HasSubstr("dlrun: host n2"));
+}
+
+TEST_F(AllocatedNodes, ATaskOfSrunShowsItself) {
+  tests::Process topo({"srun", "--nodes=2", tests::program("dlrun"), "topo", "--json"},
                       cluster().options());
   EXPECT_EQ(topo.wait(), 0) << topo.err();
-  EXPECT_THAT(topo.out(), AllOf(HasSubstr("n1: "), HasSubstr("n2: ")));
+  EXPECT_THAT(topo.out(), AllOf(HasSubstr("\"host\": \"n1\""), HasSubstr("\"host\": \"n2\""),
+                                Not(HasSubstr("\"hosts\""))));
 }
 
 TEST_F(AllocatedNodes, AreAskedByTheNamesThatScontrolShows) {

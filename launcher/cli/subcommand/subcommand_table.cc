@@ -33,6 +33,8 @@ constexpr SubcommandOption kSshOption = {
     .name = "--ssh",
     .value = "COMMAND",
     .help = "the ssh that reaches them, with its options (ssh)"};
+constexpr SubcommandOption kThisHostOption = {
+    .name = "--this-host", .help = "this host alone, also inside an allocation of SLURM"};
 
 constexpr SubcommandOption kTopoOptions[] = {
     {.name = "--matrix",
@@ -43,9 +45,13 @@ constexpr SubcommandOption kTopoOptions[] = {
     kHostsOption,
     kHostfileOption,
     kSshOption,
+    kThisHostOption,
 };
-constexpr SubcommandOption kPsOptions[] = {
-    {.name = "--json", .help = "all of it as JSON"}, kHostsOption, kHostfileOption, kSshOption};
+constexpr SubcommandOption kPsOptions[] = {{.name = "--json", .help = "all of it as JSON"},
+                                           kHostsOption,
+                                           kHostfileOption,
+                                           kSshOption,
+                                           kThisHostOption};
 constexpr SubcommandOption kDoctorOptions[] = {
     {.name = "--ranks",
      .letter = 'n',
@@ -56,6 +62,7 @@ constexpr SubcommandOption kDoctorOptions[] = {
     kHostsOption,
     kHostfileOption,
     kSshOption,
+    kThisHostOption,
     {.name = "--measure", .help = "also run jobs of two ranks that time what they get (dlbench)"},
     {.name = "--peers", .value = "HOST,...", .help = "other hosts, whose names are looked up here"},
     {.name = "--mesh", .value = "QUESTION", .help = "for --hosts, which asks each host so"},
@@ -71,6 +78,7 @@ constexpr SubcommandOption kKillOptions[] = {
     kHostsOption,
     kHostfileOption,
     kSshOption,
+    kThisHostOption,
 };
 
 constexpr Subcommand kSubcommands[] = {
@@ -82,9 +90,9 @@ constexpr Subcommand kSubcommands[] = {
          "networks and\n"
          "names, programs, GPUs. Each thing that is not in order has a reason and a command "
          "that mends it,\n"
-         "the worst first. Nothing is changed. With --hosts also ssh, versions, clocks and the "
-         "connections\n"
-         "between each two hosts.\n",
+         "the worst first. Nothing is changed. With --hosts, and in a SLURM allocation of several "
+         "nodes, also\n"
+         "ssh or srun, versions, clocks and the connections between each two hosts.\n",
      .operands = "",
      .options = kDoctorOptions,
      .exit_codes = "0; 1 something is wrong; 2 bad usage",
@@ -96,7 +104,9 @@ constexpr Subcommand kSubcommands[] = {
               "in which a\n"
               "rank is if its program uses dlrun's collectives. Of a job whose ranks are on other "
               "hosts, --hosts\n"
-              "shows what each rank does. Only jobs of your own user are shown, also to root.\n",
+              "shows what each rank does. In a SLURM allocation all of its nodes are asked, by "
+              "srun. Only jobs of\n"
+              "your own user are shown, also to root.\n",
      .operands = "",
      .options = kPsOptions,
      .exit_codes = "0, also without jobs; 1 a host does not answer; 2 bad usage",
@@ -108,9 +118,10 @@ constexpr Subcommand kSubcommands[] = {
               "ranks. JOB is the\n"
               "job's name, the pid of its dlrun, or the id that `dlrun ps --json` shows. If "
               "several jobs have the\n"
-              "name, they are listed and left alone. A signal goes to dlruns of your own user "
-              "only, also from\n"
-              "root. A stopped dlrun is continued.\n",
+              "name, they are listed and left alone. In a SLURM allocation it looks on all of its "
+              "nodes. A signal\n"
+              "goes to dlruns of your own user only, also from root. A stopped dlrun is "
+              "continued.\n",
      .operands = "JOB",
      .options = kKillOptions,
      .exit_codes =
@@ -137,7 +148,10 @@ constexpr Subcommand kSubcommands[] = {
      .about =
          "Shows this host: sockets, NUMA nodes, caches, the cores that dlrun may use, GPUs and "
          "network\n"
-         "interfaces. With --hosts it shows those hosts, and hosts that look alike once.\n",
+         "interfaces. With --hosts it shows those hosts, and in a SLURM allocation all of its "
+         "nodes, "
+         "which srun\n"
+         "asks. Hosts that look alike are shown once.\n",
      .operands = "",
      .options = kTopoOptions,
      .exit_codes = "0; 1 a host could not be read or does not answer; 2 bad usage",

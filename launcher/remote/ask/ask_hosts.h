@@ -1,5 +1,5 @@
-// Runs a subcommand of dlrun on several hosts at once and takes their answers: by ssh, as the
-// agents of a job are started, or directly on this machine.
+// Which hosts a subcommand of dlrun is about, and how they are asked: by ssh, as the agents of a
+// job are started, by a step of srun inside an allocation of SLURM, or directly on this machine.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,17 @@
 
 namespace dl::launcher::remote {
 
-// What --hosts, --hostfile and --ssh of a subcommand say.
 struct HostChoice {
-  std::vector<std::string> hosts;  // empty: this machine alone, without ssh
-  std::vector<std::string> ssh;    // words
+  std::vector<std::string> hosts;  // empty: this machine alone, without ssh and srun
+  std::vector<std::string> ssh;    // words of --ssh
+  bool by_srun = false;            // the hosts are the nodes of this allocation of SLURM
+  // This host's name, if it is none of the nodes of the allocation, as below salloc on a login
+  // node.
+  std::string beside = {};
 };
-// Throws kInvalidArgument.
+// The hosts of --hosts or --hostfile. Without them all nodes of the allocation of SLURM, if it is
+// more than this host; in a task of srun, in a rank and with --this-host this machine. Throws
+// kInvalidArgument.
 HostChoice read_hosts(const SubcommandLine& line);
 
 struct HostQuestion {
@@ -41,13 +46,19 @@ struct AskHostsOptions {
   std::chrono::seconds patience{20};
   // Called every few seconds with the hosts that have not answered.
   std::function<void(const std::vector<std::string>& hosts)> on_waiting = {};
+  bool by_srun = false;
+  std::string beside = {};  // asked directly, as in HostChoice
+  // If a step of srun fails, nodes that have not begun to answer are asked again, each in a step of
+  // its own. False: a question must not reach a node twice.
+  bool may_repeat = true;
 };
 
 // Options of which on_waiting says on standard error for which hosts it waits.
 AskHostsOptions asking(const HostChoice& choice, std::chrono::seconds patience);
 
 // The answers, in the order of the questions. Hosts that do not answer in time are given up. To be
-// called without a job in this process. Throws kInvalidArgument if ssh is not found, and kIo.
+// called without a job in this process. Throws kInvalidArgument if ssh is not found, kNotFound if
+// srun is not found, and kIo.
 std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
                                   const AskHostsOptions& options);
 
