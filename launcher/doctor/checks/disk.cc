@@ -73,11 +73,19 @@ Checks check_disk(const DiskFacts& facts) {
     return {judged(name, fmt::format("{}: {}", facts.path, facts.error),
                    {{true, Verdict::kWrong, "dlrun cannot write logs there", elsewhere}})};
   }
-  return {judged(name,
-                 fmt::format("{}: {}, {} free", facts.path, facts.type.empty() ? "?" : facts.type,
-                             size_text(facts.free)),
+  std::string found = fmt::format("{}: {}, {} free", facts.path,
+                                  facts.type.empty() ? "?" : facts.type, size_text(facts.free));
+  if (facts.files_free < kFewFiles) {
+    found += facts.files_free == 0 ? ", no inodes free"
+                                   : fmt::format(", {} inodes free", facts.files_free);
+  }
+  return {judged(name, found,
                  {{!facts.is_writable, Verdict::kWrong, "this user may not write there", elsewhere},
-                  {facts.free < 64 * kMiB || facts.files_free == 0, Verdict::kWrong,
+                  {facts.files_free == 0, Verdict::kWrong,
+                   "the file system takes no further file, although it has room: dlrun goes on "
+                   "without logs",
+                   "df -i, and delete files, or " + elsewhere},
+                  {facts.free < 64 * kMiB, Verdict::kWrong,
                    "the disk is full: dlrun goes on without the logs that find no room", elsewhere},
                   {facts.free < kGiB || facts.files_free < kFewFiles, Verdict::kWarn,
                    "logs and flight recorders may fill the disk", elsewhere},

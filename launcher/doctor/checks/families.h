@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/doctor/checks/check.h"
+#include "launcher/doctor/checks/packages.h"
 
 namespace dl::launcher::doctor {
 
@@ -98,6 +99,14 @@ struct ProgramFacts {
   std::string ssh = {};                   // paths; empty: not found
   std::string python = {};                // dlrun's choice for .py programs
   std::vector<std::string> missing = {};  // dlrun's own helpers that are not beside it
+  PackageManager packages = PackageManager::kOther;
+  // A helper that only some hosts need.
+  struct Helper {
+    bool is_there = false;
+    bool is_needed = false;
+  };
+  Helper slurm_helper = {};  // dlrun-srun
+  Helper pmix_helper = {};   // dlrun-pmix
   bool has_slurm = false;
   bool has_munge_socket = false;
   std::optional<std::int64_t> ptrace_scope = {};
@@ -113,6 +122,7 @@ struct GpuFacts {
   int cudart = 0;           // version of the CUDA runtime; 0: not found
   int nccl = 0;             // 22809; 0: not found
   int nccl_cuda = 0;        // major version of CUDA for which NCCL was made; 0: not known
+  PackageManager packages = PackageManager::kOther;
 };
 GpuFacts read_gpu(const std::string& root);
 Checks check_gpu(const GpuFacts& facts);

@@ -85,6 +85,7 @@ GpuFacts read_gpu(const std::string& root) {
   const std::vector<topo::Device> devices = topo::read_devices(root);
   facts.gpus =
       static_cast<int>(std::ranges::count(devices, topo::DeviceKind::kGpu, &topo::Device::kind));
+  facts.packages = read_package_manager(root);
   facts.driver = first_line(root + "/sys/module/nvidia/version").value_or("");
   if (facts.gpus == 0) return facts;
   const std::optional<std::string> answer = answer_of_child(ask_libraries, kPatienceWithDriver);
@@ -137,7 +138,7 @@ Checks check_gpu(const GpuFacts& facts) {
           : "not found",
       {{!has_nccl && facts.gpus > 1, Verdict::kWarn,
         "collectives between GPUs need it; programs may bring their own (PyTorch does)",
-        "sudo apt-get install libnccl2"},
+        install(facts.packages, {"libnccl2", "libnccl", "libnccl"})},
        {has_nccl && facts.nccl_cuda > facts.cuda_driver / 1000 && facts.cuda_driver > 0,
         Verdict::kWrong, "it is made for a newer CUDA than the driver's",
         fmt::format("install the NCCL for CUDA {}, or a newer driver", facts.cuda_driver / 1000)},

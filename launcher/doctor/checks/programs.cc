@@ -22,6 +22,22 @@ std::string path_of(const std::string& program) {
   return found.exit_code == 0 ? found.path : "";
 }
 
+bool is_beside_dlrun(const char* program) {
+  return ::access((own_file().parent_path() / program).c_str(), X_OK) == 0;
+}
+
+// A helper that not every host needs.
+Check check_helper(const std::string& name, const ProgramFacts::Helper& helper,
+                   const std::string& why_not_needed, const std::string& why,
+                   const std::string& mend) {
+  const bool is_missing = helper.is_needed && !helper.is_there;
+  return judged(name,
+                helper.is_there ? "it is beside dlrun"
+                : is_missing    ? "not found beside dlrun"
+                                : "not needed: " + why_not_needed,
+                {{is_missing, Verdict::kWarn, why, mend}});
+}
+
 Check check_ptrace(const std::optional<std::int64_t>& scope) {
   const std::string name = "ptrace scope";
   if (!scope) return {.name = name, .found = "no restriction"};
@@ -43,13 +59,16 @@ ProgramFacts read_programs(const std::string& root) {
   ProgramFacts facts{.ssh = path_of("ssh"),
                      .python = path_of(env::get(env::Var::kPythonExec).value_or("python3")),
                      .missing = {},
+                     .packages = read_package_manager(root),
                      .has_slurm = !path_of("srun").empty(),
                      .ptrace_scope = number_in(root + "/proc/sys/kernel/yama/ptrace_scope")};
   for (const char* const helper : kHelpers) {
-    if (::access((own_file().parent_path() / helper).c_str(), X_OK) != 0) {
-      facts.missing.emplace_back(helper);
-    }
+    if (!is_beside_dlrun(helper)) facts.missing.emplace_back(helper);
   }
+  facts.slurm_helper.is_there = is_beside_dlrun("dlrun-srun");
+  facts.slurm_helper.is_needed = facts.has_slurm;
+  facts.pmix_helper.is_there = is_beside_dlrun("dlrun-pmix");
+  facts.pmix_helper.is_needed = !path_of("ompi_info").empty();
   for (const char* const socket : kMungeSockets) {
     facts.has_munge_socket = facts.has_munge_socket || ::access((root + socket).c_str(), F_OK) == 0;
   }
@@ -65,15 +84,21 @@ Checks check_programs(const ProgramFacts& facts) {
              {{!facts.missing.empty(), Verdict::kWrong,
                "without dlrun-rendezvous nodes do not meet, and dlbench measures the collectives",
                "install dlrun anew: all of its programs stand in one folder"}}));
+  checks.push_back(check_helper("dlrun-srun", facts.slurm_helper, "no srun here",
+                                "it starts jobs on the nodes of SLURM's allocations",
+                                "install dlrun anew: all of its programs stand in one folder"));
+  checks.push_back(check_helper("dlrun-pmix", facts.pmix_helper, "no Open MPI here",
+                                "programs that are linked to Open MPI get their ranks by it",
+                                "install a dlrun that was built with libpmix"));
   checks.push_back(judged(
       "ssh", facts.ssh.empty() ? "not found" : facts.ssh,
       {{facts.ssh.empty(), Verdict::kWarn, "--hosts starts ranks by ssh, or by what --ssh names",
-        "sudo apt-get install openssh-client"}}));
+        install(facts.packages, {"openssh-client", "openssh-clients", "openssh-clients"})}}));
   checks.push_back(
       judged("Python", facts.python.empty() ? "not found" : facts.python,
              {{facts.python.empty(), Verdict::kWarn,
                "programs that end with .py run with python3, or with what PYTHON_EXEC names",
-               "sudo apt-get install python3"}}));
+               install(facts.packages, {"python3", "python3", "python3"})}}));
   const std::string munge = facts.has_munge_socket ? "munged has its socket"
                             : facts.has_slurm      ? "no socket"
                                                    : "not needed: no srun here";

@@ -241,6 +241,11 @@ TEST(DoctorDisk, HasRoomForLogs) {
   EXPECT_EQ(verdict([](DiskFacts&) {}), Verdict::kOk);
   EXPECT_EQ(verdict([](DiskFacts& f) { f.free = 500 * kMiB; }), Verdict::kWarn);
   EXPECT_EQ(verdict([](DiskFacts& f) { f.files_free = 10; }), Verdict::kWarn);
+  EXPECT_EQ(verdict([](DiskFacts& f) { f.files_free = 0; }), Verdict::kWrong);
+  DiskFacts without_inodes = good;
+  without_inodes.files_free = 0;
+  EXPECT_EQ(named(check_disk(without_inodes), name).found,
+            "log: ext4, 100.0 GiB free, no inodes free");
   EXPECT_EQ(verdict([](DiskFacts& f) { f.is_of_network = true; }), Verdict::kWarn);
   EXPECT_EQ(verdict([](DiskFacts& f) { f.free = 0; }), Verdict::kWrong);
   EXPECT_EQ(verdict([](DiskFacts& f) { f.is_writable = false; }), Verdict::kWrong);
@@ -324,11 +329,43 @@ TEST(DoctorPrograms, AreFound) {
   EXPECT_EQ(verdict("Python", [](ProgramFacts& f) { f.python.clear(); }), Verdict::kWarn);
   EXPECT_EQ(verdict("dlrun's helpers", [](ProgramFacts& f) { f.missing = {"dlrun-rendezvous"}; }),
             Verdict::kWrong);
+  EXPECT_EQ(verdict("dlrun-srun", [](ProgramFacts& f) { f.slurm_helper.is_needed = true; }),
+            Verdict::kWarn);
+  EXPECT_EQ(verdict("dlrun-pmix", [](ProgramFacts& f) { f.pmix_helper.is_needed = true; }),
+            Verdict::kWarn);
+  EXPECT_EQ(verdict("dlrun-pmix", [](ProgramFacts& f) { f.pmix_helper = {true, true}; }),
+            Verdict::kOk);
   EXPECT_EQ(verdict("MUNGE", [](ProgramFacts& f) { f.has_munge_socket = false; }), Verdict::kWarn);
   EXPECT_EQ(verdict("MUNGE", [](ProgramFacts& f) { f.has_slurm = f.has_munge_socket = false; }),
             Verdict::kOk);
   EXPECT_EQ(verdict("ptrace scope", [](ProgramFacts& f) { f.ptrace_scope = 1; }), Verdict::kWarn);
   EXPECT_EQ(verdict("ptrace scope", [](ProgramFacts& f) { f.ptrace_scope = 0; }), Verdict::kOk);
+}
+
+TEST(DoctorPackages, AreInstalledAsTheDistributionDoes) {
+  struct Case {
+    std::string os_release;
+    std::string mend;
+  };
+  for (const Case& one : std::vector<Case>{
+           {"PRETTY_NAME=\"Debian\"\nID=debian\n", "sudo apt-get install openssh-client"},
+           {"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", "sudo apt-get install openssh-client"},
+           {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "sudo dnf install openssh-clients"},
+           {"ID=fedora\n", "sudo dnf install openssh-clients"},
+           {"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n",
+            "sudo zypper install openssh-clients"},
+           {"ID=\"sles\"\n", "sudo zypper install openssh-clients"},
+           {"ID=arch\nBUILD_ID=debian\n", "install the package openssh-client"},
+           {"", "install the package openssh-client"}}) {
+    const tests::TempDir root;
+    write(root.path() + "/etc/os-release", one.os_release);
+    ProgramFacts facts{.packages = read_package_manager(root.path())};
+    EXPECT_EQ(named(check_programs(facts), "ssh").mend, one.mend) << one.os_release;
+  }
+  const tests::TempDir bare;
+  EXPECT_EQ(read_package_manager(bare.path()), PackageManager::kOther);
+  const GpuFacts two{.gpus = 2, .driver = "580.1", .packages = PackageManager::kDnf};
+  EXPECT_EQ(named(check_gpu(two), "NCCL").mend, "sudo dnf install libnccl");
 }
 
 TEST(DoctorGpu, LibrariesMatch) {
