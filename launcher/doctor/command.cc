@@ -66,7 +66,7 @@ HostReport check_this_host(const SubcommandLine& line) {
     report.checks.insert(report.checks.end(), family.begin(), family.end());
   }
   if (line.has("--measure"))
-    report.checks.push_back(check_one_host(measure({.options = {"-n", "2"}})));
+    report.checks.push_back(check_one_host(measure({.options = {"--standalone", "-n", "2"}})));
   report.ended_ns = now_ns();
   return report;
 }

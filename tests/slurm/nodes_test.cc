@@ -53,7 +53,7 @@ TEST_F(AllocatedNodes, AreAskedBesideAStepThatRuns) {
 }
 
 TEST_F(AllocatedNodes, AreCheckedByDoctor) {
-  tests::Process doctor(salloc(tests::program("dlrun") + " doctor --json --ranks 1"),
+  tests::Process doctor(salloc(tests::program("dlrun") + " doctor --json --ranks 1 --measure"),
                         cluster().options());
   doctor.wait();
   const auto all = nlohmann::json::parse(doctor.out());
@@ -64,6 +64,20 @@ TEST_F(AllocatedNodes, AreCheckedByDoctor) {
   }
   EXPECT_THAT(well, testing::IsSupersetOf({"srun to n1", "srun to n2", "dlrun's version on n1",
                                            "clock of n2", "addresses of n2"}));
+  // Each node alone, and both together. How fast that is depends on the machine.
+  std::vector<std::string> measured;
+  const auto add = [&](const nlohmann::json& checks) {
+    for (const auto& check : checks) {
+      const std::string name = check.at("name");
+      if (!name.starts_with("two ranks") && !name.starts_with("ranks on")) continue;
+      measured.push_back(name);
+      EXPECT_NE(check.at("verdict"), "wrong") << check;
+    }
+  };
+  for (const auto& host : all.at("hosts")) add(host.at("checks"));
+  add(all.at("between"));
+  EXPECT_THAT(measured, testing::ElementsAre("two ranks of this host", "two ranks of this host",
+                                             "ranks on n1 and n2"));
 }
 
 // The test has a cluster of its own, as it loses a slurmd.
