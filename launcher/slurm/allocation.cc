@@ -38,6 +38,14 @@ std::uint64_t number_or_zero(const std::string& text) {
   return number;
 }
 
+// SLURM's number of the step that is the shell of salloc (LaunchParameters=use_interactive_step).
+// The user works there with the whole allocation, as in a batch script.
+constexpr const char* kInteractiveStep = "4294967290";
+
+bool is_in_step() {
+  return env::get(Var::kSlurmStepTasks) && env::get(Var::kSlurmStepId) != kInteractiveStep;
+}
+
 constexpr std::uint64_t kFirstPort = 10000;
 constexpr std::uint64_t kPorts = 5000;
 
@@ -62,7 +70,9 @@ std::string SlurmStep::key_endpoint() const {
 
 std::optional<SlurmStep> slurm_step() {
   const auto tasks = env::get_int(Var::kSlurmStepTasks);
-  if (!tasks || !env::is_set(Var::kSlurmRank) || env::is_set(Var::kJobId)) return std::nullopt;
+  if (!tasks || !is_in_step() || !env::is_set(Var::kSlurmRank) || env::is_set(Var::kJobId)) {
+    return std::nullopt;
+  }
   SlurmStep step;
   step.tasks = static_cast<int>(*tasks);
   step.job = env::get(Var::kSlurmJobId).value_or("");
@@ -89,7 +99,7 @@ std::optional<SlurmStep> slurm_step() {
 
 std::optional<SlurmAllocation> slurm_allocation() {
   if (!env::is_set(Var::kSlurmJobId) || !env::is_set(Var::kSlurmJobNodeList) ||
-      env::is_set(Var::kJobId) || env::get(Var::kSlurmStepTasks)) {
+      env::is_set(Var::kJobId) || is_in_step()) {
     return std::nullopt;
   }
   SlurmAllocation allocation;

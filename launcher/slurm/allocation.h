@@ -43,8 +43,9 @@ struct SlurmStep {
   std::string key_endpoint() const;
 };
 
-// The allocation, in a batch script or below salloc. nullopt: not under SLURM, or in a step (srun).
-// Throws Error{kInvalidArgument} with a sentence if SLURM's variables contradict each other.
+// The allocation, in a batch script or below salloc, also in the step in which salloc starts a
+// shell on a node. nullopt: not under SLURM, or in another step (srun). Throws
+// Error{kInvalidArgument} with a sentence if SLURM's variables contradict each other.
 std::optional<SlurmAllocation> slurm_allocation();
 
 // The allocation, if it is more than this host alone: its nodes are reached by srun.

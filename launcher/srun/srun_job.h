@@ -12,9 +12,9 @@
 
 namespace dl::launcher {
 
-// Returns dlrun's exit code. Throws Error: kInvalidArgument for bad usage, another kind if something
-// fails before srun is started. To be called once, before any thread exists: it changes the
-// environment of this process.
+// Returns dlrun's exit code. Throws Error: kInvalidArgument for bad usage, another kind if
+// something fails before srun is started. To be called once, before any thread exists: it changes
+// the environment of this process.
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line);
 
 }  // namespace dl::launcher

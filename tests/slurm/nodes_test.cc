@@ -98,6 +98,18 @@ TEST_F(AllocatedNodes, ATaskOfSrunShowsItself) {
                                 Not(HasSubstr("\"hosts\""))));
 }
 
+// As salloc starts a shell with LaunchParameters=use_interactive_step.
+TEST_F(AllocatedNodes, AreUsedFromTheShellOnOneOfThem) {
+  const std::string dlrun = tests::program("dlrun");
+  tests::Process shell(
+      {"salloc", "--quiet", "--nodes=2", "srun", "--interactive", "--preserve-env", "--nodes=1",
+       "--ntasks=1", "sh", "-c", dlrun + " topo; " + dlrun + " --nproc-per-node 1 hostname"},
+      cluster().options());
+  EXPECT_EQ(shell.wait(), 0) << shell.err();
+  EXPECT_THAT(shell.out(), AllOf(HasSubstr("2 hosts (n1-n2): "), HasSubstr("[rank 0] n1\n"),
+                                 HasSubstr("[rank 1] n2\n")));
+}
+
 TEST_F(AllocatedNodes, AreAskedByTheNamesThatScontrolShows) {
   // No sshd runs on these nodes: each is named as one that does not answer.
   tests::Process topo(

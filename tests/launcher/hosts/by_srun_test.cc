@@ -58,6 +58,11 @@ TEST(InAnAllocation, TheWordsAndTheStepDecideWhoIsAsked) {
                          {{}, "n1", {"SLURMD_NODENAME=n1"}, {}},
                          {{}, "n[1-2]", {"SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0"}, {}},
                          {{}, "n[1-2]", {"DLRUN_JOB_ID=x"}, {}},
+                         // The shell that salloc starts on a node.
+                         {{},
+                          "n[1-2]",
+                          {"SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0", "SLURM_STEP_ID=4294967290"},
+                          {"n1,n2"}},
                          {{}, "n1", {}, {"n1"}},
                          {{}, "n[1-2]", {"SLURMD_NODENAME=n1"}, {"n1,n2"}}}) {
     std::vector<std::string> steps = srun.steps();
