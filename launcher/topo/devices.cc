@@ -10,18 +10,16 @@
 #include <system_error>
 
 #include "core/base/system/machine/cpus.h"
+#include "core/base/system/small_file.h"
 
 namespace dl::launcher::topo {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The first line of a small file; empty if it cannot be read.
+// The first line of a file; empty if it cannot be read.
 std::string line_of(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  return first_line(file.string()).value_or("");
 }
 
 std::optional<int> number_of(const fs::path& file) {

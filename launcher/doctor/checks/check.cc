@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 
+#include "core/base/system/small_file.h"
 #include "core/base/text/number.h"
 
 namespace dl::launcher::doctor {
@@ -25,13 +25,6 @@ Check unknown(std::string name, std::string why) {
           .found = "not known",
           .verdict = Verdict::kUnknown,
           .why = std::move(why)};
-}
-
-std::optional<std::string> first_line(const std::string& file) {
-  std::ifstream in(file);
-  std::string line;
-  if (!std::getline(in, line)) return std::nullopt;
-  return line;
 }
 
 std::optional<std::int64_t> number_in(const std::string& file) {

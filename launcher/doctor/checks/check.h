@@ -42,8 +42,7 @@ Check unknown(std::string name, std::string why);
 inline constexpr std::uint64_t kMiB = 1U << 20;
 inline constexpr std::uint64_t kGiB = 1U << 30;
 
-// Files of /proc and /sys. The first line; nullopt if it cannot be read.
-std::optional<std::string> first_line(const std::string& file);
+// The number in the first line of a file of /proc or /sys; nullopt if there is none.
 std::optional<std::int64_t> number_in(const std::string& file);
 // "252.4 GiB", "512 MiB", "no limit" for UINT64_MAX
 std::string size_text(std::uint64_t bytes);

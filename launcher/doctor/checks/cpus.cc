@@ -7,6 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/system/machine/cgroup.h"
 #include "core/base/system/machine/cpus.h"
+#include "core/base/system/small_file.h"
 #include "core/base/text/name_list.h"
 #include "core/base/text/number.h"
 #include "core/base/text/printable.h"

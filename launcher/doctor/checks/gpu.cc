@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/small_file.h"
 #include "core/base/text/number.h"
 #include "launcher/doctor/checks/families.h"
 #include "launcher/process/ask/child_answer.h"

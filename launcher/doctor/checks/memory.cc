@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/base/system/machine/cgroup.h"
+#include "core/base/system/small_file.h"
 #include "launcher/doctor/checks/families.h"
 
 namespace dl::launcher::doctor {

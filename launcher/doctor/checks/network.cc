@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/base/system/small_file.h"
 #include "core/base/text/name_list.h"
 #include "launcher/doctor/checks/families.h"
 #include "launcher/plan/machine/machine.h"

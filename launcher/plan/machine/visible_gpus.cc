@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <fstream>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/system/machine/cpus.h"
+#include "core/base/system/small_file.h"
 #include "core/base/text/number.h"
 #include "launcher/plan/machine/gpus.h"
 
@@ -131,10 +131,8 @@ std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
 
 std::vector<int> cpus_near(const std::string& pci, const std::string& root) {
   if (pci.empty()) return {};
-  std::ifstream file(root + "/sys/bus/pci/devices/" + pci + "/local_cpulist");
-  std::string line;
-  std::getline(file, line);
-  return parse_cpu_list(line);
+  return parse_cpu_list(
+      first_line(root + "/sys/bus/pci/devices/" + pci + "/local_cpulist").value_or(""));
 }
 
 std::vector<VisibleGpu> gpus_to_give_out() {

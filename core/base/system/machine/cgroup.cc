@@ -1,26 +1,20 @@
 #include "core/base/system/machine/cgroup.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <string_view>
 
-#include "core/base/system/unique_fd.h"
+#include "core/base/system/small_file.h"
 
 namespace dl {
 namespace {
 
-// The beginning of a small file of /proc or /sys; empty if it cannot be read, which means "no such
-// limit".
-std::string small_file(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[8192];
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : 0;
-  return std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0);
+// The text of a file; empty if it cannot be read, which means "no such limit".
+std::string text_of(const std::string& path) {
+  return small_file(path).value_or("");
 }
 
 std::optional<double> number(std::string_view text) {
@@ -43,7 +37,7 @@ std::optional<double> named_number(std::string_view text, const std::string& nam
 
 // "50000 100000\n" or "max 100000\n"
 std::optional<double> quota_of_v2(const std::string& folder) {
-  const std::string text = small_file(folder + "/cpu.max");
+  const std::string text = text_of(folder + "/cpu.max");
   const std::size_t space = text.find(' ');
   if (space == std::string::npos) return std::nullopt;
   const auto granted = number(std::string_view(text).substr(0, space));
@@ -53,18 +47,18 @@ std::optional<double> quota_of_v2(const std::string& folder) {
 }
 
 std::optional<double> quota_of_v1(const std::string& folder) {
-  const auto granted = number(small_file(folder + "/cpu.cfs_quota_us"));
-  const auto period = number(small_file(folder + "/cpu.cfs_period_us"));
+  const auto granted = number(text_of(folder + "/cpu.cfs_quota_us"));
+  const auto period = number(text_of(folder + "/cpu.cfs_period_us"));
   if (!granted || !period || *granted <= 0 || *period <= 0) return std::nullopt;
   return *granted / *period;
 }
 
 std::optional<double> memory_left(const std::string& limit, const std::string& used,
                                   const std::string& statistics, const std::string& unused_files) {
-  const auto most = number(small_file(limit));
-  const auto now = number(small_file(used));
+  const auto most = number(text_of(limit));
+  const auto now = number(text_of(used));
   if (!most || !now) return std::nullopt;
-  const double unused = named_number(small_file(statistics), unused_files).value_or(0);
+  const double unused = named_number(text_of(statistics), unused_files).value_or(0);
   return std::max(*most - *now + unused, 0.0);
 }
 
@@ -79,7 +73,7 @@ std::optional<double> memory_left_of_v1(const std::string& folder) {
 }
 
 std::optional<double> pids_of(const std::string& folder) {
-  return number(small_file(folder + "/pids.max"));
+  return number(text_of(folder + "/pids.max"));
 }
 
 // Calls a function for each hierarchy that may have `controller`: version 2, and the controller's
@@ -88,7 +82,7 @@ void for_each_hierarchy(
     const std::string& root, std::string_view controller,
     const std::function<void(const std::string& folder, const std::string& path, bool v2)>& visit) {
   // Lines "0::/a/b" (version 2) and "4:cpu,cpuacct:/a/b" (version 1).
-  const std::string groups = small_file(root + "/proc/self/cgroup");
+  const std::string groups = text_of(root + "/proc/self/cgroup");
   std::string_view rest = groups;
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -147,7 +141,7 @@ std::optional<std::uint64_t> memory_kills(const std::string& root) {
     // A container may see its own group as the root; groups above it count foreign processes.
     if (::access((folder + path).c_str(), F_OK) != 0) path.clear();
     const std::string file = folder + path + (v2 ? "/memory.events" : "/memory.oom_control");
-    if (const auto found = named_number(small_file(file), "oom_kill")) kills = found;
+    if (const auto found = named_number(text_of(file), "oom_kill")) kills = found;
   });
   if (!kills) return std::nullopt;
   return static_cast<std::uint64_t>(*kills);
