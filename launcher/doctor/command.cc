@@ -83,7 +83,7 @@ int run(const SubcommandLine& line) {
                             ? Report{.hosts = {check_this_host(line)}, .between = {}}
                             : check_hosts(choice, line);
   if (line.has("--json")) {
-    fmt::print("{}\n", json_of(report).dump(2, ' ', false,
+    fmt::print("{}\n", json_of(report).dump(2, ' ', /*ensure_ascii=*/true,
                                             nlohmann::ordered_json::error_handler_t::replace));
   } else {
     for (const std::string& text : page(report)) fmt::print("{}\n", text);

@@ -123,7 +123,7 @@ void check_number(const std::vector<Chosen>& chosen, const SubcommandLine& line)
 }
 
 void print_json(Json outcomes) {
-  fmt::print("{}\n", Json{{"jobs", std::move(outcomes)}}.dump(2, ' ', false,
+  fmt::print("{}\n", Json{{"jobs", std::move(outcomes)}}.dump(2, ' ', /*ensure_ascii=*/true,
                                                               Json::error_handler_t::replace));
 }
 

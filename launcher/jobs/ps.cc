@@ -61,7 +61,7 @@ bool say_errors(const std::vector<HostJobs>& hosts) {
 int run_ps(const SubcommandLine& line) {
   const std::vector<HostJobs> hosts = jobs_of(read_hosts(line));
   if (line.has("--json")) {
-    fmt::print("{}\n", json_of(hosts).dump(2, ' ', false,
+    fmt::print("{}\n", json_of(hosts).dump(2, ' ', /*ensure_ascii=*/true,
                                            nlohmann::ordered_json::error_handler_t::replace));
   } else {
     for (const std::string& text : page(hosts, now_ns())) fmt::print("{}\n", text);

@@ -191,7 +191,7 @@ void add_map(Json& all, const HostMap& map) {
 
 // What is no UTF-8 must not make the output unreadable.
 std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 }  // namespace

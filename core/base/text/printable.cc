@@ -10,13 +10,15 @@
 namespace dl {
 namespace {
 
-// Appends `text`. Control characters outside `allowed` and malformed UTF-8 appear as byte codes.
+// Appends `text`. Control characters outside `allowed`, format characters and malformed UTF-8
+// appear as byte codes.
 void append_shown(std::string& result, std::string_view text, std::string_view allowed) {
   result.reserve(result.size() + text.size());
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text, i);
     const std::string_view bytes = text.substr(i, std::max<std::size_t>(length, 1));
-    if (length > 0 && (!is_control(bytes) || allowed.find(bytes) != std::string_view::npos)) {
+    const bool is_shown = length > 0 && !is_control(bytes) && !is_format(bytes);
+    if (is_shown || (length == 1 && allowed.find(bytes) != std::string_view::npos)) {
       result += bytes;
     } else {
       for (const char c : bytes) {

@@ -1,7 +1,8 @@
 // Text for a person to read: C++ names as in the source, and text from outside.
 //
 // Makes text from outside (names in files, a peer's name) safe to print: a NUL would end the text
-// for some readers, and an escape sequence would control the terminal.
+// for some readers, an escape sequence would control the terminal, and characters that turn the
+// order of the text or that show nothing would make one name look like another.
 //
 // Error, log and dlrun's own messages call printable(). For a name in quotes call quoted_name(), so
 // that it cannot begin a new line either.
@@ -15,8 +16,9 @@
 
 namespace dl {
 
-// `text` with each control character except tab and newline, and each byte of malformed UTF-8,
-// replaced by its code: "\x1b", "\xc2\x9b" (the control sequence of 8 bits), "\xff".
+// `text` with each control character except tab and newline, each format character (is_format()),
+// and each byte of malformed UTF-8, replaced by its code: "\x1b", "\xc2\x9b" (the control sequence
+// of 8 bits), "\xe2\x80\xae" (U+202E), "\xff".
 std::string printable(std::string_view text);
 
 // "\"0.weight\"": in quotes, with tab and newline replaced by their codes, too.

@@ -1,5 +1,6 @@
 #include "core/base/text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace dl {
@@ -32,6 +33,27 @@ std::size_t utf8_length(std::string_view text, std::size_t i) noexcept {
 bool is_control(std::string_view character) noexcept {
   const std::uint8_t lead = byte_at(character, 0);
   return lead < 0x20 || lead == 0x7F || (lead == 0xC2 && byte_at(character, 1) < 0xA0);
+}
+
+bool is_format(std::string_view character) noexcept {
+  struct Range {
+    std::uint32_t first, last;
+  };
+  // Unicode 15, UnicodeData.txt.
+  constexpr Range kFormat[] = {
+      {0x00AD, 0x00AD},   {0x0600, 0x0605},   {0x061C, 0x061C},   {0x06DD, 0x06DD},
+      {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},   {0x180E, 0x180E},
+      {0x200B, 0x200B},   {0x200E, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x206F},
+      {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD}, {0x110CD, 0x110CD},
+      {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+  if (character.size() < 2) return false;
+  constexpr std::uint32_t kOfLead[] = {0, 0, 0x1F, 0x0F, 0x07};
+  std::uint32_t code = byte_at(character, 0) & kOfLead[character.size()];
+  for (std::size_t i = 1; i < character.size(); ++i) {
+    code = code << 6 | (byte_at(character, i) & 0x3Fu);
+  }
+  return std::ranges::any_of(
+      kFormat, [code](const Range& range) { return range.first <= code && code <= range.last; });
 }
 
 bool is_utf8(std::string_view text) noexcept {

@@ -14,6 +14,10 @@ std::size_t utf8_length(std::string_view text, std::size_t i) noexcept;
 // Whether one well-formed character is a control character: C0, DEL or C1 (U+0080 to U+009F, which
 // terminals obey as they obey escape sequences).
 bool is_control(std::string_view character) noexcept;
+// Whether one well-formed character shows nothing, or changes how others are shown: it turns their
+// order (U+202E), or hides a difference between two names (U+200B). All of Unicode's category Cf,
+// line and paragraph separators; not U+200C and U+200D, which words of some scripts need.
+bool is_format(std::string_view character) noexcept;
 
 // Well-formed UTF-8 without NUL.
 bool is_utf8(std::string_view text) noexcept;

@@ -52,6 +52,24 @@ TEST(Printable, ShowsAsBytesWhatATerminalObeysOrCannotRead) {
   }
 }
 
+TEST(Printable, ShowsAsBytesWhatTurnsOrHidesOtherCharacters) {
+  constexpr Shown kNames[] = {
+      {"a\xe2\x80\xae\x62", R"(a\xe2\x80\xaeb)"},  // U+202E, right-to-left override
+      {"\xe2\x81\xa6x\xe2\x81\xa9", R"(\xe2\x81\xa6x\xe2\x81\xa9)"},  // U+2066, U+2069
+      {"\xe2\x80\x8b\xe2\x80\x8e", R"(\xe2\x80\x8b\xe2\x80\x8e)"},    // U+200B, U+200E
+      {"\xe2\x80\xa8", R"(\xe2\x80\xa8)"},                            // U+2028, line separator
+      {"\xc2\xad\xef\xbb\xbf", R"(\xc2\xad\xef\xbb\xbf)"},            // U+00AD, U+FEFF
+      {"\xf3\xa0\x81\xa1", R"(\xf3\xa0\x81\xa1)"},                    // U+E0061, a tag
+      // U+200C and U+200D, and neighbours of the others.
+      {"\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d"},
+      {"\xc2\xae\xe2\x80\xaf\xe2\x80\x90", "\xc2\xae\xe2\x80\xaf\xe2\x80\x90"},
+  };
+  for (const auto& [text, shown] : kNames) {
+    EXPECT_EQ(printable(text), shown);
+    EXPECT_EQ(quoted_name(text), "\"" + std::string(shown) + "\"");
+  }
+}
+
 TEST(Printable, AQuotedNameHasNoLineOfItsOwn) {
   EXPECT_EQ(quoted_name("a\n\tb\xc2\x85\x63\xff \xc3\xbc"),
             "\"a\\x0a\\x09b\\xc2\\x85c\\xff \xc3\xbc\"");
