@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "core/base/error.h"
@@ -36,6 +37,21 @@ std::vector<Chosen> matches(const std::vector<HostJobs>& hosts, std::string_view
   DL_CHECK(!chosen.empty(), kNotFound, "you have no job {}; `dlrun ps` lists your jobs",
            shown_word(word));
   return chosen;
+}
+
+void keep_namesakes(std::vector<Chosen>& chosen, std::string_view word) {
+  const auto has_name = [word](const Chosen& one) { return one.job.name == word; };
+  if (std::ranges::any_of(chosen, has_name)) std::erase_if(chosen, std::not_fn(has_name));
+}
+
+std::string why_several(const std::vector<Chosen>& chosen, std::string_view word) {
+  const auto has_name = [word](const Chosen& one) { return one.job.name == word; };
+  if (std::ranges::any_of(chosen, has_name) && !std::ranges::all_of(chosen, has_name)) {
+    return fmt::format("{} is the name of one job and the pid of another dlrun; give one by its id",
+                       shown_word(word));
+  }
+  return fmt::format("{} names {} jobs; give one by its pid or id, or all of them with --all",
+                     shown_word(word), chosen.size());
 }
 
 bool is_one_job(const std::vector<Chosen>& chosen) {

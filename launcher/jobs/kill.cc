@@ -117,9 +117,8 @@ void check_number(const std::vector<Chosen>& chosen, const SubcommandLine& line)
   for (const Chosen& one : chosen) {
     list += fmt::format("\n  {}, id {}", name_of(one), shown_word(one.job.id));
   }
-  throw_error(ErrorKind::kInvalidArgument,
-              "{} names {} jobs; give one by its pid or id, or all of them with --all:{}",
-              shown_word(line.operands.front()), chosen.size(), list);
+  throw_error(ErrorKind::kInvalidArgument, "{}:{}", why_several(chosen, line.operands.front()),
+              list);
 }
 
 void print_json(Json outcomes) {
@@ -131,6 +130,7 @@ void print_json(Json outcomes) {
 std::vector<Chosen> choose(const std::vector<HostJobs>& hosts, const SubcommandLine& line) {
   try {
     std::vector<Chosen> chosen = matches(hosts, line.operands.front());
+    if (line.has("--all")) keep_namesakes(chosen, line.operands.front());
     check_number(chosen, line);
     return chosen;
   } catch (const Error&) {

@@ -221,6 +221,27 @@ TEST(KillJob, TakesTheDlrunsOfOneJobOnSeveralHostsForOneJob) {
   }
 }
 
+TEST(KillJob, ANameThatIsAlsoAPidIsTakenForTheNameWithAll) {
+  JobView named;
+  named.name = "134";
+  named.pid = 7;
+  JobView other;
+  other.name = "train";
+  other.pid = 134;
+  const std::vector<HostJobs> hosts = {{.host = "a", .error = {}, .jobs = {named, other}}};
+  std::vector<Chosen> chosen = matches(hosts, "134");
+  ASSERT_EQ(chosen.size(), 2u);
+  EXPECT_FALSE(is_one_job(chosen));
+  EXPECT_EQ(why_several(chosen, "134"),
+            "134 is the name of one job and the pid of another dlrun; give one by its id");
+  keep_namesakes(chosen, "134");
+  ASSERT_EQ(chosen.size(), 1u);
+  EXPECT_EQ(chosen.front().job.pid, 7);
+  chosen = matches(hosts, "7");
+  keep_namesakes(chosen, "7");
+  EXPECT_EQ(chosen.size(), 1u);
+}
+
 TEST(KillJob, EndsAJobOnAnotherHost) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(1);
