@@ -108,7 +108,9 @@ JobView view_of(const FoundDlrun& dlrun, const Processes& processes) {
       view.pid = found->second;
     }
     view.is = state_of_rank(rank, state_of(view.pid, processes));
-    if (view.is == RankView::Is::kEnded) view.ended = how_it_ended(rank.status);
+    const bool is_missing = rank.is == CardRank::Is::kRunning && !view.pid;
+    if (is_missing && ranks_are_here && has_ended(dlrun, rank.pid)) view.is = RankView::Is::kEnded;
+    if (rank.is == CardRank::Is::kEnded) view.ended = how_it_ended(rank.status);
     job.ranks.push_back(std::move(view));
   }
   try {

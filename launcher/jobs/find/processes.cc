@@ -175,4 +175,8 @@ std::map<pid_t, pid_t> rank_processes(const FoundDlrun& dlrun,
   return ranks;
 }
 
+bool has_ended(const FoundDlrun& dlrun, pid_t pid) {
+  return pid > 0 && status_line(dlrun.pid, "NSpid:").size() == 1 && !stat_of(pid).is_alive();
+}
+
 }  // namespace dl::launcher::jobs

@@ -42,6 +42,11 @@ std::vector<FoundDlrun> find_dlruns(const std::map<pid_t, ProcessStat>& processe
 std::map<pid_t, pid_t> rank_processes(const FoundDlrun& dlrun,
                                       const std::map<pid_t, ProcessStat>& processes);
 
+// True if a rank's process is gone, though its dlrun does not know it yet: the dlrun may be
+// stopped. `pid`: as in rank_processes(). False if it cannot be told, for a dlrun of another PID
+// namespace.
+bool has_ended(const FoundDlrun& dlrun, pid_t pid);
+
 // "4711@1234567"
 std::string id_of(pid_t pid, unsigned long long start_ticks);
 

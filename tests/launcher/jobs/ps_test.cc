@@ -65,6 +65,20 @@ TEST(Ps, ShowsStoppedRanksAndAStoppedDlrun) {
   EXPECT_TRUE(all_ranks_are(run.pid(), "running"));
 }
 
+TEST(Ps, ShowsThatARankHasEndedThoughItsDlrunIsStopped) {
+  const tests::Gate gate;
+  tests::Process run(waiting(gate, {"-n", "1"}));
+  ASSERT_TRUE(all_ranks_are(run.pid(), "running"));
+  const pid_t rank = job_of(run.pid()).at("ranks").at(0).at("pid");
+  run.signal(SIGSTOP);
+  ASSERT_TRUE(tests::eventually([&] { return tests::state_of(run.pid()) == 'T'; }));
+  ::kill(rank, SIGKILL);
+  EXPECT_TRUE(all_ranks_are(run.pid(), "ended"));
+  EXPECT_TRUE(job_of(run.pid()).at("ranks").at(0).at("ended").is_null());
+  run.signal(SIGCONT);
+  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+}
+
 TEST(Ps, SaysForWhichRankTheOthersWait) {
   tests::Process run(
       dlrun({"--nproc-per-node", "3", tests::program("../tests/stuck_probe"), "loop", "300"}));
