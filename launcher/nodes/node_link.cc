@@ -155,7 +155,7 @@ void NodeLink::ended(const rendezvous::RankEnd& end, int local_rank) {
     return;
   }
   fields["local_rank"] = local_rank;
-  fields["exit_code"] = WIFSIGNALED(end.status) ? 0 : WEXITSTATUS(end.status);
+  fields["exit_code"] = WIFSIGNALED(end.status) ? 0 : end.exit_code();
   fields["signal"] = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
   fields["lost_peer"] = end.lost_peer;
   if (end.follows) {

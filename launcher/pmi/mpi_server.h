@@ -39,8 +39,9 @@ class MpiServer {
   virtual void when_ready(std::function<void()> start) = 0;
   // To be called once for each rank, when ranks can be started. Throws kIo.
   virtual Part add(int rank) = 0;
-  // Takes what the rank has sent before it ended.
-  virtual void ended(int rank) = 0;
+  // Takes what the rank has sent before it ended. Returns true if its process was in MPI: it has
+  // come to MPI_Init, and not to MPI_Finalize.
+  virtual bool ended(int rank) = 0;
   // The ranks of this node that wait in the start or the end of MPI for a rank that has ended, each
   // with that rank and the name of the call. Such a wait has no end.
   virtual std::map<int, rendezvous::Waiting> waits() const = 0;

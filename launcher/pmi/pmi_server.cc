@@ -31,15 +31,19 @@ MpiServer::Part PmiServer::add(int rank) {
   return {.fd = std::move(ends.theirs), .environment = {}};
 }
 
-void PmiServer::ended(int rank) {
+bool PmiServer::ended(int rank) {
   // More than MPI sends in its start: a process that the rank has left may go on for ever.
   constexpr int kMostReads = 64;
   for (int i = 0; i < kMostReads && of(rank).is_open() && of(rank).read(); ++i) {
   }
   ended_.insert(rank);
-  if (!others_go_on_) return;
-  send_all(space_.leave(rank).lines);
-  watch_barrier();
+  // If the connection is open, a process that the rank has left behind is in MPI, or may be.
+  const bool was_in_mpi = space_.is_in_mpi(rank) && !of(rank).is_open();
+  if (others_go_on_) {
+    send_all(space_.leave(rank).lines);
+    watch_barrier();
+  }
+  return was_in_mpi;
 }
 
 void PmiServer::take(int rank, std::string_view line) {

@@ -69,6 +69,7 @@ PmiSpace::Answer PmiSpace::answer(int rank, std::string_view line) {
       return fault("it speaks another version of PMI than 1");
     }
     state.greeted = true;
+    state.in_mpi = true;
     return reply("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
   }
   if (!state.greeted) return fault("its first line is no `cmd=init`");
@@ -89,7 +90,10 @@ PmiSpace::Answer PmiSpace::answer(int rank, std::string_view line) {
   if (command == "put") return put(rank, line);
   if (command == "get") return reply(get(line));
   if (command == "barrier_in") return enter_barrier(rank);
-  if (command == "finalize") return reply("cmd=finalize_ack");
+  if (command == "finalize") {
+    state.in_mpi = false;
+    return reply("cmd=finalize_ack");
+  }
   if (command == "abort") return abort(line);
   // dlrun has no name service between jobs.
   if (command == "publish_name") return reply("cmd=publish_result rc=-1 info=no_name_service");

@@ -51,11 +51,14 @@ class PmiSpace {
   std::vector<int> awaited() const;
   // False: the rank has not come to MPI_Init, so ranks in the barrier wait there.
   bool has_begun(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).greeted; }
+  // The rank has come to MPI_Init, and not to the end of MPI_Finalize.
+  bool is_in_mpi(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).in_mpi; }
 
  private:
   struct State {
     int app = 0;  // number of its program
     bool greeted = false;
+    bool in_mpi = false;
     bool in_barrier = false;
     bool has_left = false;
     bool in_spawn = false;  // reads the lines of an `mcmd`

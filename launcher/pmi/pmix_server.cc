@@ -179,7 +179,7 @@ void PmixServer::take(std::string_view text) {
   events_.on_line();
 }
 
-void PmixServer::ended(int number) {
+bool PmixServer::ended(int number) {
   // What the rank has told the helper before its end is in the socket already.
   while (helper_->is_open() && helper_->read()) {
   }
@@ -190,6 +190,7 @@ void PmixServer::ended(int number) {
   if (!rank.finalized) helper_->send(text_of({.kind = PmixLine::Kind::kEnded, .rank = number}));
   watch();
   check_begin();
+  return rank.connected && !rank.finalized;
 }
 
 // libpmix lets the others go on without a rank that has ended, unless it never came to MPI_Init.

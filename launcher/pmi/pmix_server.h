@@ -75,7 +75,7 @@ class PmixServer : public MpiServer {
 
   void when_ready(std::function<void()> start) override;
   Part add(int rank) override;
-  void ended(int rank) override;
+  bool ended(int rank) override;
   std::map<int, rendezvous::Waiting> waits() const override;
   void finish(std::function<void()> done) override;
 

@@ -76,7 +76,7 @@ std::string fate_of(const RankFacts& rank) {
     fate = fmt::format("ended by dlrun with {}", signal_name(rank.ended_by));
   } else {
     const std::string why = rendezvous::why_it_failed(rank.end);
-    fate = why.empty() ? how_it_ended(rank.end.status) : "failed " + why;
+    fate = why.empty() ? rank.end.how() : "failed " + why;
   }
   if (rank.end.lost_peer) return "lost a peer, " + fate;
   if (rank.end.follows) {
@@ -93,7 +93,7 @@ std::string fate_of(const RankFacts& rank) {
 std::string describe_end(const RankFacts& rank, const Place& place) {
   const std::string message = read_error_file(rank.error_file).message;
   return fmt::format("rank {} (node {}, host {}, pid {}) {}{} after {}{}{}", rank.rank, place.node,
-                     place.host, rank.pid, how_it_ended(rank.end.status),
+                     place.host, rank.pid, rank.end.how(),
                      is_out_of_memory(rank) ? ", probably out of memory," : "", seconds(rank.ran),
                      message.empty() ? "" : ": ", message);
 }

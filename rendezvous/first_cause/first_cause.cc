@@ -71,7 +71,11 @@ bool RankEnd::is_follower() const {
 }
 
 int RankEnd::exit_code() const {
-  return shell_exit_code(status);
+  return left_mpi ? 1 : shell_exit_code(status);
+}
+
+std::string RankEnd::how() const {
+  return how_it_ended(status) + (left_mpi ? " without MPI_Finalize" : "");
 }
 
 std::string place_of(const Cause& cause) {
@@ -327,7 +331,7 @@ void FirstCause::find_follower(const Trail& trail) {
       found.headline = fmt::format(
           "rank {} had not done its part in {} in time{}; rank {}, which waited for it, {}",
           cause.rank, place, has_ended ? "" : " and has not ended on its own", named->rank,
-          how_it_ended(named->status));
+          named->how());
       found.notes.push_back(fmt::format("  rank {} says:", named->rank));
     } else {
       found.notes.push_back(

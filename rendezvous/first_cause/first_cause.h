@@ -49,8 +49,9 @@ inline constexpr int kAnyRank = -1;
 struct RankEnd {
   int rank = -1;
   pid_t pid = -1;
-  int status = 0;        // as waitpid() returns it
-  bool stopped = false;  // dlrun had begun to end the job, so the end is no sign of a cause
+  int status = 0;         // as waitpid() returns it
+  bool left_mpi = false;  // it ended with 0 after MPI_Init and without MPI_Finalize: a failure
+  bool stopped = false;   // dlrun had begun to end the job, so the end is no sign of a cause
   std::optional<PeerFailure> follows = std::nullopt;
   // It reported nothing on the lifeline, but its last output says that a peer was lost
   // (says_peer_was_lost()).
@@ -59,11 +60,12 @@ struct RankEnd {
   std::string text{};
   std::string detail{};
 
-  bool failed() const { return status != 0; }
+  bool failed() const { return status != 0 || left_mpi; }
   // True if it blames another rank, and not itself. A rank that was killed by SIGKILL is no
   // follower: its program did not end because of what it had reported.
   bool is_follower() const;
-  int exit_code() const;  // 128+n for signal n
+  int exit_code() const;    // 128+n for signal n; 1 if it left MPI
+  std::string how() const;  // "was killed by signal 9 (SIGKILL)"
 };
 
 // A question to the dlrun of a rank: is it about to end? The answer is "no" when `patience` has

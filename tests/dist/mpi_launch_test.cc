@@ -1,8 +1,10 @@
 // Programs of MPICH, as `dlrun` starts them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/dist/mpi_programs.h"
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 
 namespace dl::tests {
@@ -44,6 +46,42 @@ TEST(MpiLaunch, ARankThatEndsWithoutMpiInitEndsTheJob) {
   EXPECT_THAT(job.err(),
               AllOf(HasSubstr("dlrun: rank 1 (node 0"), HasSubstr(" ended with exit code 0 after "),
                     HasSubstr(" while ranks 0 and 2 were waiting for it in MPI_Init\n")));
+}
+
+// Two ranks that speak PMI-1 themselves, and have come to MPI_Init.
+std::unique_ptr<Process> ranks_in_mpi(const std::string& option, const std::string& script) {
+  const std::string begin =
+      "say() { echo cmd=$1 >&$PMI_FD; read -r answer <&$PMI_FD; }; "
+      "say 'init pmi_version=1 pmi_subversion=1'; ";
+  return std::make_unique<Process>(std::vector<std::string>{program("dlrun"), "--mpi=pmi1", option,
+                                                            "-n2", "bash", "-c", begin + script});
+}
+
+TEST(MpiLaunch, ARankThatEndsWithoutMpiFinalizeEndsTheJob) {
+  const auto run = [](const std::string& script) { return ranks_in_mpi("--linger=0", script); };
+  const auto leaves = run("test $RANK = 1 && exit 0; exec sleep 300");
+  EXPECT_EQ(leaves->wait(), 1);
+  EXPECT_THAT(leaves->err(), AllOf(HasSubstr("dlrun: rank 1 (node 0"),
+                                   HasSubstr(" ended with exit code 0 without MPI_Finalize after "),
+                                   HasSubstr("  the others: rank 0: ended by dlrun with SIGTERM")));
+  const auto right = run("say finalize");
+  EXPECT_EQ(right->wait(), 0) << right->err();
+  // A process of the rank is in MPI still.
+  const auto hands_on = run("sleep 300 & exit 0");
+  EXPECT_EQ(hands_on->wait(), 0) << hands_on->err();
+}
+
+TEST(MpiLaunch, AnAbortAfterARankHasDiedNamesBoth) {
+  const Gate gate;
+  const auto job = ranks_in_mpi("--on-failure=keep", "test $RANK = 1 && kill -9 $$; " +
+                                                         gate.wait() + "say 'abort exitcode=3'");
+  ASSERT_TRUE(job->wait_for_err("; 1 rank goes on (--on-failure keep)\n")) << job->err();
+  gate.open();
+  EXPECT_EQ(job->wait(), 128 + SIGKILL);
+  EXPECT_THAT(job->err(),
+              ::testing::ContainsRegex("dlrun: rank 1 .node 0, [^\n]* was killed by signal 9 "
+                                       ".SIGKILL. after [0-9.]+ s; then rank 0 called MPI_Abort "
+                                       "with 3\n"));
 }
 
 TEST(MpiLaunch, SeveralProgramsAreProcessesOfOneMpi) {

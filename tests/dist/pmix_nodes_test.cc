@@ -168,7 +168,7 @@ TEST_F(PmixNodes, ARankOfAnotherNodeIsNamed) {
                                " while ranks 0-1 were waiting for it in MPI_Init\n"},
                           Case{{"init", "barrier", "2:exit", "barrier", "finalize"},
                                1,
-                               " while ranks 0-1 were waiting for it in MPI\n"}}) {
+                               " ended with exit code 0 without MPI_Finalize after "}}) {
     start_probe({}, one.steps);
     expect_end(one.code);
     for (const auto& node : nodes_) {

@@ -103,6 +103,17 @@ TEST(PmiSpace, TellsWhoHasBegun) {
   EXPECT_FALSE(space.has_begun(0));
 }
 
+TEST(PmiSpace, TellsWhoIsInMpi) {
+  PmiSpace space(1);
+  EXPECT_FALSE(space.is_in_mpi(0));
+  for (int program = 0; program < 2; ++program) {  // one after the other
+    said(space, 0, "cmd=init pmi_version=1 pmi_subversion=1");
+    EXPECT_TRUE(space.is_in_mpi(0));
+    said(space, 0, "cmd=finalize");
+    EXPECT_FALSE(space.is_in_mpi(0));
+  }
+}
+
 TEST(PmiSpace, RefusesToStartFurtherProcesses) {
   PmiSpace space = greeted(1);
   for (const char* line : {"mcmd=spawn", "nprocs=2", "execname=x", "cmd=init"}) {

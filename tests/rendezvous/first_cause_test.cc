@@ -48,6 +48,20 @@ TEST(FirstCause, IsTheFirstFailureOfARankOnItsOwn) {
   EXPECT_EQ(cause.finding()->exit_code, 7);
 }
 
+TEST(FirstCause, IsARankThatEndedWith0WithoutMpiFinalize) {
+  FirstCause cause({}, OnFailure::kKeep);
+  cause.ended(exited(1, 7));
+  RankEnd left = exited(2, 0);
+  left.left_mpi = true;
+  cause.ended(left);
+  EXPECT_EQ(named(cause), 1) << "rank 2 has failed, and outlives nothing";
+  FirstCause alone;
+  alone.ended(left);
+  EXPECT_EQ(named(alone), 2);
+  EXPECT_EQ(alone.finding()->exit_code, 1);
+  EXPECT_EQ(left.how(), "ended with exit code 0 without MPI_Finalize");
+}
+
 // Rank 1 has aborted a group and reported that, rank 2 ended because of it, and rank 3 because of
 // rank 2.
 TEST(FirstCause, IsARankThatBrokeAGroupItselfInACircleOfBlame) {

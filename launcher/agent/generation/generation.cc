@@ -120,7 +120,17 @@ void Generation::serve_mpi() {
 // known here only later.
 void Generation::on_mpi_abort(int rank, int exit_code) {
   const auto stop = [this, rank, exit_code] {
-    events_.on_stop(exit_code, fmt::format("rank {} called MPI_Abort with {}", rank, exit_code));
+    const std::string abort = fmt::format("rank {} called MPI_Abort with {}", rank, exit_code);
+    // With --on-failure keep: it may have aborted for want of a rank that has failed.
+    const auto& failure = search_.finding();
+    const auto first =
+        std::ranges::find(search_.ends(), failure ? failure->rank : -1, &RankEnd::rank);
+    const bool is_known = first != search_.ends().end() && !first->text.empty();
+    if (is_known && failure->rank != rank) {
+      events_.on_stop(failure->exit_code, fmt::format("{}; then {}", first->text, abort));
+    } else {
+      events_.on_stop(exit_code, abort);
+    }
   };
   if (set_.plan.job.nnodes == 1) {
     stop();
@@ -354,7 +364,9 @@ void Generation::finish(Leftovers order) {
 void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   rank.lifeline->close();
-  if (mpi_) mpi_->ended(rank.number);
+  const bool was_in_mpi = mpi_ && mpi_->ended(rank.number);
+  // As with mpirun. Others might wait for it without an end.
+  rank.end.left_mpi = was_in_mpi && rank.end.status == 0 && !rank.end.stopped;
   std::string last;
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
