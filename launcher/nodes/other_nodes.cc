@@ -18,42 +18,47 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
                        OtherNodesEvents events)
     : plan_(plan),
       node_rank_(plan.node_rank),
+      io_(io),
       warden_(warden),
+      output_(output),
+      key_(key),
+      join_timeout_(
+          std::max(std::chrono::seconds(1), std::chrono::ceil<std::chrono::seconds>(join_timeout))),
       events_(std::move(events)),
-      link_(io,
-            NodeEvents{.on_generation =
-                           [this](Meeting meeting) { events_.on_meeting(std::move(meeting)); },
-                       .on_failed = [this](JobFailure failure) { on_failed(std::move(failure)); },
-                       .on_all_done =
-                           [this] {
-                             takes_part_ = false;
-                             events_.on_all_done();
-                           },
-                       .on_question =
-                           [this](rendezvous::Question question) { events_.on_question(question); },
-                       .on_preempt = [this](const std::string& why) { events_.on_preempt(why); },
-                       .on_checkpoint = [this](std::uint64_t call) { events_.on_checkpoint(call); },
-                       .on_error = [this](const std::string& kind,
-                                          const std::string& text) { on_error(kind, text); },
-                       .on_line = [this](const std::string& line) { events_.on_sentence(line); }}),
+      link_(std::make_unique<NodeLink>(io, events_of_link())),
       farewell_(io) {
-  start(key, output, join_timeout, std::move(listener));
-}
-
-void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
-                       std::chrono::milliseconds join_timeout, UniqueFd listener) {
   if (plan_.listens != Listens::kNo && !listener) {
     listener = listen_everywhere(plan_.job, plan_.host, plan_.listens).fd;
   }
+  listens_ = static_cast<bool>(listener);
   // The endpoint is an address of the node that listens: node 0.
-  if (node_rank_ < 0 && listener) node_rank_ = 0;
-  const auto timeout =
-      std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(join_timeout).count());
-  RendezvousStart helper{.arguments = {"join", "--endpoint", plan_.job.rdzv_endpoint, "--job",
-                                       plan_.job.name, "--timeout", std::to_string(timeout)},
-                         .in = link_.take_stdin(),
-                         .out = link_.take_stdout(),
-                         .listener = {}};
+  if (node_rank_ < 0 && listens_) node_rank_ = 0;
+  start(std::move(listener));
+}
+
+NodeEvents OtherNodes::events_of_link() {
+  return {.on_generation = [this](Meeting meeting) { events_.on_meeting(std::move(meeting)); },
+          .on_failed = [this](JobFailure failure) { on_failed(std::move(failure)); },
+          .on_all_done =
+              [this] {
+                takes_part_ = false;
+                events_.on_all_done();
+              },
+          .on_question = [this](rendezvous::Question question) { events_.on_question(question); },
+          .on_preempt = [this](const std::string& why) { events_.on_preempt(why); },
+          .on_checkpoint = [this](std::uint64_t call) { events_.on_checkpoint(call); },
+          .on_error = [this](const std::string& kind,
+                             const std::string& text) { on_error(kind, text); },
+          .on_line = [this](const std::string& line) { events_.on_sentence(line); }};
+}
+
+void OtherNodes::start(UniqueFd listener) {
+  RendezvousStart helper{
+      .arguments = {"join", "--endpoint", plan_.job.rdzv_endpoint, "--job", plan_.job.name,
+                    "--timeout", std::to_string(join_timeout_.count())},
+      .in = link_->take_stdin(),
+      .out = link_->take_stdout(),
+      .listener = {}};
   for (const std::string& endpoint : plan_.job.other_endpoints) {
     helper.arguments.insert(helper.arguments.end(), {"--endpoint", endpoint});
   }
@@ -63,8 +68,27 @@ void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
     if (node_rank_ == 0 && plan_.job.shares_master_port()) helper.arguments.push_back("--moves");
     helper.listener = std::move(listener);
   }
-  helper_ = start_rendezvous(warden_, output, key, std::move(helper),
+  helper_ = start_rendezvous(warden_, output_, key_, std::move(helper),
                              [this](const Message& news) { on_helper_news(news); });
+}
+
+// With restarts the other nodes wait until this node comes back: for them it is a dlrun that has
+// died and that a person starts anew. It will not come, so it joins once more to say so.
+void OtherNodes::leave_by_another_helper(const std::string& reason) {
+  const auto ignores = [](const auto&...) {};
+  dead_link_ =
+      std::exchange(link_, std::make_unique<NodeLink>(io_, NodeEvents{.on_generation = ignores,
+                                                                      .on_failed = ignores,
+                                                                      .on_all_done = ignores,
+                                                                      .on_question = ignores,
+                                                                      .on_preempt = ignores,
+                                                                      .on_checkpoint = ignores,
+                                                                      .on_error = ignores,
+                                                                      .on_line = ignores}));
+  helper_runs_ = true;
+  start({});
+  link_->join(plan_, node_rank_, /*master_port=*/0);
+  link_->leave(reason, 1);
 }
 
 void OtherNodes::join(int master_port) {
@@ -74,38 +98,39 @@ void OtherNodes::join(int master_port) {
   }
   takes_part_ = true;
   is_to_join_again_ = false;
-  link_.join(plan_, node_rank_, master_port);
+  link_->join(plan_, node_rank_, master_port);
 }
 
 void OtherNodes::ended(const rendezvous::RankEnd& end, int local_rank) {
-  if (takes_part_) link_.ended(end, local_rank);
+  if (takes_part_) link_->ended(end, local_rank);
 }
 
 void OtherNodes::waits(int rank, const rendezvous::Waiting& waiting) {
-  if (takes_part_) link_.waits(rank, waiting);
+  if (takes_part_) link_->waits(rank, waiting);
 }
 
 void OtherNodes::goes_on(int rank) {
-  if (takes_part_) link_.goes_on(rank);
+  if (takes_part_) link_->goes_on(rank);
 }
 
 void OtherNodes::preempt(const std::string& why) {
-  if (takes_part_) link_.preempt(why);
+  if (takes_part_) link_->preempt(why);
 }
 
 void OtherNodes::called(std::uint64_t calls) {
-  if (takes_part_) link_.called(calls);
+  if (takes_part_) link_->called(calls);
 }
 
 void OtherNodes::leave(const std::string& reason, int exit_code) {
   const bool is_between = std::exchange(is_to_join_again_, false);
-  if (std::exchange(takes_part_, false) || is_between) link_.leave(reason, exit_code);
+  if (std::exchange(takes_part_, false) || is_between) link_->leave(reason, exit_code);
 }
 
 void OtherNodes::close() {
   takes_part_ = false;
   if (std::exchange(closing_, true)) return;
-  link_.close();
+  // A helper that still connects would give up. Once it has said that this node leaves, it ends.
+  if (!dead_link_) link_->close();
   if (!helper_runs_) {
     say_closed();
     return;
@@ -136,12 +161,17 @@ void OtherNodes::on_error(const std::string& kind, const std::string& text) {
 void OtherNodes::on_helper_news(const Message& news) {
   if (news.kind == MessageKind::kStarted) return;
   helper_runs_ = false;
-  link_.read_rest();
+  link_->read_rest();
   if (closing_) {
     say_closed();
   } else {
-    lose(1, fmt::format("{}, which the ranks meet through, {}", kRendezvousName,
-                        how_helper_ended(news)));
+    const std::string why = fmt::format("{}, which the ranks meet through, {}", kRendezvousName,
+                                        how_helper_ended(news));
+    const bool is_first = !dead_link_ && !listens_;
+    if (takes_part_ && is_first && plan_.job.end.max_restarts > 0) {
+      leave_by_another_helper(fmt::format("host {}: {}", plan_.host, why));
+    }
+    lose(1, why);
   }
 }
 
@@ -155,6 +185,7 @@ void OtherNodes::lose(int exit_code, std::string text) {
 
 void OtherNodes::say_closed() {
   if (std::exchange(closed_, true)) return;
+  link_->close();
   farewell_.cancel();
   events_.on_closed();
 }

@@ -35,7 +35,8 @@ struct OtherNodesEvents {
 
 class OtherNodes {
  public:
-  // Starts the helper; node 0 listens at the endpoint, with `listener` if there is one. Throws kIo.
+  // Starts the helper; node 0 listens at the endpoint, with `listener` if there is one. All
+  // references must outlive this object. Throws kIo.
   OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
              const UniqueFd& key, const NodePlan& plan, std::chrono::milliseconds join_timeout,
              UniqueFd listener, OtherNodesEvents events);
@@ -50,12 +51,12 @@ class OtherNodes {
   void goes_on(int rank);
   void preempt(const std::string& why);
   void called(std::uint64_t calls);
-  void done() { link_.done(); }
+  void done() { link_->done(); }
   // Tells the other nodes that the job ends because of this node. Their dlruns end with `exit_code`
   // too. Send nothing after it.
   void leave(const std::string& reason, int exit_code);
-  void suspended() { link_.suspended(); }
-  void resumed() { link_.resumed(); }
+  void suspended() { link_->suspended(); }
+  void resumed() { link_->resumed(); }
   // Lets the helper deliver this node's last message to the other nodes. on_closed follows, after
   // kFarewell at the latest.
   void close();
@@ -65,8 +66,9 @@ class OtherNodes {
   static constexpr std::chrono::seconds kFarewell{3};
 
  private:
-  void start(const UniqueFd& key, NodeOutput& output, std::chrono::milliseconds join_timeout,
-             UniqueFd listener);
+  NodeEvents events_of_link();
+  void start(UniqueFd listener);
+  void leave_by_another_helper(const std::string& reason);
   void on_failed(JobFailure failure);
   void on_error(const std::string& kind, const std::string& text);
   void on_helper_news(const Message& news);
@@ -75,12 +77,19 @@ class OtherNodes {
 
   const NodePlan& plan_;
   int node_rank_;  // requested by this node; -1: any
+  boost::asio::io_context& io_;
   WardenClient& warden_;
+  NodeOutput& output_;
+  const UniqueFd& key_;
+  std::chrono::seconds join_timeout_;
   OtherNodesEvents events_;
-  NodeLink link_;
+  std::unique_ptr<NodeLink> link_;
+  // The link to a helper that has died: it may be in one of the link's own calls.
+  std::unique_ptr<NodeLink> dead_link_;
   boost::asio::steady_timer farewell_;
   std::uint32_t helper_ = 0;
   bool helper_runs_ = true;
+  bool listens_ = false;  // at the endpoint: its helper is the rendezvous
   // True if a message or the end of the helper concerns a generation without a verdict.
   bool takes_part_ = false;
   bool is_to_join_again_ = false;

@@ -245,6 +245,24 @@ TEST(Restart, ANodeThatDoesNotComeBackIsNamedAndTheJobEnds) {
                                  HasSubstr("node rank 1 (host ")));
 }
 
+TEST(Restart, ANodeWhoseRendezvousHelperDiesEndsTheJobAtOnce) {
+  const TwoNodes nodes;
+  const std::vector<std::string> options = {"--max-restarts", "3"};
+  const auto first = nodes.start(0, options, "echo ready; exec sleep 300");
+  const auto second = nodes.start(1, options, "echo ready; exec sleep 300");
+  ASSERT_TRUE(first->wait_for_out("ready") && second->wait_for_out("ready"));
+  for (const pid_t pid : tests::processes_with(second->mark())) {
+    if (tests::name_of(pid) == "dlrun-rendezvou") ::kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(second->wait(), 1);
+  EXPECT_THAT(second->err(), HasSubstr("dlrun-rendezvous, which the ranks meet through, was killed "
+                                       "by signal 9 (SIGKILL)"));
+  // It would wait for 10 minutes.
+  EXPECT_EQ(first->wait(), 1);
+  EXPECT_THAT(first->err(), HasSubstr("dlrun-rendezvous, which the ranks meet through, was killed "
+                                      "by signal 9 (SIGKILL)"));
+}
+
 TEST(Restart, ANodeThatIsStartedAnewTakesItsPlace) {
   const TwoNodes nodes;
   const std::vector<std::string> options = {"--max-restarts", "1"};
