@@ -110,6 +110,7 @@ class Opening {
     }
   }
 
+  int in() const { return streams_.in.get(); }
   Streams take_streams() { return std::move(streams_); }
   Decoder take_decoder() { return std::move(decoder_); }
 
@@ -417,7 +418,8 @@ int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
     const rlimit open_files =
         raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
     JobSignals::block_signals();
-    WardenHandle warden = start_warden(programs_to_start(node.plan, open_files), line);
+    WardenHandle warden =
+        start_warden(programs_to_start(node.plan, open_files), line, opening.in());
     return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();
   } catch (const Refusal& refusal) {
     opening.say(Refused{refusal.exit_code, refusal.text});

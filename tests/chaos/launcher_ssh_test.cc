@@ -304,6 +304,25 @@ TEST_F(Ssh, TheFrontsOwnWardenEndsTheJobWhenItDies) {
   EXPECT_TRUE(gone(*job));
 }
 
+// Its warden sees the connection end, and kills it and its ranks.
+TEST_F(Ssh, ASecondSignalEndsAJobWithAStoppedAgent) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(1);
+  const auto job = dlrun(hosts, {"--hosts", "a:2"}, sh("echo ready; exec sleep 300"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"))
+      << job->err();
+  for (const pid_t pid : tests::processes_with(job->mark())) {
+    if (pid != job->pid() && tests::name_of(pid) == "dlrun") ::kill(pid, SIGSTOP);
+  }
+  job->signal(SIGTERM);
+  ASSERT_TRUE(job->wait_for_err("dlrun: waiting for host a, whose dlrun has said nothing for "))
+      << job->err();
+  job->signal(SIGTERM);
+  EXPECT_EQ(job->wait(), 143);
+  EXPECT_THAT(job->err(), HasSubstr("host a was lost: its dlrun has said nothing for 10 s"));
+  EXPECT_TRUE(gone(*job));
+}
+
 // Cuts the cable of the frontend, whose hosts still see each other, of the first host, which serves
 // the rendezvous, and of the other one. The jobs run beside each other, as a loss shows after 10 s.
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {

@@ -108,7 +108,8 @@ class PlayedFront : public AgentEvents, public FrameTaker {
 
 class RemoteNodesTest : public testing::Test {
  protected:
-  RemoteNodesTest() {
+  // Both agents answer, and then begin an attempt.
+  void begin(std::chrono::milliseconds most_silence = 50ms) {
     RemoteJob job;
     job.plan.hosts = {{"a", 1}, {"b", 1}};
     job.starts.resize(2);
@@ -116,7 +117,7 @@ class RemoteNodesTest : public testing::Test {
     job.starts[1].host = "b";
     job.join_timeout = 60s;
     job.beat = 20ms;
-    job.most_silence = 50ms;
+    job.most_silence = most_silence;
     job.lines = [this](boost::asio::io_context&, WardenClient&) {
       std::vector<std::unique_ptr<AgentLine>> lines;
       for (PlayedAgent& agent : agents_) lines.push_back(std::make_unique<PlayedLine>(agent));
@@ -129,6 +130,8 @@ class RemoteNodesTest : public testing::Test {
         WardenHandle{.pid = -1, .channel = std::move(ours), .first_supervisor = {}});
     nodes_->begin();
     for (PlayedAgent& agent : agents_) agent.answer();
+    for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
+    ASSERT_TRUE(goes_on_until([&] { return frontend_.state.ranks().size() == 2; }));
   }
   // Goes on until `condition` holds.
   template <typename Condition>
@@ -150,7 +153,7 @@ class RemoteNodesTest : public testing::Test {
 };
 
 TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
-  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
+  begin();
   // While the job runs, the nodes notice each other's silence.
   EXPECT_TRUE(goes_on_until([&] { return agents_[1].beats() > 5; }));
   EXPECT_THAT(frontend_.said, ElementsAre());
@@ -164,9 +167,27 @@ TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
                                       "host b was lost: its dlrun has said nothing for 0.05 s"));
 }
 
+TEST_F(RemoteNodesTest, ASilentAgentIsNamedAndASecondSignalGivesItUp) {
+  begin(1h);
+  nodes_->stop({143, "stopped by SIGTERM"}, SIGTERM);
+  agents_[0].say(Over{{.exit_code = 143, .page = {}}, {}});
+  EXPECT_TRUE(goes_on_until([&] { return !frontend_.said.empty(); }));
+  EXPECT_THAT(
+      frontend_.said,
+      ElementsAre(AllOf(HasSubstr("waiting for host b, whose dlrun has said nothing for 0 s"),
+                        HasSubstr(", and after 0.1 s if you stop dlrun again"))));
+  EXPECT_FALSE(frontend_.is_over);
+  nodes_->kill_now();
+  EXPECT_TRUE(goes_on_until([&] { return frontend_.is_over; }));
+  const Verdict shown = nodes_->finish();
+  EXPECT_EQ(shown.exit_code, 143);
+  EXPECT_THAT(shown.page, ElementsAre("stopped by SIGTERM",
+                                      "host b was lost: its dlrun has said nothing for 0.1 s"));
+}
+
 TEST_F(RemoteNodesTest, LogsEachAttemptsEndWithItsNumber) {
   const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}, .attempt = 0};
-  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, {i}});
+  begin();
   agents_[1].say(BeginsAgain{verdict, 1, 3, 0});
   agents_[1].say(Attempt{1, {1}});
   EXPECT_TRUE(goes_on_until([&] { return frontend_.state.attempt() == 1; }));

@@ -18,11 +18,13 @@ namespace {
 
 class Warden {
  public:
-  Warden(const RankPrograms& programs, CommandLine line, UniqueFd channel, UniqueFd signals)
+  Warden(const RankPrograms& programs, CommandLine line, UniqueFd channel, UniqueFd signals,
+         int front)
       : programs_(programs),
         line_(line),
         channel_(std::move(channel)),
-        signals_(std::move(signals)) {}
+        signals_(std::move(signals)),
+        front_(front) {}
 
   // Returns only in the warden: the child becomes the supervisor.
   void fork_supervisor(UniqueFd channel) {
@@ -64,9 +66,21 @@ class Warden {
 
  private:
   void serve() {
-    pollfd ready[] = {{signals_.get(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
-    ::poll(ready, 2, to_kill_.poll_timeout());  // it passes over a number below 0
+    pollfd ready[] = {{signals_.get(), POLLIN, 0},
+                      {channel_.get(), POLLIN, 0},
+                      {front_, POLLRDHUP, 0}};  // and POLLHUP
+    const auto next = rendezvous::Deadline::earlier(to_kill_, to_kill_agent_);
+    ::poll(ready, 3, next.poll_timeout());  // it passes over a number below 0
     if (ready[0].revents != 0) reap();
+    if (ready[2].revents != 0) {
+      front_ = -1;
+      to_kill_agent_ = rendezvous::Deadline::after(kTimeToHear);
+    }
+    if (to_kill_agent_.has_passed()) {
+      // This process is no child of the agent any more once the agent is gone.
+      if (channel_ && ::getppid() == agent_) ::kill(agent_, SIGKILL);
+      to_kill_agent_ = rendezvous::Deadline::never();
+    }
     if (supervisor_ > 0 && to_kill_.has_passed()) {
       ::kill(supervisor_, SIGKILL);
       to_kill_ = rendezvous::Deadline::never();
@@ -132,16 +146,19 @@ class Warden {
   pid_t supervisor_ = -1;  // -1: none runs
   UniqueFd life_;          // the supervisor sees it close when the warden dies
   rendezvous::Deadline to_kill_ = rendezvous::Deadline::never();
+  pid_t agent_ = ::getppid();
+  int front_;  // -1: none, or it has closed
+  rendezvous::Deadline to_kill_agent_ = rendezvous::Deadline::never();
 };
 
 // `first_supervisor`: empty if the warden has only helpers.
 [[noreturn]] void be_warden(const RankPrograms& programs, CommandLine line, UniqueFd channel,
-                            UniqueFd first_supervisor) {
+                            UniqueFd first_supervisor, int front) {
   ::setsid();
   take_default_actions();
   let_go_of_standard_streams();
   become_subreaper();
-  Warden warden(programs, line, std::move(channel), take_signals());
+  Warden warden(programs, line, std::move(channel), take_signals(), front);
   if (first_supervisor) warden.fork_supervisor(std::move(first_supervisor));
   rename_process(kWardenName, line);
   warden.run();
@@ -149,7 +166,7 @@ class Warden {
 }
 
 WardenHandle fork_warden(const RankPrograms& programs, CommandLine line, UniqueFd our_supervisor,
-                         UniqueFd supervisors) {
+                         UniqueFd supervisors, int front) {
   become_subreaper();
   auto [ours, wardens] = make_channel();
   const pid_t warden = ::fork();
@@ -158,7 +175,7 @@ WardenHandle fork_warden(const RankPrograms& programs, CommandLine line, UniqueF
     ours.reset();
     our_supervisor.reset();
     try {
-      be_warden(programs, line, std::move(wardens), std::move(supervisors));
+      be_warden(programs, line, std::move(wardens), std::move(supervisors), front);
     } catch (...) {
       ::_exit(1);
     }
@@ -168,13 +185,13 @@ WardenHandle fork_warden(const RankPrograms& programs, CommandLine line, UniqueF
 
 }  // namespace
 
-WardenHandle start_warden(const RankPrograms& programs, CommandLine line) {
+WardenHandle start_warden(const RankPrograms& programs, CommandLine line, int front) {
   auto [ours, supervisors] = make_channel();
-  return fork_warden(programs, line, std::move(ours), std::move(supervisors));
+  return fork_warden(programs, line, std::move(ours), std::move(supervisors), front);
 }
 
 WardenHandle start_warden_of_helpers(CommandLine line) {
-  return fork_warden({}, line, {}, {});
+  return fork_warden({}, line, {}, {}, -1);
 }
 
 }  // namespace dl::launcher

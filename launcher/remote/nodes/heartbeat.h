@@ -9,6 +9,8 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "launcher/remote/nodes/host_starts.h"
 
@@ -16,12 +18,21 @@ namespace dl::launcher::remote {
 
 class Heartbeat {
  public:
-  // Sends Alive every `every`. Once `ends` returns true, an agent that sends nothing for
-  // `most_silence` is lost.
+  struct Events {
+    std::function<bool()> ends;  // whether the job ends
+    // An agent has sent nothing for a few beats; once for each host. `text`: a sentence.
+    std::function<void(const std::string& text)> on_silent;
+    // An agent is lost. `how`: a clause.
+    std::function<void(RemoteHost& host, const std::string& how)> on_lost;
+  };
+  // Sends Alive every `every`. Once the job ends, an agent that sends nothing for `most_silence` is
+  // lost.
   Heartbeat(boost::asio::io_context& io, const RemoteHosts& hosts, std::chrono::milliseconds every,
-            std::chrono::milliseconds most_silence, std::function<bool()> ends);
+            std::chrono::milliseconds most_silence, Events events);
 
   void begin() { beat(); }
+  // A user wants the end now: from now on, an agent that sends nothing for a few beats is lost.
+  void hurry();
   void cancel() { timer_.cancel(); }
 
  private:
@@ -33,7 +44,9 @@ class Heartbeat {
   const RemoteHosts& hosts_;
   std::chrono::milliseconds every_;
   std::chrono::milliseconds most_silence_;
-  std::function<bool()> ends_;
+  Events events_;
+  std::vector<int> said_;  // the nodes whose silence was reported
+  bool hurries_ = false;
   boost::asio::steady_timer timer_;
   Clock::time_point last_ = Clock::now();
   std::optional<Clock::time_point> ends_from_;  // the job's end is known

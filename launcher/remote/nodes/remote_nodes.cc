@@ -40,7 +40,16 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
           {.on_sentence = [this](const std::string& line) { events_.on_sentence(line); },
            .on_late = [this](const std::string& why) { end_job({kExitTimeout, {why}}, SIGTERM); }}),
       heartbeat_(io_, hosts_, job_.beat, job_.most_silence,
-                 [this] { return verdict_.get().has_value(); }),
+                 {.ends = [this] { return verdict_.get().has_value(); },
+                  .on_silent = [this](const std::string& text) { events_.on_sentence(text); },
+                  .on_lost =
+                      [this](RemoteHost& host, const std::string& how) {
+                        // After a stop, on_failed() shows nothing: other failures follow from the
+                        // stop.
+                        if (stop_)
+                          verdict_.add(fmt::format("host {} was lost: {}", host.name(), how));
+                        host.lose(how);
+                      }}),
       verdict_(job_.plan.hosts.size()),
       farewell_timer_(io_) {
   const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
@@ -140,6 +149,7 @@ void RemoteNodes::kill_now() {
     host->send(Order{Order::What::kKillNow});
     if (!host->has_answered()) host->kill();
   }
+  heartbeat_.hurry();
 }
 
 void RemoteNodes::signal_ranks(int signal) {
