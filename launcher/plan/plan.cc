@@ -232,6 +232,12 @@ bool JobPlan::shares_master_port() const {
          place_to_meet(rdzv_endpoint).port == *master_port;
 }
 
+std::vector<std::vector<int>> JobPlan::ranks_of_hosts() const {
+  std::vector<int> slots;
+  for (const Host& host : hosts) slots.push_back(host.slots);
+  return rendezvous::number_ranks(slots, rank_by);
+}
+
 const Program* NodePlan::bad_program() const {
   const auto bad =
       std::ranges::find_if(programs, [](const Program& program) { return program.exit_code != 0; });

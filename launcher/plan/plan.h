@@ -80,6 +80,8 @@ struct JobPlan {
   // True if the nodes meet at the port that the user gave for MASTER_PORT. The rendezvous then
   // leaves it to the ranks once the nodes have met.
   bool shares_master_port() const;
+  // The ranks of each of `hosts`, by local rank; none of a host that counts them itself.
+  std::vector<std::vector<int>> ranks_of_hosts() const;
 };
 
 // Whether a node listens at the rendezvous endpoint.

@@ -10,9 +10,13 @@
 #include "launcher/bind/drawing.h"
 #include "launcher/plan/apps.h"
 #include "launcher/plan/environment.h"
+#include "rendezvous/net/rank_list.h"
+#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher {
 namespace {
+
+using nlohmann::ordered_json;
 
 std::vector<std::string> tokens_of(const NodePlan& plan, const LocalRank& rank) {
   std::vector<std::string> tokens;
@@ -64,6 +68,54 @@ std::string headline_of(const NodePlan& plan, int world_size) {
                                        : fmt::format("node {}", plan.node_rank));
 }
 
+// Of each further program, only what its first rank does not have as the first rank of all.
+std::string environments_as_text(const NodePlan& plan, const Meeting& meeting) {
+  const LocalRank& first = plan.ranks.front();
+  const std::vector<std::string> common = rank_environment(plan, meeting, first, {});
+  std::string text = fmt::format("\nenvironment of rank {}\n", rank_of(meeting, first));
+  for (const std::string& entry : common) text += fmt::format("  {}\n", entry);
+  std::size_t shown = plan.job.started.app_of(rank_of(meeting, first));
+  for (const LocalRank& local : plan.ranks) {
+    const int rank = rank_of(meeting, local);
+    const std::size_t app = plan.job.started.app_of(rank);
+    if (app <= shown) continue;  // the ranks of a node ascend
+    shown = app;
+    text += fmt::format("\nenvironment of rank {}, where it differs from that of rank {}\n", rank,
+                        rank_of(meeting, first));
+    const std::vector<std::string> own = rank_environment(plan, meeting, local, {});
+    for (const std::string& entry : own) {
+      if (std::ranges::find(common, entry) == common.end()) text += fmt::format("  {}\n", entry);
+    }
+    for (const std::string& entry : common) {
+      const std::string begin = entry.substr(0, entry.find('=') + 1);
+      const auto has_name = [&begin](const std::string& one) { return one.starts_with(begin); };
+      if (std::ranges::any_of(own, has_name)) continue;
+      text += fmt::format("  {} is not set by dlrun\n", begin.substr(0, begin.size() - 1));
+    }
+  }
+  return text;
+}
+
+ordered_json settings_as_json(const std::vector<Setting>& settings) {
+  ordered_json options = ordered_json::array();
+  for (const Setting& setting : settings) {
+    options.push_back(
+        {{"option", setting.option}, {"value", setting.value}, {"set_by", set_by(setting)}});
+  }
+  return options;
+}
+
+ordered_json programs_as_json(const JobPlan& plan) {
+  ordered_json programs = ordered_json::array();
+  for (const App& app : plan.started.apps) programs.push_back(app.program);
+  return programs;
+}
+
+// ASCII only, so that no name controls a terminal.
+std::string json_text(const ordered_json& object) {
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 std::string settings_as_table(const std::vector<Setting>& settings) {
@@ -102,16 +154,11 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
   for (const std::string& line : plan.bindings_drawn) text += "\n" + line;
   if (!plan.bindings_drawn.empty()) text += "\n";
   text += settings_as_table(settings);
-  text += fmt::format("\nenvironment of rank {}\n", meeting.ranks.front());
-  for (const std::string& entry : rank_environment(plan, meeting, plan.ranks.front(), {})) {
-    text += fmt::format("  {}\n", entry);
-  }
-  return text;
+  return text + environments_as_text(plan, meeting);
 }
 
 std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& plan,
                          const Meeting& meeting) {
-  using nlohmann::ordered_json;
   ordered_json ranks = ordered_json::array();
   for (const LocalRank& rank : plan.ranks) {
     ordered_json environment = ordered_json::object();
@@ -132,13 +179,6 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
   for (const VisibleGpu& gpu : plan.gpus) {
     gpus.push_back({{"token", gpu.token}, {"uuid", gpu.uuid}, {"name", gpu.name}});
   }
-  ordered_json options = ordered_json::array();
-  for (const Setting& setting : settings) {
-    options.push_back(
-        {{"option", setting.option}, {"value", setting.value}, {"set_by", set_by(setting)}});
-  }
-  ordered_json programs = ordered_json::array();
-  for (const App& app : plan.job.started.apps) programs.push_back(app.program);
   const ordered_json plan_json = {
       {"job", plan.job.name},
       {"nnodes", plan.job.nnodes},
@@ -147,15 +187,66 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
       {"nproc_per_node", plan.local_world_size()},
       {"world_size", meeting.world_size},
       {"program", plan.job.started.apps.front().program},
-      {"programs", programs},
+      {"programs", programs_as_json(plan.job)},
       {"rdzv_endpoint", plan.job.rdzv_endpoint.empty() ? ordered_json(nullptr)
                                                        : ordered_json(plan.job.rdzv_endpoint)},
       {"gpus", gpus},
-      {"settings", options},
+      {"settings", settings_as_json(settings)},
       {"ranks", ranks}};
-  // ASCII only, so that no name controls a terminal.
-  return plan_json.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) +
-         "\n";
+  return json_text(plan_json);
+}
+
+std::string hosts_plan_as_table(const std::vector<Setting>& settings, const JobPlan& plan,
+                                const std::string& starter) {
+  const std::vector<std::vector<int>> ranks = plan.ranks_of_hosts();
+  std::size_t count = 0;
+  bool counted = true;
+  std::string text;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const int slots = plan.hosts[i].slots;
+    text += fmt::format("node {}  host {}  ", i, plan.hosts[i].name);
+    text += slots == 0 ? "ranks: the host counts them\n"
+            : plan.rank_by == rendezvous::RankBy::kSlot
+                ? fmt::format("ranks {} to {}\n", ranks[i].front(), ranks[i].back())
+                : rendezvous::rank_list(ranks[i]) + "\n";
+    count += ranks[i].size();
+    counted = counted && slots > 0;
+  }
+  return fmt::format("job {}: {} on {} hosts, started by {}\n{}{}{}", plan.name,
+                     counted ? fmt::format("{} ranks", count) : "ranks", plan.hosts.size(), starter,
+                     programs_as_text(plan.started.apps), text, settings_as_table(settings));
+}
+
+std::string hosts_plan_as_json(const std::vector<Setting>& settings, const JobPlan& plan,
+                               const std::string& starter) {
+  const std::vector<std::vector<int>> numbers = plan.ranks_of_hosts();
+  ordered_json hosts = ordered_json::array();
+  ordered_json ranks = ordered_json::array();
+  bool counted = true;
+  for (std::size_t node = 0; node < plan.hosts.size(); ++node) {
+    const Host& host = plan.hosts[node];
+    counted = counted && host.slots > 0;
+    hosts.push_back(
+        {{"node", node},
+         {"host", host.name},
+         {"nproc_per_node", host.slots > 0 ? ordered_json(host.slots) : ordered_json(nullptr)}});
+    for (std::size_t i = 0; i < numbers[node].size(); ++i) {
+      ranks.push_back({{"rank", numbers[node][i]},
+                       {"local_rank", i},
+                       {"node", node},
+                       {"program", plan.started.app_of(numbers[node][i])}});
+    }
+  }
+  const std::size_t world_size = ranks.size();
+  return json_text({{"job", plan.name},
+                    {"nnodes", plan.nnodes},
+                    {"world_size", counted ? ordered_json(world_size) : ordered_json(nullptr)},
+                    {"program", plan.started.apps.front().program},
+                    {"programs", programs_as_json(plan)},
+                    {"starter", starter},
+                    {"hosts", hosts},
+                    {"settings", settings_as_json(settings)},
+                    {"ranks", counted ? ranks : ordered_json(nullptr)}});
 }
 
 }  // namespace dl::launcher

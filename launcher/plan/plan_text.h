@@ -15,7 +15,7 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
 // The text of --verbose: without the environment, and without ranks' numbers that are known only
 // when the nodes have met.
 std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan);
-// One object:
+// For one node. One object:
 // clang-format off
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...] of rank 0, programs [[...]],
 //   rdzv_endpoint or null
@@ -26,5 +26,16 @@ std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& 
 // clang-format on
 std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& plan,
                          const Meeting& meeting);
+
+// A job that runs on other hosts, which count CPUs and GPUs themselves. `starter`: the program that
+// starts the agents, "ssh".
+std::string hosts_plan_as_table(const std::vector<Setting>& settings, const JobPlan& plan,
+                                const std::string& starter);
+// One object, with the members of plan_as_json() that this machine knows:
+//   job, nnodes, world_size or null (a host counts its ranks itself), program, programs, starter,
+//   hosts [{node, host, nproc_per_node or null}], settings,
+//   ranks [{rank, local_rank, node, program}], of the hosts that have an nproc_per_node, or null
+std::string hosts_plan_as_json(const std::vector<Setting>& settings, const JobPlan& plan,
+                               const std::string& starter);
 
 }  // namespace dl::launcher

@@ -108,8 +108,10 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
     ranks += host.slots > 0 ? host.slots : kMostCounted;
   }
   if (options.output.dry_run) {
-    fmt::print("{}", printable(job_plan_text(job.plan, reach.starter) +
-                               settings_as_table(options.settings)));
+    fmt::print("{}",
+               options.output.json
+                   ? hosts_plan_as_json(options.settings, job.plan, reach.starter)
+                   : printable(hosts_plan_as_table(options.settings, job.plan, reach.starter)));
     return 0;
   }
   job.lines = reach.lines(job.plan, job.dlrun);

@@ -8,8 +8,6 @@
 #include "core/base/error.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/plan/apps.h"
-#include "rendezvous/first_cause/first_cause.h"
-#include "rendezvous/rank_numbers.h"
 
 namespace dl::launcher::remote {
 
@@ -51,9 +49,7 @@ std::vector<std::vector<std::string>> program_lines(const std::vector<App>& apps
 
 std::vector<int> programs_on(const JobPlan& plan, int node) {
   if (plan.started.apps.size() == 1) return {0};  // the host may count its ranks itself
-  std::vector<int> slots;
-  for (const Host& host : plan.hosts) slots.push_back(host.slots);
-  const std::vector<std::vector<int>> ranks = rendezvous::number_ranks(slots, plan.rank_by);
+  const std::vector<std::vector<int>> ranks = plan.ranks_of_hosts();
   std::vector<int> programs;
   for (const int rank : ranks[static_cast<std::size_t>(node)]) {
     const int app = static_cast<int>(plan.started.app_of(rank));
@@ -74,27 +70,6 @@ std::string entry_of(const Exported& variable) {
     value = own;
   }
   return fmt::format("{}={}", variable.name, value);
-}
-
-std::string job_plan_text(const JobPlan& plan, const std::string& starter) {
-  std::vector<int> slots;
-  for (const Host& host : plan.hosts) slots.push_back(host.slots);
-  const std::vector<std::vector<int>> ranks = rendezvous::number_ranks(slots, plan.rank_by);
-  std::size_t count = 0;
-  bool counted = true;
-  std::string text;
-  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    text += fmt::format("node {}  host {}  ", i, plan.hosts[i].name);
-    text += slots[i] == 0 ? "ranks: the host counts them\n"
-            : plan.rank_by == rendezvous::RankBy::kSlot
-                ? fmt::format("ranks {} to {}\n", ranks[i].front(), ranks[i].back())
-                : rendezvous::rank_list(ranks[i]) + "\n";
-    count += ranks[i].size();
-    counted = counted && slots[i] > 0;
-  }
-  return fmt::format("job {}: {} on {} hosts, started by {}\n{}{}", plan.name,
-                     counted ? fmt::format("{} ranks", count) : "ranks", plan.hosts.size(), starter,
-                     programs_as_text(plan.started.apps), text);
 }
 
 }  // namespace dl::launcher::remote

@@ -22,7 +22,4 @@ std::vector<int> programs_on(const JobPlan& plan, int node);
 // A variable of -x with its value. Throws kInvalidArgument if it has none here.
 std::string entry_of(const Exported& variable);
 
-// The text of --dry-run. `starter`: the program that starts the agents, "ssh".
-std::string job_plan_text(const JobPlan& plan, const std::string& starter);
-
 }  // namespace dl::launcher::remote

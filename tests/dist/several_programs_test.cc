@@ -132,6 +132,13 @@ TEST_F(SeveralPrograms, RunOnHostsOfWhichEachNeedsItsOwnAlone) {
                                 Not(HasSubstr("host localhost:"))));
 }
 
+TEST_F(SeveralPrograms, DryRunOnHostsIsJsonIfAsked) {
+  Process job(line({"--dry-run", "--json", "--hosts=b:1,c:3", "-n1", a(), ":", "-n3", b()}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(testing::StartsWith("{\n  \"job\": \""), testing::EndsWith("\n}\n"),
+                               HasSubstr("\"starter\": \"ssh\"")));
+}
+
 TEST_F(SeveralPrograms, DryRunSaysWhoRunsWhat) {
   Process job(line({"--dry-run", "-n1", a(), ":", "-n3", b(), "y"}));
   EXPECT_EQ(job.wait(), 0) << job.err();

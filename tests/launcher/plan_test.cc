@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/base/system/unique_fd.h"
@@ -98,6 +99,51 @@ TEST(Plan, RankByNodeNumbersRanksRoundRobinAndKeepsLocalRanks) {
   EXPECT_THAT(plan_as_table({}, plan, meeting), HasSubstr("environment of rank 1\n"));
   const NodePlan alone = make_plan(options({"--rank-by=node", "-n", "3", "x"}), kMachine);
   EXPECT_THAT(supposed_meeting(alone).ranks, ElementsAre(0, 1, 2));
+}
+
+TEST(Plan, DryRunShowsWhatTheEnvironmentOfEachProgramHasOfItsOwn) {
+  const NodePlan plan =
+      make_plan(options({"-n2", "-x", "BOTH=1", "-x", "A=1", "x", ":", "-n2", "-x", "BOTH=1", "-x",
+                         "B=2", "y", ":", "-n1", "-x", "BOTH=1", "z"}),
+                kMachine);
+  const std::string text = plan_as_table({}, plan, supposed_meeting(plan));
+  const std::string of_y = "environment of rank 2, where it differs from that of rank 0\n";
+  const std::string of_z = "environment of rank 4, where it differs from that of rank 0\n";
+  ASSERT_THAT(text, AllOf(HasSubstr(of_y), HasSubstr(of_z), Not(HasSubstr("of rank 1"))));
+  const std::string x = text.substr(0, text.find(of_y));
+  const std::string y = text.substr(x.size(), text.find(of_z) - x.size());
+  const std::string z = text.substr(text.find(of_z));
+  EXPECT_THAT(x, AllOf(HasSubstr("\n  A=1\n"), HasSubstr("\n  WORLD_SIZE=5\n")));
+  EXPECT_THAT(y, AllOf(HasSubstr("\n  RANK=2\n"), HasSubstr("\n  B=2\n"),
+                       HasSubstr("\n  A is not set by dlrun\n"), Not(HasSubstr("WORLD_SIZE")),
+                       Not(HasSubstr("BOTH"))));
+  EXPECT_THAT(z, AllOf(HasSubstr("\n  RANK=4\n"), Not(HasSubstr("\n  B"))));
+}
+
+TEST(Plan, DryRunOfAJobOnHostsIsTextOrJson) {
+  const Options parsed =
+      options({"--hosts=a:1,b:2", "--rdzv-id=j", "-n1", "x", "1", ":", "-n2", "y"});
+  const JobPlan plan = make_job_plan(parsed, HostList(parsed));
+  EXPECT_EQ(hosts_plan_as_table({}, plan, "ssh"),
+            "job j: 3 ranks on 2 hosts, started by ssh\n"
+            "program of rank 0: x 1\nprogram of ranks 1 to 2: y\n"
+            "node 0  host a  ranks 0 to 0\nnode 1  host b  ranks 1 to 2\n\nwho set what\n");
+  const Setting hosts{.option = "--hosts", .value = "a:1,b:2", .by = SetBy::kLine, .variable = {}};
+  const auto json = nlohmann::json::parse(hosts_plan_as_json({hosts}, plan, "ssh"));
+  EXPECT_EQ(json, nlohmann::json::parse(R"({
+    "job": "j", "nnodes": 2, "world_size": 3, "starter": "ssh",
+    "program": ["x", "1"], "programs": [["x", "1"], ["y"]],
+    "hosts": [{"node": 0, "host": "a", "nproc_per_node": 1},
+              {"node": 1, "host": "b", "nproc_per_node": 2}],
+    "settings": [{"option": "--hosts", "value": "a:1,b:2", "set_by": "line"}],
+    "ranks": [{"rank": 0, "local_rank": 0, "node": 0, "program": 0},
+              {"rank": 1, "local_rank": 0, "node": 1, "program": 1},
+              {"rank": 2, "local_rank": 1, "node": 1, "program": 1}]})"));
+  JobPlan counts = plan;
+  counts.hosts[1].slots = 0;  // the host counts its ranks itself
+  const auto counted = nlohmann::json::parse(hosts_plan_as_json({}, counts, "srun"));
+  EXPECT_TRUE(counted["world_size"].is_null() && counted["ranks"].is_null());
+  EXPECT_TRUE(counted["hosts"][1]["nproc_per_node"].is_null());
 }
 
 TEST(Plan, RanksSeeThePortAtWhichTheNodesMeetIfTheUserGivesIt) {
