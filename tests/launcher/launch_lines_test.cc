@@ -224,6 +224,20 @@ TEST(LaunchLines, VariablesAreSetOrPassedOn) {
   }
 }
 
+TEST(LaunchLines, AllProgramsHaveOneMasterAddressAndPort) {
+  const Options same = line(
+      {"-n1", "-x", "MASTER_PORT=7", "a", ":", "-n1", "-x", "MASTER_PORT=7", "b", ":", "-n1", "c"});
+  EXPECT_EQ(same.meet.master_port, 7);
+  EXPECT_THAT(line_refusal({"-n1", "a", ":", "-n1", "-x", "MASTER_PORT=7", "b"}),
+              StartsWith("-x MASTER_PORT=7 is given to one program, but all programs of a job have "
+                         "the same MASTER_PORT, here the one that dlrun chooses"));
+  EXPECT_THAT(line_refusal({"-n1", "--master-port=6", "a", ":", "-n1", "-x", "MASTER_PORT=7", "b"}),
+              HasSubstr("the same MASTER_PORT, here 6; give it with the first program"));
+  EXPECT_THAT(
+      line_refusal({"-n1", "-x", "MASTER_ADDR=h", "a", ":", "-n1", "-x", "MASTER_ADDR=i", "b"}),
+      HasSubstr("the same MASTER_ADDR, here h; "));
+}
+
 TEST(LaunchLines, ATimeoutIsMoreThanNothing) {
   EXPECT_EQ(line({"--timeout", "0.5", "x"}).end.timeout, 500ms);
   EXPECT_THAT(line_refusal({"--timeout=0", "x"}), HasSubstr("wanted more than 0 seconds"));

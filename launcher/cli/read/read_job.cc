@@ -92,6 +92,15 @@ std::string why_not_forwarded(const Options& options, int signal) {
   return is_caught ? "" : "dlrun does not catch it";
 }
 
+// Checks an -x that counts for the whole job: the first program's does.
+void check_same(const Options& options, std::string_view name, const std::string& value,
+                const std::string& of_job) {
+  DL_CHECK(options.job.apps.size() == 1 || value == of_job, kInvalidArgument,
+           "-x {0}={1} is given to one program, but all programs of a job have the same {0}, here "
+           "{2}; give it with the first program",
+           name, value, of_job.empty() ? "the one that dlrun chooses" : of_job);
+}
+
 }  // namespace
 
 void nproc_per_node(Options& options, const Typed& typed) {
@@ -122,9 +131,17 @@ void export_variable(Options& options, const Typed& typed) {
     const std::optional<std::string> value =
         variable.value ? variable.value
                        : env::get(is_address ? env::Var::kMasterAddr : env::Var::kMasterPort);
-    if (value && is_address) options.meet.master_addr = *value;
-    if (value && is_port)
-      options.meet.master_port = whole_number("-x MASTER_PORT", *value, 1, 65535);
+    if (value && is_address) {
+      check_same(options, variable.name, *value, options.meet.master_addr);
+      options.meet.master_addr = *value;
+    }
+    if (value && is_port) {
+      const int port = whole_number("-x MASTER_PORT", *value, 1, 65535);
+      const std::optional<int> of_job = options.meet.master_port;
+      check_same(options, variable.name, std::to_string(port),
+                 of_job ? std::to_string(*of_job) : "");
+      options.meet.master_port = port;
+    }
     if (value) return;
   }
   std::vector<Exported>& exports = options.job.apps.back().exports;
