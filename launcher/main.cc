@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -62,6 +64,14 @@ std::vector<VisibleGpu> gpus_to_show() {
     say(error.what());
     return {};
   }
+}
+
+// Asio throws errors of its own kind.
+std::string text_of(const std::exception& error) {
+  const auto* const of_asio = dynamic_cast<const boost::system::system_error*>(&error);
+  const bool is_of_limits = of_asio != nullptr && is_resource_exhausted(of_asio->code().value());
+  return is_of_limits ? text_with_limits(std::system_error(of_asio->code()))
+                      : text_with_limits(error);
 }
 
 // The text is longer than stdio's buffer, so a write may fail here and not only at the end.
@@ -212,7 +222,7 @@ int main(int argc, char** argv) {
     dl::write_error(fmt::format("dlrun: write to standard output: {}\n", std::strerror(errno)));
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
-    dl::launcher::say(dl::text_with_limits(error));
+    dl::launcher::say(dl::launcher::text_of(error));
     // A node that cannot take part must not let the others wait for it.
     if (!step.empty()) dl::launcher::end_slurm_step(step);
     if (!dl::launcher::kill_descendants(

@@ -57,6 +57,7 @@ Sink::Sink(boost::asio::io_context& io, DiskThread& disk, int fd,
   // piece without blocking.
   way_ = S_ISSOCK(about.st_mode) ? Way::kSocket : Way::kSmallPieces;
   const int watcher = ::epoll_create1(EPOLL_CLOEXEC);
+  if (watcher < 0) throw_errno(errno, "epoll_create1");
   epoll_event event{};
   ::epoll_ctl(watcher, EPOLL_CTL_ADD, fd_, &event);
   watched_.assign(watcher);

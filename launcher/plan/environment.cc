@@ -1,19 +1,20 @@
 #include "launcher/plan/environment.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
-#include <system_error>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/system/machine/namespaces.h"
+#include "core/base/system/unique_fd.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/plan/apps.h"
 #include "launcher/process/own_process.h"
@@ -68,10 +69,10 @@ void add_places(const App& app, const Binding& binding, std::vector<std::string>
 // The absolute path of a --wdir that not all programs have.
 std::string checked_directory(const std::string& wdir) {
   std::string path = absolute_wdir(wdir);
-  std::error_code error;
-  const bool is_folder = std::filesystem::is_directory(path, error);
-  DL_CHECK(is_folder, kInvalidArgument, "--wdir {}: {}", wdir,
-           error ? error.message() : std::strerror(ENOTDIR));
+  // As chdir() needs it, which the ranks do.
+  const UniqueFd folder(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  DL_CHECK(folder && ::access(path.c_str(), X_OK) == 0, kInvalidArgument, "{}",
+           wdir_error(wdir, errno));
   return path;
 }
 
@@ -183,6 +184,14 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   return set;
 }
 
+std::string wdir_error(std::string_view wdir, int error) {
+  const char* const cure = error == ENOENT    ? "; make it, or give another"
+                           : error == ENOTDIR ? "; give a directory"
+                           : error == EACCES  ? "; give a directory that this user may enter"
+                                              : "";
+  return fmt::format("--wdir {}: {}{}", wdir, system_error_text(error), cure);
+}
+
 void apply_process_options(Options& options) {
   std::vector<App>& apps = options.job.apps;
   for (const Exported& variable : common_exports(apps)) {
@@ -199,8 +208,7 @@ void apply_process_options(Options& options) {
   for (std::string* const path : {&options.output.log_dir, &options.meet.key_file}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path);
   }
-  DL_CHECK(::chdir(wdir->c_str()) == 0, kInvalidArgument, "--wdir {}: {}", *wdir,
-           std::strerror(errno));
+  DL_CHECK(::chdir(wdir->c_str()) == 0, kInvalidArgument, "{}", wdir_error(*wdir, errno));
   // A shell would have set PWD, and programs take it for the name of their folder.
   env::set("PWD", std::filesystem::current_path());
   for (App& app : apps) app.wdir.clear();

@@ -26,6 +26,9 @@ struct Handles {
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
 
+// "--wdir /data: No such file or directory; make it, or give another", for an errno value.
+std::string wdir_error(std::string_view wdir, int error);
+
 // Applies the -x and --wdir that all programs of the job have alike to this process: sets the
 // variables and changes the directory, as if dlrun had been started so. Ranks inherit both, and
 // variables that dlrun itself reads (PATH, CUDA_VISIBLE_DEVICES) count with these values. Relative

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/system/random_bits.h"
 #include "core/base/text/number.h"
 #include "core/base/text/utf8.h"
@@ -121,7 +121,7 @@ rendezvous::Endpoint place_to_meet(const std::string& text) {
 std::string obstacle_text(int obstacle) {
   if (obstacle == EADDRINUSE) return "is taken";
   if (obstacle == EACCES) return "may not be listened on by this user";
-  return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
+  return fmt::format("cannot be listened on ({})", system_error_text(obstacle));
 }
 
 // As with torchrun's c10d, the node listens whose address is the endpoint.

@@ -377,6 +377,21 @@ TEST(End, ALimitThatLeavesRanksNoDescriptorsIsSaid) {
       "for 1 rank on this node; root raises it (limits.conf, LimitNOFILE=)\n");
 }
 
+TEST(End, ALimitOfOpenFilesIsSaidWhereverTheStartMeetsIt) {
+  for (int left = 2; left <= 16; ++left) {
+    const std::string taken = std::to_string(400 - left);
+    tests::Process job({"bash", "-c",
+                        "ulimit -n 400; for ((i = 3; i < " + taken +
+                            "; i++)); do eval \"exec $i</dev/null\"; done; exec " +
+                            tests::program("dlrun") + " true"});
+    EXPECT_EQ(job.wait(), 1) << left;
+    EXPECT_THAT(job.err(),
+                testing::AllOf(testing::StartsWith("dlrun: "),
+                               HasSubstr("the limit (ulimit -n) is 400 and one more is wanted")))
+        << left;
+  }
+}
+
 TEST(End, ALimitOfOpenFilesIsRaisedForDlrunAndKeptForTheRanks) {
   const std::string line = tests::program("dlrun") + " --nproc-per-node 64 sh -c 'ulimit -Sn'";
   // Below the numbers that ranks inherit, and enough for neither dlrun nor its supervisor.

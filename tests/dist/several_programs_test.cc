@@ -80,7 +80,9 @@ TEST_F(SeveralPrograms, OneThatCannotBeStartedIsSaidBeforeAnyRank) {
   EXPECT_THAT(script.err(), HasSubstr("there is no script " + folder_.path() + "/none.py"));
   Process nowhere(line({"-n1", a(), ":", "-n1", "--wdir", "/no/such", b()}));
   EXPECT_EQ(nowhere.wait(), 2);
-  EXPECT_THAT(nowhere.err(), HasSubstr("dlrun: --wdir /no/such: No such file or directory\n"));
+  EXPECT_THAT(nowhere.err(),
+              HasSubstr("dlrun: --wdir /no/such: No such file or directory; make it, "
+                        "or give another\n"));
   EXPECT_EQ(nowhere.out(), "");
 }
 

@@ -301,8 +301,11 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   std::string why = spawn_error_text(error);
   if (is_programs && error == ENOENT) why += ": " + why_no_interpreter(program);
   if (is_programs && error == ENOEXEC) why += ": " + why_not_executed(program);
-  events_.on_stop(exit_code, fmt::format("rank {} could not be started: {} of {}: {}", rank.number,
-                                         message.text, program, why));
+  const JobOptions& job = set_.plan.job.started;
+  const std::string step = message.text == "chdir"
+                               ? wdir_error(job.apps[job.app_of(rank.number)].wdir, error)
+                               : fmt::format("{} of {}: {}", message.text, program, why);
+  events_.on_stop(exit_code, fmt::format("rank {} could not be started: {}", rank.number, step));
   check_ended();
 }
 

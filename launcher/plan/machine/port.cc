@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/system/machine/limits.h"
 #include "core/base/system/random_bits.h"
 #include "core/base/system/unique_fd.h"
 
@@ -63,7 +64,9 @@ std::uint16_t choose_port() {
   constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
     const auto port = static_cast<std::uint16_t>(begin + static_cast<int>(random_bits() % room));
-    if (port_obstacle(port) == 0) return port;
+    const int obstacle = port_obstacle(port);
+    if (obstacle == 0) return port;
+    if (is_resource_exhausted(obstacle)) throw_errno(obstacle, "a port for MASTER_PORT");
   }
   throw_error(ErrorKind::kIo, "no free port for MASTER_PORT between {} and {} in {} tries", begin,
               end, kTries);

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "core/base/sanitizers.h"
@@ -97,6 +98,14 @@ TEST(SystemErrorText, NamesTheLimitThatIsWhy) {
   EXPECT_TRUE(is_out_of_files(EMFILE));
   EXPECT_FALSE(is_out_of_files(EACCES));
   EXPECT_EQ(system_error_text(EACCES), "Permission denied");
+}
+
+TEST(TextWithLimits, NamesTheLimitOfOpenFiles) {
+  const std::system_error error(EMFILE, std::generic_category(), "epoll");
+  EXPECT_EQ(text_with_limits(error), system_error_text(EMFILE));
+  EXPECT_NE(text_with_limits(error).find("(ulimit -n)"), std::string::npos);
+  const std::system_error other(EACCES, std::generic_category(), "epoll");
+  EXPECT_EQ(text_with_limits(other), "epoll: Permission denied");
 }
 
 // For death tests: ends the process with 1 and the error's text, or with 0.

@@ -140,10 +140,14 @@ std::string text_with_limits(const std::exception& error) {
     return out_of_memory_text();
   }
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr) return error.what();
+  const std::error_code& code = system->code();
+  if (code == std::errc::too_many_files_open || code == std::errc::too_many_files_open_in_system) {
+    return system_error_text(code.value());
+  }
   const bool is_of_room =
-      system != nullptr && (system->code() == std::errc::resource_unavailable_try_again ||
-                            system->code() == std::errc::not_enough_memory);
-  return is_of_room ? spawn_error_text(system->code().value()) : error.what();
+      code == std::errc::resource_unavailable_try_again || code == std::errc::not_enough_memory;
+  return is_of_room ? spawn_error_text(code.value()) : error.what();
 }
 
 }  // namespace dl
