@@ -118,7 +118,8 @@ TEST_F(Keep, NoBarrierOfMpiWaitsForADeadRank) {
       job("if test $RANK = 1; then " + gate_.wait() +
               "exit 3; fi; say() { echo \"$1\" >&$PMI_FD; read -r answer <&$PMI_FD; echo "
               "\"$answer\"; }; "
-              "say 'cmd=init pmi_version=1 pmi_subversion=1'; echo waits; say cmd=barrier_in",
+              "say 'cmd=init pmi_version=1 pmi_subversion=1'; echo waits; say cmd=barrier_in; say "
+              "cmd=finalize",
           {"--mpi=pmi1"});
   ASSERT_TRUE(run.wait_for_out("[rank 0] waits\n"));
   ASSERT_TRUE(run.wait_for_out("[rank 2] waits\n"));
