@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -97,7 +99,9 @@ int Frontend::run() {
   timeout_.cancel();
   card_.set_state(CardState::kEnding);
   output_.begin_finish();
-  return finish_and_print(agent_->finish());
+  Verdict verdict = agent_->finish();
+  if (verdict.exit_code == 0) discard_rest_of_input();
+  return finish_and_print(std::move(verdict));
 }
 
 void Frontend::limit_time() {
@@ -119,9 +123,23 @@ void Frontend::discard_input_of_other_nodes() {
   if (options_.where.slurm_step.empty() || options_.where.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
   discarded_.emplace(io_, duplicate(STDIN_FILENO), [this](const std::string& bytes) {
+    may_have_input_left_ = !bytes.empty();
     if (discards_input_) discarded_->give(static_cast<std::uint32_t>(bytes.size()));
   });
   discarded_->give(kPart);
+}
+
+// Rank 0 may have read all of it while srun still sends the end to this node.
+void Frontend::discard_rest_of_input() {
+  constexpr std::chrono::milliseconds kMostPause{200};
+  const auto end = rendezvous::Deadline::after(std::chrono::seconds(1));
+  std::array<char, std::size_t{64} << 10> part;
+  while (may_have_input_left_ && !end.has_passed()) {
+    pollfd ready{STDIN_FILENO, POLLIN, 0};
+    const auto pause = rendezvous::Deadline::earlier(end, rendezvous::Deadline::after(kMostPause));
+    may_have_input_left_ = ::poll(&ready, 1, pause.poll_timeout()) == 1 &&
+                           ::read(STDIN_FILENO, part.data(), part.size()) > 0;
+  }
 }
 
 void Frontend::on_attempt(int attempt, const std::vector<int>& ranks) {

@@ -58,6 +58,7 @@ class Frontend : private AgentEvents {
   void end_for(int signal);
   // True if the signal is a request to save, or a repetition of one.
   bool asks_to_save(int signal);
+  void discard_rest_of_input();
   void watch_allocation();
   void suspend();
   void report();
@@ -83,6 +84,7 @@ class Frontend : private AgentEvents {
   boost::asio::steady_timer timeout_;
   boost::asio::steady_timer allocation_timer_;
   bool discards_input_ = true;
+  bool may_have_input_left_ = false;  // some has come, and not its end
   std::optional<InputPump> discarded_;
   SaveRequests save_requests_;
   int interrupts_ = 0;
