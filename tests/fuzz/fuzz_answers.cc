@@ -1,5 +1,5 @@
 // What other hosts answer to `dlrun topo`, and the lines in which tasks of srun answer: every text
-// is read or refused, and a map that was read is written as it was read.
+// is read or refused, and what is written of a map that was read is a map.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,8 +18,11 @@ using namespace dl::launcher;
 
 void read_map(std::string_view text) {
   const topo::HostMap map = topo::read_map(text);
-  const std::string written = topo::json(map);
-  if (topo::json(topo::read_map(written)) != written) std::abort();
+  try {
+    topo::read_map(topo::json(map));
+  } catch (const Error&) {
+    std::abort();
+  }
   for (const auto& lines : {topo::page(map), topo::matrix(map)}) {
     for (const std::string& line : lines) {
       if (line.find('\n') != std::string::npos) std::abort();
