@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/base/system/output.h"
 #include "core/base/system/process/shell.h"
 #include "launcher/cli/line_prefix.h"
 #include "launcher/plan/machine/machine.h"
@@ -28,17 +29,6 @@ std::string text_of_lost_output(LostStream lost) {
   if (lost.error == ETIME) return fmt::format("{} was not read in time; its end is lost", name);
   if (lost.error == EBADF) return fmt::format("{} is closed: what ranks write to it is lost", name);
   return fmt::format("write to {}: {}", name, std::strerror(lost.error));
-}
-
-// Returns 0, or the errno value of the write that failed. One write() unless the file takes only a
-// part: ranks may append to the same file.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR) return errno;
-    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return 0;
 }
 
 CardFacts card_of(const Starter& starter, const std::string& host, const std::string& log_dir) {

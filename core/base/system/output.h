@@ -1,7 +1,7 @@
 // Checks that a program's output was written. main() calls open_missing_standard_streams() first,
 // and require_written() for stdout last.
 //
-// Thread-safety: any thread may call require_written().
+// Thread-safety: any thread may call require_written() and write_all().
 #pragma once
 
 #include <cstdio>
@@ -16,6 +16,10 @@ void require_written(std::FILE* file, std::string_view name);
 // Writes to standard error. If that cannot be written either, there is no one to tell: the
 // program goes on to its end and its exit code.
 void write_error(std::string_view text) noexcept;
+
+// Writes to a descriptor that blocks. Returns 0, or the errno value of the write() that failed. One
+// write() unless the file takes only a part, because several processes may append to it.
+int write_all(int fd, std::string_view text) noexcept;
 
 // Opens the standard streams that the program was started without (`program >&-`), so that no file
 // or socket gets their descriptors and receives prints. Reading standard input then gives end of

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/system/machine/limits.h"
+#include "core/base/system/output.h"
 #include "core/base/system/unique_fd.h"
 
 namespace dl::launcher {
@@ -22,13 +23,7 @@ namespace {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none{};
   ::setrlimit(RLIMIT_CORE, &none);  // a library that crashes leaves nothing in the user's directory
-  const std::string answer = function();
-  std::size_t sent = 0;
-  while (sent < answer.size()) {
-    const ssize_t n = ::write(fd, answer.data() + sent, answer.size() - sent);
-    if (n < 0 && errno != EINTR) break;
-    if (n > 0) sent += static_cast<std::size_t>(n);
-  }
+  write_all(fd, function());
   ::_exit(0);
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 
 namespace dl::launcher {
 namespace {
@@ -61,13 +62,8 @@ std::string path_of_descriptor(int fd) {
 std::string write_file(const std::string& path, const std::string& text) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) return fmt::format("create {}: {}", path, std::strerror(errno));
-  for (std::string_view rest = text; !rest.empty();) {
-    const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fmt::format("write {}: {}", path, std::strerror(errno));
-    rest.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return "";
+  const int error = write_all(fd.get(), text);
+  return error == 0 ? "" : fmt::format("write {}: {}", path, std::strerror(error));
 }
 
 std::string read_file(const std::string& path) {

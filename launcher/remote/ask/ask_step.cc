@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/base/system/output.h"
 #include "core/base/system/process/shell.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/start/rank_files.h"
@@ -28,12 +29,8 @@ constexpr std::size_t kMostSteps = 16;
 
 UniqueFd file_with(std::string_view text) {
   UniqueFd file = make_memory_file("dlrun-questions");
-  while (!text.empty()) {
-    const ssize_t n = ::write(file.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(errno, "write the questions for srun");
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
+  const int error = write_all(file.get(), text);
+  if (error != 0) throw_errno(error, "write the questions for srun");
   if (::lseek(file.get(), 0, SEEK_SET) != 0) throw_errno(errno, "rewind the questions for srun");
   return file;
 }

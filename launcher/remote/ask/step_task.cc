@@ -27,12 +27,8 @@ std::string read_input() {
 }
 
 void write_output(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(errno, "write to standard output");
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error != 0) throw_errno(error, "write to standard output");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/system/machine/namespaces.h"
+#include "core/base/system/output.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -57,13 +58,8 @@ JobKey read_key(int fd, std::string_view what) {
   }
 }
 
-void write_all(int fd, std::string_view text, std::string_view what) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(errno, what);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
+void write_or_throw(int fd, std::string_view text, std::string_view what) {
+  if (const int error = write_all(fd, text); error != 0) throw_errno(error, what);
 }
 
 // Only a memfd with our seals counts as the key. A program between dlrun and this one may have
@@ -191,7 +187,7 @@ UniqueFd JobKey::to_memfd() const {
   UniqueFd fd(::memfd_create("dlrun-key", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_errno(errno, "memfd_create for the job key");
   const Text text{hex()};
-  write_all(fd.get(), text.text, "write the job key's memfd");
+  write_or_throw(fd.get(), text.text, "write the job key's memfd");
   // With this mode it is also accepted as a key file, under /proc/<pid>/fd.
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) throw_errno(errno, "chmod the job key's memfd");
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, "seal the job key's memfd");
@@ -204,7 +200,7 @@ void JobKey::write_file(const std::string& path) const {
                            S_IRUSR | S_IWUSR));
   if (!fd) throw_errno(errno, what);
   const Text text{hex() + "\n"};
-  write_all(fd.get(), text.text, what);
+  write_or_throw(fd.get(), text.text, what);
 }
 
 JobKey::~JobKey() {
