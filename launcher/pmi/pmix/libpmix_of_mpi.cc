@@ -4,13 +4,13 @@
 #include <sys/auxv.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <ranges>
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/system/process/shell.h"
 #include "launcher/process/ask/ask.h"
 
 namespace dl::pmix {
@@ -56,9 +56,8 @@ std::filesystem::path interpreter_of(const std::string& program) {
   }
   if (words.empty()) return program;
   if (words.size() == 1 || !words[0].ends_with("/env")) return words[0];
-  const char* const path = std::getenv("PATH");
-  for (const auto folder : std::views::split(std::string_view(path == nullptr ? "" : path), ':')) {
-    const auto found = std::filesystem::path(folder.begin(), folder.end()) / words.back();
+  if (words.back().find('/') != std::string::npos) return words.back();
+  for (const std::string& found : candidates_in_path(words.back())) {
     if (is_there(found)) return found;
   }
   return program;

@@ -21,14 +21,14 @@ namespace {
 // Every pipe has room for this many bytes.
 constexpr std::size_t kMostInput = 4096;
 
+}  // namespace
+
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
 }
-
-}  // namespace
 
 Answer ask(std::vector<std::string> line, const AskOptions& options) {
   int ends[2] = {-1, -1};

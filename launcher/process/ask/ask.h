@@ -8,6 +8,9 @@
 
 namespace dl::launcher {
 
+// The words as execve() takes a line or an environment, as long as `words` does not change.
+std::vector<char*> pointers_to(std::vector<std::string>& words);
+
 struct Answer {
   int status = 0;    // as waitpid() gives it
   std::string text;  // stdout and stderr

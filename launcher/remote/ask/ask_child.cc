@@ -12,6 +12,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "launcher/process/ask/ask.h"
 #include "launcher/process/start/rank_files.h"
 #include "launcher/process/start/spawn.h"
 #include "launcher/process/time_of_day.h"
@@ -24,13 +25,6 @@ using rendezvous::Deadline;
 constexpr std::size_t kMostText = 64U << 20;
 constexpr std::size_t kMostSaidByHost = 4096;
 constexpr std::chrono::seconds kBetweenRemarks{5};
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 }  // namespace
 
