@@ -68,7 +68,8 @@ std::string headline_of(const NodePlan& plan, int world_size) {
                                        : fmt::format("node {}", plan.node_rank));
 }
 
-// Of each further program, only what its first rank does not have as the first rank of all.
+// The environment of this node's first rank. For each further program, the variables of its first
+// rank that differ from it.
 std::string environments_as_text(const NodePlan& plan, const Meeting& meeting) {
   const LocalRank& first = plan.ranks.front();
   const std::vector<std::string> common = rank_environment(plan, meeting, first, {});

@@ -54,7 +54,8 @@ class PmixServer : public MpiServer {
     int size = 1;                  // ranks of the job
     std::vector<int> apps = {1};   // ranks of each program, the first one's first
     std::vector<int> ranks = {0};  // of this node
-    // Of this node, as far as dlrun may read them: one may bring its own libpmix.
+    // The files of this node's programs that dlrun may read. The MPI of a program may have a newer
+    // libpmix.
     std::vector<std::string> programs;
     std::string host;
     int node = 0;

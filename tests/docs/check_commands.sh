@@ -4,7 +4,7 @@
 # Lines of code blocks that begin with dlrun, with a prompt ("$ ", "node0$ ") or variables before it, and text between backticks that names a
 # program, run with --dry-run as they stand, in a folder in which the programs that they name are stubs, and on a machine with eight GPUs that do not
 # exist. " ... " and a remark in parentheses at the end are left out, and a single capital letter stands for a number. Subcommands
-# have no --dry-run, so they run. Those that need a job or a host may fail, but not by exit code 2, which is for a wrong command line.
+# have no --dry-run, so they run. A subcommand that needs a job or a host may fail, but not with exit code 2, which is for a wrong line.
 set -u
 root=$1 work=$2 bin=$3 nvml=$4
 cd "$root" || exit 1

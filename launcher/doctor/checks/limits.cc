@@ -43,8 +43,8 @@ struct Named {
 };
 
 // With the command that raises a soft limit; a hard one takes root and a new login. Each limit has
-// a file of its own, so that one command does not undo another. A line for "*" does not count for
-// root, so the file names root.
+// a file of its own, so that one command does not undo another. PAM does not apply a line for "*"
+// to root, so the line names root if dlrun runs as root.
 Rule raise(bool applies, Verdict verdict, const std::string& why, const Named& named,
            std::uint64_t wanted) {
   const std::string value = wanted == kNoLimit ? "unlimited" : fmt::format("{}", wanted);

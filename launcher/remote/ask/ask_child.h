@@ -81,7 +81,7 @@ class AskChild {
 };
 
 // Reads until all have ended, or gives up after `patience`. Every few seconds `on_waiting` gets the
-// hosts of those that have not ended.
+// hosts of the programs that have not ended.
 void read_answers(const std::vector<AskChild*>& children, std::chrono::seconds patience,
                   const std::function<void(const std::vector<std::string>&)>& on_waiting);
 
