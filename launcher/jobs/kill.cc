@@ -60,6 +60,9 @@ Outcome read_outcome(const remote::HostAnswer& answer, const Chosen& chosen) {
       outcome.is = static_cast<Outcome::Is>(found - kOutcomeWords);
       outcome.seconds = one.at("seconds").get<double>();
       outcome.text = one.at("text").get<std::string>();
+      // The host calls itself by a name of its own, and the user by another.
+      const std::string told = name_of({one.at("host").get<std::string>(), chosen.job});
+      if (outcome.text.starts_with(told)) outcome.text.replace(0, told.size(), name_of(chosen));
       return outcome;
     }
   } catch (const Json::exception&) {

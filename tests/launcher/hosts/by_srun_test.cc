@@ -173,18 +173,24 @@ TEST_F(BySrun, WhatMayNotReachANodeTwiceIsAskedOnce) {
   EXPECT_THAT(srun_.steps(), UnorderedElementsAre("n2,n3", "n2,n3", "n2", "n3"));
 }
 
+// What `dlrun ps --json` shows once there is a job of this name.
+json hosts_with_job(const std::string& name, const Process::Options& where) {
+  json hosts;
+  EXPECT_TRUE(tests::eventually([&] {
+    Process ps(dlrun({"ps", "--json"}), where);
+    EXPECT_EQ(ps.wait(), 0) << ps.err();
+    hosts = json::parse(ps.out()).at("hosts");
+    return hosts.dump().find(name) != std::string::npos;
+  })) << name;
+  return hosts;
+}
+
 // The dlrun of a job of salloc is on the login node, and its agents are on the nodes.
 TEST(InAnAllocation, PsAndKillAlsoLookHereIfThisIsNoNode) {
   const FakeSrun srun;
   const tests::Gate gate;
   Process job(dlrun({"-n", "1", "--rdzv-id", "of salloc", "sh", "-c", gate.wait()}));
-  json hosts;
-  EXPECT_TRUE(tests::eventually([&] {
-    Process ps(dlrun({"ps", "--json"}), srun.in_allocation("n[1-2]"));
-    EXPECT_EQ(ps.wait(), 0) << ps.err();
-    hosts = json::parse(ps.out()).at("hosts");
-    return hosts.dump().find("of salloc") != std::string::npos;
-  })) << job.err();
+  const json hosts = hosts_with_job("of salloc", srun.in_allocation("n[1-2]"));
   ASSERT_EQ(hosts.size(), 3U);
   EXPECT_EQ(hosts.at(1).at("host"), "n1");
   EXPECT_EQ(hosts.at(2).at("host"), "n2");
@@ -193,10 +199,20 @@ TEST(InAnAllocation, PsAndKillAlsoLookHereIfThisIsNoNode) {
   EXPECT_EQ(kill.wait(), 0) << kill.err();
   EXPECT_THAT(kill.out(), AllOf(HasSubstr(" on n1) "), HasSubstr(" on n2) ")));
   EXPECT_EQ(job.wait(), 143);
-  // On a node, the nodes are all.
-  Process ps(dlrun({"ps", "--json"}), srun.in_allocation("n[1-2]", {"SLURMD_NODENAME=n1"}));
-  EXPECT_EQ(ps.wait(), 0) << ps.err();
-  EXPECT_EQ(json::parse(ps.out()).at("hosts").size(), 2U);
+}
+
+TEST(InAnAllocation, OnANodePsAndKillSeeTheNodesAlone) {
+  const FakeSrun srun;
+  const tests::Gate gate;
+  Process job(dlrun({"-n", "1", "--rdzv-id", "on a node", "sh", "-c", gate.wait()}));
+  const Process::Options on_n1 = srun.in_allocation("n[1-2]", {"SLURMD_NODENAME=n1"});
+  EXPECT_EQ(hosts_with_job("on a node", on_n1).size(), 2U);
+  // Both are this machine. One of them ends the job, and its host has another name for itself.
+  Process kill(dlrun({"kill", "--all", "on a node"}), on_n1);
+  EXPECT_EQ(kill.wait(), 0) << kill.err();
+  EXPECT_THAT(kill.out(),
+              AllOf(HasSubstr(" on n1) "), HasSubstr(" on n2) "), HasSubstr(") has ended, ")));
+  EXPECT_EQ(job.wait(), 143);
 }
 
 TEST(InAnAllocation, DoctorAsksTheNodesAndTheyMeet) {
