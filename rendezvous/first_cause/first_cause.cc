@@ -305,12 +305,20 @@ void FirstCause::find_follower(const Trail& trail) {
     return;
   }
   // The rank that found the cause knows more than a rank that only heard of it.
-  const Cause& cause = named->follows->cause;
-  if (const RankEnd* const finder = end_of(cause.found_by);
+  if (const RankEnd* const finder = end_of(named->follows->cause.found_by);
       finder != nullptr && finder->failed() && finder->follows &&
-      finder->follows->cause.rank == cause.rank) {
+      finder->follows->cause.rank == named->follows->cause.rank) {
     named = finder;
   }
+  // A rank that was called gone had ended first. If it had lost a connection, that was the cause.
+  if (named->follows->cause.blame == Blame::kGone) {
+    const RankEnd* const gone = end_of(named->follows->cause.rank);
+    if (gone != nullptr && gone->is_follower() && gone->follows &&
+        gone->follows->cause.blame == Blame::kLink) {
+      named = gone;
+    }
+  }
+  const Cause& cause = named->follows->cause;
   Finding found{.rank = named->rank, .exit_code = named->exit_code()};
   const std::string here = host_of(std::min(named->rank, cause.rank));
   const std::string there = host_of(std::max(named->rank, cause.rank));

@@ -251,6 +251,20 @@ TEST(FirstCause, OfALostConnectionIsNeitherOfItsRanks) {
               ::testing::StartsWith("ranks 0-1 lost a connection: barrier #12: "));
 }
 
+// Rank 0 looks why its connection is reset only when rank 1, which found it so, has ended.
+TEST(FirstCause, OfALostConnectionIsNoRankThatIsCalledGone) {
+  for (const bool finder_first : {false, true}) {
+    FirstCause cause({"a", "b"});
+    if (finder_first) cause.ended(follower(1, 0, Blame::kLink, 1));
+    cause.ended(follower(0, 1, Blame::kGone));
+    if (!finder_first) cause.ended(follower(1, 0, Blame::kLink, 1));
+    ASSERT_TRUE(cause.finding());
+    EXPECT_THAT(cause.finding()->headline,
+                ::testing::StartsWith("ranks 0-1 lost a connection: barrier #12: "));
+    EXPECT_EQ(named(cause), 1);
+  }
+}
+
 TEST(FirstCause, IsARankThatHearsFromTheOthersThatItHasLeft) {
   FirstCause cause;
   cause.ended(follower(0, 1, Blame::kLeft));
