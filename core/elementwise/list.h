@@ -31,9 +31,8 @@ enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the op
 
 // How CUDA computes an operation. On CPUs, kHot adds loops for bfloat16.
 enum class CudaKernel : std::uint8_t {
-  kHot,      // dedicated kernels for dense float16, bfloat16 and float32
-  kShared,   // one kernel for all such rows, which chooses at run time
-  kMissing,  // no kernel yet: throws kNotImplemented
+  kHot,     // dedicated kernels for dense float16, bfloat16 and float32
+  kShared,  // one kernel for all such rows, which chooses at run time
 };
 
 // What autocast does to an operation's floating inputs on a device.

@@ -33,8 +33,8 @@ DL_KERNEL(void, gather_elements,
 DL_KERNEL(void, scatter_elements,
           (const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
            ScatterMode how, std::int64_t disjoint_dim))
-// The indices of the true elements of a contiguous bool tensor, in row-major order: int64 [count,
-// dims].
-DL_KERNEL(Tensor, nonzero, (const Tensor& mask))
+// out [true elements, dims] int64 receives the indices of the true elements of a contiguous bool
+// tensor, in row-major order; it is not empty.
+DL_KERNEL(void, nonzero, (const Tensor& mask, const Tensor& out))
 
 }  // namespace dl::kernels

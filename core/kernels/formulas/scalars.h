@@ -21,7 +21,7 @@
 #define DL_FORMULAS_NAMESPACE dl::kernels::formulas
 #include "core/kernels/formulas/optimizer_rules-inl.h"
 
-// Reductions; not for devices.
-#define DL_INLINE inline
+// Reductions.
+#define DL_INLINE DL_NUMBER_INLINE
 #define DL_FORMULAS_NAMESPACE dl::kernels::reductions
 #include "core/kernels/formulas/reductions-inl.h"

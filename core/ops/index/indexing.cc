@@ -379,7 +379,11 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
 Tensor nonzero(const Tensor& input) {
   check_defined(input, "nonzero", "the input");
   const Tensor mask = input.dtype() == DType::kBool ? input.detach() : ne(input, false);
-  return call<Op::kNonzero>(input.device(), mask.contiguous());
+  const std::int64_t count = sum(mask).item<std::int64_t>();
+  const Tensor result =
+      empty({count, mask.dim()}, {.dtype = DType::kI64, .device = input.device()});
+  if (result.numel() != 0) call<Op::kNonzero>(input.device(), mask.contiguous(), result);
+  return result;
 }
 
 }  // namespace dl

@@ -255,11 +255,7 @@ Tensor extreme(ExtremeFn fn, const Tensor& input) {
   const Tensor all = flat(input);
   check_ordered(all.dtype(), op);
   check_not_empty(all.sizes(), 0, fn == ExtremeFn::kMin, op);
-  // The reduction is cheaper than the extreme with its index, but CUDA may have no kernel of it
-  // yet.
-  const bool has_reduction = !all.is_cuda() || facts(facts(fn).value).cuda != CudaKernel::kMissing;
-  const Tensor result =
-      has_reduction ? reduce(facts(fn).value, all) : extreme_named(fn, all, 0, {}, op).first;
+  const Tensor result = reduce(facts(fn).value, all);
   if (auto* node = record<ExtremeOfAllNode>(result, input)) {
     node->fn = fn;
     node->save(input);

@@ -25,11 +25,6 @@ TEST_F(CudaElementwise, EveryRowOfOneElement) {
   for (const UnaryFacts& row : kUnaryFacts) {
     const auto f = [&](const Inputs& in) { return apply(row, in[0]); };
     const std::string name(row.name);
-    if (row.cuda == CudaKernel::kMissing) {
-      EXPECT_ERROR(apply(row, zeros({2}, {.device = kGPU})), kNotImplemented,
-                   name + ": not on CUDA yet; use x.cpu()");
-      continue;
-    }
     for (const Shape& shape : kShapes) compare(name, f, {numbers_for(row, shape)});
     compare(name + ", transposed", [&](const Inputs& in) { return apply(row, in[0].t()); },
             {numbers_for(row, {33, 31})});

@@ -36,11 +36,9 @@ std::string text_of(Takes takes) {
 std::string text_of(CudaKernel kernel) {
   switch (kernel) {
     case CudaKernel::kHot:
-      return "yes";
+      return "own";
     case CudaKernel::kShared:
-      return "yes, a shared kernel";
-    case CudaKernel::kMissing:
-      return "not yet";
+      return "shared";
   }
   return "";
 }
@@ -89,11 +87,9 @@ struct ComposedRow {
   std::string_view call;
   std::string_view text;
   Gradient gradient;
-  CudaKernel cuda;
 };
 constexpr ComposedRow kComposedRows[] = {
-#define DL_COMPOSED_OP(name, call, text, gradient, cuda) \
-  {#name, call, text, Gradient::gradient, CudaKernel::cuda},
+#define DL_COMPOSED_OP(name, call, text, gradient) {#name, call, text, Gradient::gradient},
 #include "core/ops/composed.def"
 };
 
@@ -126,7 +122,9 @@ std::string operations_page() {
       "forms with `_` write the\n"
       "result into `x`. The second table has functions with numbers beside their tensor. Shape, "
       "layout and dtype stay.\n"
-      "All have a gradient; that of a step is zero.\n\n";
+      "All have a gradient; that of a step is zero. Under \"CUDA\", `own` has kernels of its own "
+      "for dense float16, bfloat16\n"
+      "and float32, and `shared` is a case in the kernel of all.\n\n";
   const char* const head =
       "| operation | result | dtypes | CUDA | autocast on CUDA |\n|---|---|---|---|---|\n";
   for (const bool has_method : {true, false}) {
@@ -156,7 +154,7 @@ std::string operations_page() {
       "\n## Functions of three elements\n\n"
       "Operands are broadcast; a number may stand in the place of `where`'s tensors and of "
       "`lerp`'s weight. Gradients go to all\n"
-      "but the condition. Not on CUDA yet.\n\n"
+      "but the condition.\n\n"
       "| operation | result | dtypes |\n|---|---|---|\n";
   for (const TernaryFacts& row : kTernaryFacts) {
     add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes));
@@ -165,11 +163,10 @@ std::string operations_page() {
       "\n## Made of others\n\n"
       "`core/ops/composed.def`. They take all dtypes that their parts take; most are methods "
       "too.\n\n"
-      "In brackets: whether the operation has a gradient, and whether it runs on CUDA.\n\n";
+      "In brackets: whether the operation has a gradient.\n\n";
   for (const ComposedRow& row : kComposedRows) {
     page += "- `" + std::string(row.call) + "` (" +
-            (row.gradient == Gradient::kGradcheck ? "gradient, " : "no gradient, ") +
-            (row.cuda == CudaKernel::kMissing ? "not on CUDA yet" : "CUDA") + "):\n  " +
+            (row.gradient == Gradient::kGradcheck ? "gradient" : "no gradient") + "):\n  " +
             std::string(row.text) + "\n";
   }
   page +=

@@ -289,25 +289,21 @@ void scatter_elements(const Indexed& by, const Tensor& target, const Tensor& ind
   });
 }
 
-Tensor nonzero(const Tensor& mask) {
+void nonzero(const Tensor& mask, const Tensor& out) {
   const bool* const is_true = mask.data<bool>();
   const std::int64_t numel = mask.numel();
-  const std::int64_t count = std::count(is_true, is_true + numel, true);
   const std::int64_t dims = mask.dim();
-  const Tensor result = empty({count, dims}, {.dtype = DType::kI64});
-  std::int64_t* out = result.data<std::int64_t>();
-  if (count == 0 || dims == 0) return result;
+  std::int64_t* place = out.data<std::int64_t>();
   for (std::int64_t i = 0; i < numel; ++i) {
     if (!is_true[i]) continue;
     std::int64_t rest = i;
     for (std::int64_t d = dims; d-- > 0;) {
       const std::int64_t size = mask.sizes()[static_cast<std::size_t>(d)];
-      out[d] = rest % size;
+      place[d] = rest % size;
       rest /= size;
     }
-    out += dims;
+    place += dims;
   }
-  return result;
 }
 
 }  // namespace dl::kernels::cpu

@@ -94,6 +94,29 @@ __device__ inline M load_as(const void* data, DType dtype, std::int64_t at) {
   }
 }
 
+// Four floating elements in one or two loads; `at` and the address are multiples of 4 elements.
+template <typename M>
+__device__ inline void load_four_as(const void* data, DType dtype, std::int64_t at,
+                                    M (&values)[4]) {
+  const auto load = [&](const auto* elements) {
+    using T = std::remove_cvref_t<decltype(*elements)>;
+    const auto pack = *reinterpret_cast<const Pack<T, 4>*>(elements + at);
+    for (int k = 0; k < 4; ++k) values[k] = wide(pack.at[k]);
+  };
+  if constexpr (std::is_same_v<M, double>) {
+    load(static_cast<const double*>(data));
+  } else {
+    switch (dtype) {
+      case DType::kF16:
+        return load(static_cast<const Half*>(data));
+      case DType::kBF16:
+        return load(static_cast<const BFloat16*>(data));
+      default:
+        load(static_cast<const float*>(data));
+    }
+  }
+}
+
 template <typename M>
 __device__ inline void store_as(void* data, DType dtype, std::int64_t at, M value) {
   if constexpr (std::is_same_v<M, float>) {
@@ -147,6 +170,20 @@ template <typename Launch>
 void with_arithmetic(DType dtype, const Launch& launch) {
   if (dtype == DType::kF64) return launch.template operator()<double>();
   launch.template operator()<float>();
+}
+// The same with the type of the elements.
+template <typename Launch>
+void with_element(DType dtype, const Launch& launch) {
+  switch (dtype) {
+    case DType::kF16:
+      return launch.template operator()<Half>();
+    case DType::kBF16:
+      return launch.template operator()<BFloat16>();
+    case DType::kF64:
+      return launch.template operator()<double>();
+    default:
+      return launch.template operator()<float>();
+  }
 }
 
 }  // namespace dl::kernels::cuda

@@ -32,7 +32,7 @@ bool with_hot(BinaryFn fn, const Launch& launch) {
 // Rows of arithmetic or comparisons with a strided kernel for compute type M.
 template <typename M>
 constexpr bool has_value(BinaryFn fn, Gives gives) {
-  return facts(fn).cuda != CudaKernel::kMissing && facts(fn).gives == gives &&
+  return facts(fn).gives == gives &&
          (std::is_floating_point_v<M> ? computes_floats(facts(fn).takes)
                                       : computes_integers(facts(fn).takes));
 }

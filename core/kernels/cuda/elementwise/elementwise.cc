@@ -1,5 +1,5 @@
 // CUDA's element-wise kernels. One operand of a binary kernel may be a 0-d tensor on the CPU: its
-// value is passed with the launch. A row without a CUDA kernel throws kNotImplemented.
+// value is passed with the launch.
 #include "core/kernels/declared/elementwise.h"
 
 #include "core/kernels/cuda/common/strided.h"
@@ -37,33 +37,35 @@ void* moved(void* data, std::int64_t elements, DType dtype) {
   return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
-// Computes out = f(a, b) by flat(a, b) if all have the same layout and it supports the case, else
-// in parts by strided(a, b, out, map).
-template <typename Flat, typename Strided>
-void pair(const Tensor& a, const Tensor& b, const Tensor& out, const Flat& by_flat,
-          const Strided& by_strided) {
-  const DType dtype = (on_host(a) ? b : a).dtype();
-  const Operand left = operand_of(a);
-  const Operand right = operand_of(b);
-  const bool flat = (left.one || same_layout(a, out)) && (right.one || same_layout(b, out)) &&
-                    (out.is_contiguous() || out.is_channels_last());
-  if (flat && by_flat(dtype, left, right)) return;
+// Computes `out` by by_flat(operands) if all have the same layout and it supports the case, else in
+// parts by by_strided(operands, to, map).
+template <std::size_t N, typename Flat, typename Strided>
+void from_operands(const std::array<const Tensor*, N>& tensors, const Tensor& out,
+                   const Flat& by_flat, const Strided& by_strided) {
+  std::array<Operand, N> operands;
+  bool flat = out.is_contiguous() || out.is_channels_last();
+  for (std::size_t k = 0; k < N; ++k) {
+    operands[k] = operand_of(*tensors[k]);
+    flat = flat && (operands[k].one || same_layout(*tensors[k], out));
+  }
+  if (flat && by_flat(operands)) return;
   const Shape& shape = out.sizes();
-  const auto loop =
-      make_loop<3>(shape, {out.strides(), strides_in(a, shape), strides_in(b, shape)});
-  for_each_part(loop, [&](const OffsetMap<3>& map, const std::array<std::int64_t, 3>& first) {
-    Operand part_a = left;
-    Operand part_b = right;
-    part_a.data = moved(left.data, first[1], dtype);
-    part_b.data = moved(right.data, first[2], dtype);
-    by_strided(dtype, part_a, part_b, moved(out.data_ptr(), first[0], out.dtype()), map);
-  });
+  std::array<Strides, N + 1> strides{out.strides()};
+  for (std::size_t k = 0; k < N; ++k) strides[k + 1] = strides_in(*tensors[k], shape);
+  const auto loop = make_loop<N + 1>(shape, strides);
+  for_each_part(loop,
+                [&](const OffsetMap<N + 1>& map, const std::array<std::int64_t, N + 1>& first) {
+                  std::array<Operand, N> part = operands;
+                  for (std::size_t k = 0; k < N; ++k) {
+                    part[k].data = moved(part[k].data, first[k + 1], tensors[k]->dtype());
+                  }
+                  by_strided(part, moved(out.data_ptr(), first[0], out.dtype()), map);
+                });
 }
 
 }  // namespace
 
 void unary(UnaryFn fn, const Tensor& input, const Parameters& parameters, const Tensor& out) {
-  check_is_there(facts(fn));
   if (out.numel() == 0) return;
   const DType dtype = out.dtype();
   const Launch launch;
@@ -81,37 +83,54 @@ void unary(UnaryFn fn, const Tensor& input, const Parameters& parameters, const 
 
 void unary_backward(UnaryFn fn, const Tensor& grad, const Tensor& saved,
                     const Parameters& parameters, const Tensor& out) {
-  check_is_there(facts(fn));
   if (out.numel() == 0) return;
+  const DType dtype = (on_host(grad) ? saved : grad).dtype();
   const Launch launch;
-  pair(
-      grad, saved, out,
-      [&](DType dtype, const Operand& g, const Operand& s) {
-        return gradient_flat(fn, dtype, g, s, parameters, out.data_ptr(), out.numel(),
+  from_operands(
+      std::array{&grad, &saved}, out,
+      [&](const std::array<Operand, 2>& in) {
+        return gradient_flat(fn, dtype, in[0], in[1], parameters, out.data_ptr(), out.numel(),
                              launch.stream());
       },
-      [&](DType dtype, const Operand& g, const Operand& s, void* to, const OffsetMap<3>& map) {
-        gradient_strided(fn, dtype, g, s, parameters, to, map, launch.stream());
+      [&](const std::array<Operand, 2>& in, void* to, const OffsetMap<3>& map) {
+        gradient_strided(fn, dtype, in[0], in[1], parameters, to, map, launch.stream());
       });
   DL_CUDA_LAUNCHED("unary_backward");
 }
 
 void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,
             const Tensor& out) {
-  check_is_there(facts(fn));
   if (out.numel() == 0) return;
+  const DType dtype = (on_host(a) ? b : a).dtype();
   const Launch launch;
-  pair(
-      a, b, out,
-      [&](DType dtype, const Operand& left, const Operand& right) {
-        return binary_flat(fn, dtype, left, right, parameters, out.data_ptr(), out.numel(),
+  from_operands(
+      std::array{&a, &b}, out,
+      [&](const std::array<Operand, 2>& in) {
+        return binary_flat(fn, dtype, in[0], in[1], parameters, out.data_ptr(), out.numel(),
                            launch.stream());
       },
-      [&](DType dtype, const Operand& left, const Operand& right, void* to,
-          const OffsetMap<3>& map) {
-        binary_strided(fn, dtype, left, right, parameters, to, map, launch.stream());
+      [&](const std::array<Operand, 2>& in, void* to, const OffsetMap<3>& map) {
+        binary_strided(fn, dtype, in[0], in[1], parameters, to, map, launch.stream());
       });
   DL_CUDA_LAUNCHED("binary");
+}
+
+void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
+             const Parameters& parameters, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const bool is_condition = a.dtype() == DType::kBool;
+  const Launch launch;
+  from_operands(
+      std::array{&a, &b, &c}, out,
+      [&](const std::array<Operand, 3>& in) {
+        return is_condition && where_flat(in[0], in[1], in[2], out.dtype(), out.data_ptr(),
+                                          out.numel(), launch.stream());
+      },
+      [&](const std::array<Operand, 3>& in, void* to, const OffsetMap<4>& map) {
+        ternary_strided(fn, is_condition, out.dtype(), in[0], in[1], in[2], parameters, to, map,
+                        launch.stream());
+      });
+  DL_CUDA_LAUNCHED("ternary");
 }
 
 }  // namespace dl::kernels::cuda

@@ -47,4 +47,12 @@ void binary_strided(BinaryFn fn, DType dtype, const Operand& a, const Operand& b
                     const Parameters& parameters, void* out, const OffsetMap<3>& map,
                     cudaStream_t stream);
 
+// `where` of a bool condition; b and c have the dtype of `out`.
+bool where_flat(const Operand& condition, const Operand& b, const Operand& c, DType dtype,
+                void* out, std::int64_t count, cudaStream_t stream);
+// is_condition: `a` is bool. The other operands have the dtype of `out`.
+void ternary_strided(TernaryFn fn, bool is_condition, DType dtype, const Operand& a,
+                     const Operand& b, const Operand& c, const Parameters& parameters, void* out,
+                     const OffsetMap<4>& map, cudaStream_t stream);
+
 }  // namespace dl::kernels::cuda

@@ -49,8 +49,7 @@ bool with_hot(UnaryFn fn, const Launch& launch) {
 // Rows with a strided kernel for compute type M.
 template <typename M>
 constexpr bool has_value(UnaryFn fn) {
-  return facts(fn).cuda != CudaKernel::kMissing &&
-         (std::is_floating_point_v<M> || computes_integers(facts(fn).takes));
+  return std::is_floating_point_v<M> || computes_integers(facts(fn).takes);
 }
 
 template <typename M>

@@ -88,20 +88,6 @@ __global__ void __launch_bounds__(kThreads)
   dx[element] = narrow<T>(sum);
 }
 
-template <typename Launch>
-void with_element(DType dtype, const Launch& launch) {
-  switch (dtype) {
-    case DType::kF16:
-      return launch.template operator()<Half>();
-    case DType::kBF16:
-      return launch.template operator()<BFloat16>();
-    case DType::kF64:
-      return launch.template operator()<double>();
-    default:
-      return launch.template operator()<float>();
-  }
-}
-
 }  // namespace
 
 void max_pool2d_launch(const PoolArgs& args, const void* x, void* y, std::uint16_t* winner,

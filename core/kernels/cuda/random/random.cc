@@ -2,6 +2,7 @@
 // (fault.h) and gives NaN.
 #include "core/kernels/declared/random.h"
 
+#include "core/kernels/cuda/order/sorted_pairs.h"
 #include "core/kernels/cuda/random/random_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
 
@@ -55,11 +56,10 @@ void philox_randperm(const Tensor& out, const random::PhiloxSeed& seed) {
   if (out.numel() == 0) return;
   const Launch launch;
   const std::int64_t count = out.numel();
-  PermutationMemory memory;
-  DL_CUDA_CHECK(randperm_memory(count, memory));
-  const Workspace scratch(memory.bytes, launch.stream());
-  DL_CUDA_CHECK(randperm_launch(memory, scratch.data(), out.data<std::int64_t>(), count, seed,
-                                launch.stream()));
+  const SortedPairs pairs(count, launch.stream());
+  permutation_keys_launch(pairs.keys(), pairs.numbers(), count, seed, launch.stream());
+  DL_CUDA_LAUNCHED("philox_randperm");
+  pairs.run(64, out.data<std::int64_t>());
 }
 
 }  // namespace dl::kernels::cuda

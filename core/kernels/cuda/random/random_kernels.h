@@ -27,14 +27,8 @@ void philox_bernoulli_launch(DType dtype, const void* probabilities, void* out, 
                              const random::PhiloxSeed& seed, dl::cuda::FaultPlace fault,
                              cudaStream_t stream);
 
-// Scratch memory for a permutation: two arrays of keys, one of numbers, and the sort's workspace.
-struct PermutationMemory {
-  std::size_t bytes = 0;
-  std::size_t of_sort = 0;
-};
-cudaError_t randperm_memory(std::int64_t count, PermutationMemory& memory);
-cudaError_t randperm_launch(const PermutationMemory& memory, void* scratch, std::int64_t* out,
-                            std::int64_t count, const random::PhiloxSeed& seed,
-                            cudaStream_t stream);
+// A random key for each of the numbers 0, 1, ..., which a sort by all bits of the keys permutes.
+void permutation_keys_launch(std::uint64_t* keys, std::int64_t* numbers, std::int64_t count,
+                             const random::PhiloxSeed& seed, cudaStream_t stream);
 
 }  // namespace dl::kernels::cuda

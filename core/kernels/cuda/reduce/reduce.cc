@@ -2,6 +2,7 @@
 #include "core/kernels/declared/reduce.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
@@ -25,7 +26,7 @@ OffsetMap<static_cast<int>(N)> whole_map(const StridedLoop<N>& loop, std::string
 }
 
 // The number of parts of each sum that gives a few blocks for each multiprocessor.
-std::uint32_t parts_for(const SumArgs& args, const Launch& launch) {
+std::uint32_t parts_for(const ReduceArgs& args, const Launch& launch) {
   const std::int64_t blocks =
       (args.kept.count + args.lines.lines() - 1) / std::max(1, args.lines.lines());
   const std::int64_t wanted = 4 * static_cast<std::int64_t>(launch.sm_count());
@@ -34,41 +35,60 @@ std::uint32_t parts_for(const SumArgs& args, const Launch& launch) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(parts, 1, 1024));
 }
 
-void run(SumArgs args, const Launch& launch) {
+// Whether load_four_as() may load the elements of each result.
+bool is_in_fours(const ReduceArgs& args) {
+  if (args.lines.interleaved || !is_floating(args.dtype)) return false;
+  if (args.reduced.dims != 1 || args.reduced.strides[0][0] != 1) return false;
+  for (int d = 0; d < args.kept.dims; ++d) {
+    if (args.kept.strides[d][1] % 4 != 0) return false;
+  }
+  return reinterpret_cast<std::uintptr_t>(args.in) % (4 * size_of(args.dtype)) == 0;
+}
+
+void run(ReduceArgs args, const Launch& launch) {
   args.parts = parts_for(args, launch);
+  args.in_fours = is_in_fours(args);
   const std::size_t bytes =
       args.parts > 1 ? std::size_t{8} * args.parts * args.kept.count : std::size_t{0};
   const Workspace partial(bytes, launch.stream());
   args.partial = partial.data();
-  sum_launch(args, launch.stream());
-  DL_CUDA_LAUNCHED("sum");
+  reduce_launch(args, launch.stream());
+  DL_CUDA_LAUNCHED("reduce");
 }
 
-// Sums divided by `divisor`; integer sums are not divided.
-void sum(const Tensor& input, double divisor, const Tensor& out) {
-  const auto [outer, inner] = make_reduction_loops<2>(input.sizes(), input.strides(), out.sizes(),
-                                                      {out.strides(), input.strides()});
-  const Launch launch;
-  const bool interleaved =
-      outer.count > 1 && outer.inner_stride(1) == 1 && inner.inner_stride(0) != 1;
-  run({.in = input.data_ptr(),
-       .dtype = input.dtype(),
-       .out = out.data_ptr(),
-       .out_dtype = out.dtype(),
-       .kept = whole_map(outer, "sum"),
-       .reduced = whole_map(inner, "sum"),
-       .divisor = divisor,
-       .lines = lines_for(inner.count, interleaved)},
-      launch);
+// The reduction whose result is the pivot.
+ReduceFn pivot_of(ReduceFn fn) {
+  return facts(fn).pivot == Pivot::kMean ? ReduceFn::kMean : ReduceFn::kAmax;
 }
 
 }  // namespace
 
-void reduce(ReduceFn fn, const Tensor& input, double, const Tensor& out) {
-  check_is_there(facts(fn));
+void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
   if (out.numel() == 0) return;
-  const double count = static_cast<double>(input.numel()) / static_cast<double>(out.numel());
-  sum(input, fn == ReduceFn::kMean ? count : 1.0, out);
+  const auto [outer, inner] = make_reduction_loops<2>(input.sizes(), input.strides(), out.sizes(),
+                                                      {out.strides(), input.strides()});
+  const std::string_view op = facts(fn).name;
+  const bool interleaved =
+      outer.count > 1 && outer.inner_stride(1) == 1 && inner.inner_stride(0) != 1;
+  ReduceArgs args{.fn = fn,
+                  .in = input.data_ptr(),
+                  .dtype = input.dtype(),
+                  .out = out.data_ptr(),
+                  .out_dtype = out.dtype(),
+                  .kept = whole_map(outer, op),
+                  .reduced = whole_map(inner, op),
+                  .p = p,
+                  .lines = lines_for(inner.count, interleaved)};
+  const Launch launch;
+  if (facts(fn).pivot == Pivot::kNone || !is_floating(input.dtype())) return run(args, launch);
+  const Workspace pivots(sizeof(double) * args.kept.count, launch.stream());
+  ReduceArgs first = args;
+  first.fn = pivot_of(fn);
+  first.out = nullptr;
+  first.numbered_out = pivots.as<double>();
+  run(first, launch);
+  args.pivots = pivots.as<double>();
+  run(args, launch);
 }
 
 void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool accumulate,
@@ -77,7 +97,8 @@ void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool a
   const auto outer = make_loop<2>({columns}, {Strides{1}, Strides{1}});
   const auto inner = make_loop<1>({rows}, {Strides{columns}});
   const Launch launch;
-  run({.in = in,
+  run({.fn = ReduceFn::kSum,
+       .in = in,
        .dtype = out.dtype(),
        .out = out.data_ptr(),
        .out_dtype = out.dtype(),
@@ -90,7 +111,6 @@ void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool a
 
 void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& values,
              const Tensor& indices) {
-  check_is_there(facts(fn));
   if (values.numel() == 0) return;
   const auto d = static_cast<std::size_t>(dim);
   const Shape& shape = values.sizes();
@@ -99,23 +119,25 @@ void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& 
   const auto kept = make_loop<3>(shape, {values.strides(), indices.strides(), from});
   const std::int64_t step = input.strides()[d];
   const Launch launch;
-  max_launch({.in = input.data_ptr(),
-              .dtype = input.dtype(),
-              .size = input.sizes()[d],
-              .step = step,
-              .values = values.data_ptr(),
-              .indices = indices.data<std::int64_t>(),
-              .kept = whole_map(kept, "max"),
-              .lines = lines_for(input.sizes()[d], kept.count > 1 && step != 1)},
-             launch.stream());
-  DL_CUDA_LAUNCHED("max");
+  extreme_launch({.fn = fn,
+                  .in = input.data_ptr(),
+                  .dtype = input.dtype(),
+                  .size = input.sizes()[d],
+                  .step = step,
+                  .values = values.data_ptr(),
+                  .indices = indices.data<std::int64_t>(),
+                  .kept = whole_map(kept, facts(fn).name),
+                  .lines = lines_for(input.sizes()[d], kept.count > 1 && step != 1)},
+                 launch.stream());
+  DL_CUDA_LAUNCHED("extreme");
 }
 
 void max_backward(const Tensor& grad, const Tensor& indices, std::int64_t dim, const Tensor& out) {
   if (grad.numel() == 0) return;
   if (!is_floating(grad.dtype())) refuse_dtype("max", grad.dtype(), "a floating dtype");
-  const std::int64_t step = out.strides()[static_cast<std::size_t>(dim)];
-  const auto loop = make_loop<3>(grad.sizes(), {out.strides(), grad.strides(), indices.strides()});
+  Strides to = out.strides();
+  const std::int64_t step = std::exchange(to[static_cast<std::size_t>(dim)], 0);
+  const auto loop = make_loop<3>(grad.sizes(), {to, grad.strides(), indices.strides()});
   const auto width = static_cast<std::int64_t>(size_of(grad.dtype()));
   const Launch launch;
   for_each_part(loop, [&](const OffsetMap<3>& map, const std::array<std::int64_t, 3>& first) {

@@ -1,4 +1,4 @@
-// Sums and maxima on plain memory.
+// Reductions on plain memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,6 +7,7 @@
 
 #include "core/kernels/cuda/common/line_group.h"
 #include "core/kernels/cuda/common/offsets.h"
+#include "core/reductions/list.h"
 #include "core/tensor/dtype.h"
 
 namespace dl {
@@ -15,27 +16,35 @@ class Tensor;
 
 namespace dl::kernels::cuda {
 
-// One sum for each element of the map `kept`, over the elements of the map `reduced`. Floating
-// elements are summed in f64, integers and bool in int64.
-struct SumArgs {
+// One result for each element of the map `kept`, over the elements of the map `reduced`. Floating
+// elements are merged in their compute type within blocks of kMergedInput elements and in float64
+// across blocks, integers and bool in int64.
+struct ReduceArgs {
+  ReduceFn fn{};
   const void* in = nullptr;
   DType dtype = DType::kF32;
   void* out = nullptr;
   DType out_dtype = DType::kF32;
   OffsetMap<2> kept;     // out, in
   OffsetMap<1> reduced;  // in
-  double divisor = 1;    // of floating sums
+  double p = 0;          // the reduction's argument
   bool accumulate = false;
+  bool in_fours = false;  // the elements of a result may be loaded by load_four_as()
+  // By the number of the result: what is subtracted from the elements first; and the place of the
+  // results, if `out` is null.
+  const double* pivots = nullptr;
+  double* numbered_out = nullptr;
   Lines lines{};
-  // Each sum is divided into `parts`, so that a few long sums use the whole device. More than one
-  // part needs `partial`, 8 bytes for each part and result. Sums of different numbers of
-  // parts may differ in their last bits.
+  // Each result is divided into `parts`, so that a few long ones use the whole device. More than
+  // one part needs `partial`, 8 bytes for each part and result. Sums of different numbers of parts
+  // may differ in their last bits.
   std::uint32_t parts = 1;
   void* partial = nullptr;
 };
-void sum_launch(const SumArgs& args, cudaStream_t stream);
+void reduce_launch(const ReduceArgs& args, cudaStream_t stream);
 
-struct MaxArgs {
+struct ExtremeArgs {
+  ExtremeFn fn{};
   const void* in = nullptr;
   DType dtype = DType::kF32;
   std::int64_t size = 0;  // along the reduced dimension
@@ -45,8 +54,8 @@ struct MaxArgs {
   OffsetMap<3> kept;  // values, indices, in
   Lines lines{};
 };
-// The first of the largest elements; NaN is the largest.
-void max_launch(const MaxArgs& args, cudaStream_t stream);
+// The first of the extreme elements; NaN is the extreme.
+void extreme_launch(const ExtremeArgs& args, cudaStream_t stream);
 
 // The sum of (a[i] - b[i])^2 over n elements in f64, divided by n, written to the element at `out`.
 // `partial`: kSquareParts doubles.

@@ -11,8 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/error.h"
-#include "core/elementwise/list.h"
 #include "core/kernels/cuda/runtime/active_device.h"
 #include "core/kernels/cuda/runtime/errors.h"
 #include "core/kernels/cuda/runtime/fault.h"
@@ -76,12 +74,5 @@ namespace dl::kernels::cuda {
 using dl::cuda::Launch;
 using dl::cuda::Workspace;
 namespace fault = dl::cuda::fault;
-
-// Throws kNotImplemented if a row of a list of operations has no kernel for CUDA.
-template <typename Facts>
-void check_is_there(const Facts& row) {
-  DL_CHECK(row.cuda != CudaKernel::kMissing, kNotImplemented, "{}: not on CUDA yet; use x.cpu()",
-           row.name);
-}
 
 }  // namespace dl::kernels::cuda

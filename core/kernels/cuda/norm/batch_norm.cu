@@ -1,0 +1,333 @@
+// Sums and maps over the channels of a batch: see norm_kernels.h.
+#include "core/kernels/cuda/norm/norm_device.h"
+#include "core/kernels/element_width.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+// The element of a channel with number j.
+__device__ inline std::int64_t place_of(const BatchShape& shape, std::uint32_t c, std::uint32_t j) {
+  if (shape.channels_last) return std::int64_t{j} * shape.channels + c;
+  const std::uint32_t sample = shape.by_positions.divide(j);
+  const std::uint32_t positions = shape.by_positions.divisor();
+  return (std::int64_t{sample} * shape.channels + c) * positions + (j - sample * positions);
+}
+
+__device__ inline std::uint32_t channel_of(const BatchShape& shape, std::uint32_t element) {
+  const std::uint32_t plane = shape.channels_last ? element : shape.by_positions.divide(element);
+  return plane - shape.by_channels.divide(plane) * shape.channels;
+}
+
+// The channel of a thread's group, and the part of its elements.
+struct Piece {
+  bool present;
+  std::uint32_t channel;
+  std::uint32_t begin, end;
+};
+__device__ inline Piece piece_of(const BatchShape& shape) {
+  const std::uint32_t c = blockIdx.x * shape.lines.lines() + shape.lines.line();
+  const auto cut = [&](std::uint32_t part) {
+    return static_cast<std::uint32_t>(std::uint64_t{shape.count} * part / shape.parts);
+  };
+  return {c < shape.channels, c, cut(blockIdx.y), cut(blockIdx.y + 1)};
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads)
+    moments_kernel(BatchShape shape, const void* x, Moments* partial) {
+  __shared__ Moments shared[kGroupThreads];
+  const Piece piece = piece_of(shape);
+  Moments total{0, 0, 0};
+  if (piece.present) {
+    const std::uint32_t lanes = shape.lines.lanes;
+    for (std::uint32_t j = piece.begin + shape.lines.lane(); j < piece.end; j += kMerged * lanes) {
+      M values[kMerged] = {};
+      int count = 0;
+      for (int k = 0; k < kMerged; ++k) {
+        const std::uint32_t at = j + k * lanes;
+        if (at >= piece.end) continue;
+        values[k] = load_as<M>(x, shape.dtype, place_of(shape, piece.channel, at));
+        ++count;
+      }
+      total = joined(total, moments_of(values, count));
+    }
+  }
+  total = shape.lines.combine(total, shared, JoinMoments());
+  if (piece.present && shape.lines.lane() == 0) {
+    partial[std::int64_t{blockIdx.y} * shape.channels + piece.channel] = total;
+  }
+}
+
+__device__ inline Moments moments_of_channel(const BatchShape& shape, const Moments* partial,
+                                             std::int64_t c) {
+  Moments total{0, 0, 0};
+  for (std::uint32_t part = 0; part < shape.parts; ++part) {
+    total = joined(total, partial[std::int64_t{part} * shape.channels + c]);
+  }
+  return total;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    join_moments_kernel(BatchShape shape, const Moments* partial, double* out) {
+  const std::int64_t c = thread_number();
+  if (c >= shape.channels) return;
+  const Moments moments = moments_of_channel(shape, partial, c);
+  out[c] = moments.mean;
+  out[shape.channels + c] = moments.squares;
+}
+
+__device__ inline void move_towards(const Numbers& running, std::int64_t c, double value,
+                                    double momentum) {
+  put_number(running, c, (1 - momentum) * number_at<double>(running, c, 0) + momentum * value);
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kThreads)
+    batch_stats_kernel(BatchShape shape, BatchStatsArgs args) {
+  const std::int64_t c = thread_number();
+  if (c >= shape.channels) return;
+  double exact_mean = 0;
+  double variance = 0;
+  if (args.partial == nullptr) {
+    exact_mean = number_at<double>(args.running_mean, c, 0);
+    variance = number_at<double>(args.running_var, c, 1);
+  } else {
+    const Moments moments = moments_of_channel(shape, args.partial, c);
+    const double count = moments.count > 1 ? moments.count : 1;  // an empty batch has variance 0
+    exact_mean = moments.mean;
+    variance = moments.squares / count;
+    move_towards(args.running_mean, c, exact_mean, args.momentum);
+    move_towards(args.running_var, c, moments.squares / (count - 1), args.momentum);
+  }
+  const M mean = static_cast<M>(exact_mean);
+  const M scale = static_cast<M>(1 / std::sqrt(variance + args.eps));
+  const M rest = static_cast<M>(exact_mean - static_cast<double>(mean));
+  M* const stats = static_cast<M*>(args.stats);
+  stats[c] = mean;
+  stats[shape.channels + c] = scale;
+  stats[2 * std::int64_t{shape.channels} + c] = rest;
+  M* const map = static_cast<M*>(args.map);
+  const M by = scale * number_at<M>(args.weight, c, 1);
+  map[c] = mean;
+  map[shape.channels + c] = by;
+  map[2 * std::int64_t{shape.channels} + c] = number_at<M>(args.bias, c, 0) - rest * by;
+}
+
+// Calls f(channel, element) for the elements of a thread, which are neighbours.
+template <int kCount, typename F>
+__device__ void for_each_element(const BatchShape& shape, std::int64_t first, const F& f) {
+  for (int k = 0; k < kCount; ++k) {
+    if (first + k >= shape.numel()) return;
+    f(channel_of(shape, static_cast<std::uint32_t>(first + k)), first + k, k);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    map_kernel(BatchShape shape, const T* x, const Wide<T>* map, bool aligned, T* y) {
+  using M = Wide<T>;
+  constexpr int kCount = kPackOf<T>;
+  const std::int64_t first = thread_number() * kCount;
+  const M* const scales = map + shape.channels;
+  const M* const adds = scales + shape.channels;
+  const bool whole = aligned && first + kCount <= shape.numel();
+  Pack<T, kCount> pack{};
+  if (whole) pack = *reinterpret_cast<const Pack<T, kCount>*>(x + first);
+  for_each_element<kCount>(shape, first, [&](std::uint32_t c, std::int64_t at, int k) {
+    const M value = wide(whole ? pack.at[k] : x[at]);
+    const T result = narrow<T>((value - map[c]) * scales[c] + adds[c]);
+    if (whole) {
+      pack.at[k] = result;
+    } else {
+      y[at] = result;
+    }
+  });
+  if (whole) *reinterpret_cast<Pack<T, kCount>*>(y + first) = pack;
+}
+
+template <typename M>
+struct RowOrChannel {
+  M mean, scale, rest;
+};
+template <typename M>
+__device__ RowOrChannel<M> stats_of(const BatchShape& shape, const SavedStats& saved,
+                                    std::uint32_t c, std::uint32_t j) {
+  const M* stats = static_cast<const M*>(saved.stats);
+  if (!saved.of_rows) {
+    stats += c;
+    const std::int64_t channels = shape.channels;
+    return {stats[0], stats[channels], stats[2 * channels]};
+  }
+  const std::uint32_t sample = shape.by_positions.divide(j);
+  stats += 3 * (std::int64_t{sample} * saved.groups + saved.by_group.divide(c));
+  return {stats[0], stats[1], stats[2]};
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads)
+    gradient_sums_kernel(BatchShape shape, SavedStats saved, const void* dy, const void* x,
+                         double* partial) {
+  __shared__ Pair shared[kGroupThreads];
+  const Piece piece = piece_of(shape);
+  Pair total{0, 0};
+  if (piece.present) {
+    const std::uint32_t lanes = shape.lines.lanes;
+    for (std::uint32_t j = piece.begin + shape.lines.lane(); j < piece.end;) {
+      M by_g = 0;
+      M by_x = 0;
+      for (int k = 0; k < kMerged && j < piece.end; ++k, j += lanes) {
+        const std::int64_t at = place_of(shape, piece.channel, j);
+        const M g = load_as<M>(dy, shape.dtype, at);
+        const M value = load_as<M>(x, shape.dtype, at);
+        const RowOrChannel<M> by = stats_of<M>(shape, saved, piece.channel, j);
+        by_g += g;
+        if (is_extreme(by.scale)) {
+          total.x += static_cast<double>(g) * normalised<double>(value, by.mean, by.scale, by.rest);
+        } else {
+          by_x += g * normalised<M>(value, by.mean, by.scale, by.rest);
+        }
+      }
+      total.g += static_cast<double>(by_g);
+      total.x += static_cast<double>(by_x);
+    }
+  }
+  total = shape.lines.combine(total, shared, AddPairs());
+  if (!piece.present || shape.lines.lane() != 0) return;
+  double* const to = partial + 2 * (std::int64_t{blockIdx.y} * shape.channels + piece.channel);
+  to[0] = total.g;
+  to[1] = total.x;
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kThreads)
+    join_gradient_sums_kernel(BatchShape shape, BatchGradientArgs args) {
+  const std::int64_t c = thread_number();
+  if (c >= shape.channels) return;
+  Pair total{0, 0};
+  for (std::uint32_t part = 0; part < shape.parts; ++part) {
+    const double* const from = args.partial + 2 * (std::int64_t{part} * shape.channels + c);
+    total = AddPairs()(total, {from[0], from[1]});
+  }
+  put_number(args.dbias, c, total.g);
+  put_number(args.dweight, c, total.x);
+  if (args.by == nullptr) return;
+  const M* const stats = static_cast<const M*>(args.stats) + c;
+  const M scale = stats[shape.channels];
+  const auto exact = static_cast<double>(scale);
+  double by[4] = {static_cast<double>(stats[0]), exact * number_at<double>(args.weight, c, 1), 0,
+                  0};
+  if (args.batch_statistics) {
+    const double rest = static_cast<double>(stats[2 * std::int64_t{shape.channels}]);
+    by[2] = -by[1] * exact * total.x / shape.count;
+    by[3] = -by[1] * total.g / shape.count - by[2] * rest;
+  }
+  for (int k = 0; k < 4; ++k) {
+    args.wide[4 * c + k] = by[k];
+    static_cast<M*>(args.by)[4 * c + k] = static_cast<M>(by[k]);
+  }
+  if (args.batch_statistics && is_extreme(scale)) {
+    static_cast<M*>(args.by)[4 * c] = static_cast<M>(std::nan(""));
+  }
+}
+
+template <typename C, typename M>
+__device__ M combined(const C* by, M g, M x) {
+  return static_cast<M>(by[1] * static_cast<C>(g) + by[2] * (static_cast<C>(x) - by[0]) + by[3]);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(BatchShape shape, const T* dy, const T* x, const Wide<T>* by,
+                    const double* exact, bool reads_x, bool aligned, T* dx) {
+  using M = Wide<T>;
+  constexpr int kCount = kPackOf<T>;
+  const std::int64_t first = thread_number() * kCount;
+  const bool whole = aligned && first + kCount <= shape.numel();
+  Pack<T, kCount> gs{};
+  Pack<T, kCount> xs{};
+  if (whole) {
+    gs = *reinterpret_cast<const Pack<T, kCount>*>(dy + first);
+    if (reads_x) xs = *reinterpret_cast<const Pack<T, kCount>*>(x + first);
+  }
+  for_each_element<kCount>(shape, first, [&](std::uint32_t c, std::int64_t at, int k) {
+    const M g = wide(whole ? gs.at[k] : dy[at]);
+    M value = by[4 * c + 1] * g;
+    if (reads_x) {
+      const M of_x = wide(whole ? xs.at[k] : x[at]);
+      const bool in_f64 = by[4 * c] != by[4 * c];
+      value = in_f64 ? combined(exact + 4 * c, g, of_x) : combined(by + 4 * c, g, of_x);
+    }
+    if (whole) {
+      gs.at[k] = narrow<T>(value);
+    } else {
+      dx[at] = narrow<T>(value);
+    }
+  });
+  if (whole) *reinterpret_cast<Pack<T, kCount>*>(dx + first) = gs;
+}
+
+dim3 grid_of(const BatchShape& shape) {
+  const auto lines = static_cast<std::uint32_t>(shape.lines.lines());
+  return dim3((shape.channels + lines - 1) / lines, shape.parts);
+}
+
+template <typename T>
+unsigned pack_blocks(const BatchShape& shape) {
+  return blocks_for((shape.numel() + kPackOf<T> - 1) / kPackOf<T>);
+}
+
+}  // namespace
+
+void moments_launch(const BatchShape& shape, const void* x, Moments* partial, cudaStream_t stream) {
+  with_arithmetic(shape.dtype, [&]<typename M>() {
+    moments_kernel<M><<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, x, partial);
+  });
+}
+
+void join_moments_launch(const BatchShape& shape, const Moments* partial, double* out,
+                         cudaStream_t stream) {
+  join_moments_kernel<<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, partial, out);
+}
+
+void batch_stats_launch(const BatchShape& shape, const BatchStatsArgs& args, cudaStream_t stream) {
+  with_arithmetic(shape.dtype, [&]<typename M>() {
+    batch_stats_kernel<M><<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, args);
+  });
+}
+
+void map_launch(const BatchShape& shape, const void* x, const void* map, void* y,
+                cudaStream_t stream) {
+  const bool aligned = is_aligned(x) && is_aligned(y);
+  with_element(shape.dtype, [&]<typename T>() {
+    map_kernel<T><<<pack_blocks<T>(shape), kThreads, 0, stream>>>(shape, static_cast<const T*>(x),
+                                                                  static_cast<const Wide<T>*>(map),
+                                                                  aligned, static_cast<T*>(y));
+  });
+}
+
+void gradient_sums_launch(const BatchShape& shape, const SavedStats& saved, const void* dy,
+                          const void* x, double* partial, cudaStream_t stream) {
+  with_arithmetic(shape.dtype, [&]<typename M>() {
+    gradient_sums_kernel<M>
+        <<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, saved, dy, x, partial);
+  });
+}
+
+void join_gradient_sums_launch(const BatchShape& shape, const BatchGradientArgs& args,
+                               cudaStream_t stream) {
+  with_arithmetic(shape.dtype, [&]<typename M>() {
+    join_gradient_sums_kernel<M><<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, args);
+  });
+}
+
+void gradient_launch(const BatchShape& shape, const void* dy, const void* x, const void* by,
+                     const double* exact, bool batch_statistics, void* dx, cudaStream_t stream) {
+  const bool aligned = is_aligned(dy) && is_aligned(x) && is_aligned(dx);
+  with_element(shape.dtype, [&]<typename T>() {
+    gradient_kernel<T><<<pack_blocks<T>(shape), kThreads, 0, stream>>>(
+        shape, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const Wide<T>*>(by),
+        exact, batch_statistics, aligned, static_cast<T*>(dx));
+  });
+}
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,100 @@
+// Sorting and cumulative sums on a GPU against the CPU.
+#include "core/ops/order/order.h"
+
+#include "core/ops/dispatch/kernel_names.h"
+#include "core/tensor/factories.h"
+#include "tests/core/cuda/on_device.h"
+
+namespace dl::testing {
+namespace {
+
+class CudaOrder : public OnDevice {};
+
+constexpr DType kOrdered[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
+                              DType::kI8,  DType::kU8,  DType::kI16, DType::kU16,
+                              DType::kI32, DType::kU32, DType::kI64, DType::kU64};
+const std::vector<Shape> kLines = {{1}, {7}, {5, 33}, {3, 4, 300}, {2, 1025}, {1, 70001}};
+
+// Few different values, so that many are equal; both zeros, infinities and NaN.
+Tensor few_values(const Shape& shape, DType dtype) {
+  Tensor x = mul(numbers(shape), 3).to(DType::kI32).to(dtype).contiguous().view({-1});
+  if (is_floating(dtype)) {
+    const float odd[] = {-0.0F, INFINITY, -INFINITY, NAN, 0.0F};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(5, x.numel()); ++i) {
+      x.narrow(0, i * (x.numel() / 5), 1).fill_(static_cast<double>(odd[i]));
+    }
+  }
+  return x.view(shape);
+}
+
+void expect_same_pair(const std::pair<Tensor, Tensor>& got, const std::pair<Tensor, Tensor>& wanted,
+                      const std::string& what) {
+  expect_same(got.first, wanted.first, what + ", values");
+  expect_same(got.second, wanted.second, what + ", indices");
+}
+
+TEST_F(CudaOrder, SortsAsTheCPUDoes) {
+  for (const DType dtype : kOrdered) {
+    for (const Shape& shape : kLines) {
+      const Tensor x = few_values(shape, dtype);
+      const std::string name = shape.str() + " in " + std::string(name_of(dtype));
+      for (const bool descending : {false, true}) {
+        for (std::int64_t dim = 0; dim < x.dim(); ++dim) {
+          expect_same_pair(sort(x.to(kGPU), dim, {.descending = descending}),
+                           sort(x, dim, {.descending = descending}), name);
+        }
+        expect_same_pair(topk(x.to(kGPU), 1, -1, {.largest = descending}),
+                         topk(x, 1, -1, {.largest = descending}), name);
+      }
+      if (x.dim() < 2) continue;
+      expect_same_pair(sort(x.to(kGPU).transpose(0, 1), 0), sort(x.transpose(0, 1), 0),
+                       name + ", transposed");
+      expect_same_pair(topk(x.to(kGPU), x.size(0), 0), topk(x, x.size(0), 0), name + ", all");
+    }
+  }
+}
+
+TEST_F(CudaOrder, MediansAreTheCPUs) {
+  for (const DType dtype : kOrdered) {
+    for (const Shape& shape : kLines) {
+      const Tensor x = few_values(shape, dtype);
+      const std::string name = shape.str() + " in " + std::string(name_of(dtype));
+      // Of equal elements either may be the median.
+      expect_same(median(x.to(kGPU), -1).first, median(x, -1).first, name);
+      expect_same(nanmedian(x.to(kGPU), 0).first, nanmedian(x, 0).first, name + ", nanmedian");
+    }
+  }
+}
+
+TEST_F(CudaOrder, Gradients) {
+  for (const std::int64_t dim : {0, 1}) {
+    compare("sort", [=](const Inputs& in) { return sort(in[0], dim, {.descending = true}).first; },
+            {numbers({7, 300})});
+    compare("topk", [=](const Inputs& in) { return topk(in[0], 3, dim).first; },
+            {numbers({7, 300})});
+    compare(
+        "cumsum", [=](const Inputs& in) { return cumsum(in[0], dim); }, {numbers({7, 300})}, 300);
+    compare(
+        "cumprod", [=](const Inputs& in) { return cumprod(in[0], dim); },
+        {mul(positive({7, 30}), 0.9)}, 300);
+  }
+  compare(
+      "cumsum of a line", [](const Inputs& in) { return cumsum(in[0], 0); }, {numbers({70001})},
+      70001);
+}
+
+TEST_F(CudaOrder, CumulativeSumsOfIntegersAreExact) {
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI32, DType::kI64, DType::kBool}) {
+    for (const Shape& shape : kLines) {
+      const Tensor x = few_values(shape, dtype);
+      const std::string name = shape.str() + " in " + std::string(name_of(dtype));
+      for (std::int64_t dim = 0; dim < x.dim(); ++dim) {
+        expect_same(cumsum(x.to(kGPU), dim), cumsum(x, dim), name);
+        expect_same(cumprod(x.to(kGPU), dim), cumprod(x, dim), name);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dl::testing
