@@ -96,7 +96,12 @@ def dry_run(dlrun, where, words, entries, index):
     return yaml.safe_load(result.stdout)
 
 
-def check_object(dlrun, codes, where, thing):
+def checkpoints_in(words):
+    return [words[n + 1] for n, word in enumerate(words[:-1]) if word == "--checkpoint"]
+
+
+def check_object(dlrun, codes, where, thing, of_jobs):
+    """`of_jobs`: the checkpoints of the TrainJobs, if the thing is their runtime."""
     for spec_path, pod in containers(thing):
         container = pod["containers"][0]
         entries = container.get("env", [])
@@ -112,6 +117,10 @@ def check_object(dlrun, codes, where, thing):
         preempt_wait = 25 if "--preempt" in words or "command" not in container else 0
         if grace + preempt_wait >= pod.get("terminationGracePeriodSeconds", 30):
             bad.append(f"{where}{spec_path}: the pod is killed after {pod.get('terminationGracePeriodSeconds', 30)} s, before dlrun has ended")
+        for path in checkpoints_in(words) if "command" in container else of_jobs:
+            mount = next((m["name"] for m in container["volumeMounts"] if path.startswith(m["mountPath"] + "/")), None)
+            if mount in (None, "tmp"):
+                bad.append(f"{where}{spec_path}: {path} is lost when the pod begins again: it is on {mount or 'no volume'}")
         if pod.get("restartPolicy") != "Never":
             bad.append(f"{where}{spec_path}: podFailurePolicy needs restartPolicy: Never")
     for policy in find(thing, "podFailurePolicy"):
@@ -159,10 +168,12 @@ def main():
     codes = {int(code) for code in re.findall(r"\b\d+\b", text[text.index("Exit code:"):].split("\n\n")[0])}
     kinds = []
     for file in sorted(folder.glob("*.yaml")):
-        for thing in yaml.safe_load_all(file.read_text()):
+        things = list(yaml.safe_load_all(file.read_text()))
+        of_jobs = [path for t in things if t["kind"] == "TrainJob" for path in checkpoints_in(t["spec"]["trainer"]["command"])]
+        for thing in things:
             where = f"{file.name}, {thing['kind']}"
             kinds.append(thing["kind"])
-            check_object(dlrun, codes, where, thing)
+            check_object(dlrun, codes, where, thing, of_jobs)
             for probe in find(thing, "livenessProbe"):
                 check_probe(dlrun, where, probe["exec"]["command"])
             schema = schemas.get(f"{thing['apiVersion']} {thing['kind']}")
