@@ -21,6 +21,12 @@ line = shlex.split(re.search(r"^ExecStart=(.*)$", service, re.M).group(1).replac
 assert pathlib.PurePath(line[0]).name == "dlrun-rendezvous"
 line[0] = build / "bin/dlrun-rendezvous"
 
+# The guide gives another port to a second job: its lines list the same descriptors, as an empty one takes all back.
+guide = (pathlib.Path(sys.argv[2]) / "docs/guides/containers.md").read_text()
+drop_in = re.search(r"```\n\[Socket\]\n(.*?)```", guide, re.S).group(1).splitlines()
+other_port = [line.replace("29400", "29401") for line in socket_unit.splitlines() if line.startswith("Listen")]
+assert drop_in == ["ListenStream=", *other_port], drop_in
+
 with tempfile.TemporaryDirectory() as folder:
     key = pathlib.Path(folder, "key")
     key.touch(mode=0o600)
