@@ -78,7 +78,11 @@ struct Header {
   NameTable dtypes;
   NameTable reduces;
   NameTable algorithms;  // 0 stays empty
-  std::uint8_t zero4[704];
+
+  // Written by the process that takes the copy: how dlrun says that the rank ended, on the page of
+  // a failed job; empty: the rank has not ended, or dlrun has not seen it.
+  char fate[256];
+  std::uint8_t zero4[448];
 };
 static_assert(sizeof(Header) == 4096);
 

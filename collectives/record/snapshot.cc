@@ -220,6 +220,7 @@ std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& wh
   facts.status = h.status;
   const std::uint64_t owner = h.owner.load(kRelaxed);
   facts.pid = owner > 0 && owner < 0x7fffffff ? static_cast<int>(owner) : h.pid;
+  facts.fate = text(h.fate);
   facts.was_stopped = h.was_stopped != 0;
   facts.is_cause = h.is_cause != 0;
   facts.process_state =

@@ -66,6 +66,7 @@ struct RankFacts {
   End end = End::kUnknown;
   int status = 0;
   int pid = 0;
+  std::string fate;  // "ended by dlrun with SIGTERM"; empty: not known
   bool was_stopped = false, is_cause = false;
   char process_state = 0;
   std::optional<double> ended;        // seconds before the copy

@@ -402,6 +402,7 @@ std::string who(const RankFacts& rank) {
 std::string fate(const RankFacts& rank) {
   switch (rank.end) {
     case End::kEnded:
+      if (!rank.fate.empty()) return rank.fate;
       return rank.was_stopped ? "was ended by dlrun" : how_it_ended(rank.status);
     case End::kRunning:
       return rank.process_state == 'T' || rank.process_state == 't' ? "is stopped" : "runs";

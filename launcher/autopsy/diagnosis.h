@@ -63,7 +63,8 @@ Diagnosis diagnose(const Case& from);
 std::string text(const collectives::record::Operation& operation);
 // "rank 1 (box, pid 4711)"
 std::string who(const collectives::record::RankFacts& rank);
-// How the process ended, or its state: "was killed by signal 9 (SIGKILL)", "runs".
+// How the process ended, in the words of the page of the failed job, or its state: "was killed by
+// signal 9 (SIGKILL)", "runs".
 std::string fate(const collectives::record::RankFacts& rank);
 // The duration of the operation, up to its end, the end of the rank or the copy: "0.31 s"; "" if
 // the clocks do not tell.

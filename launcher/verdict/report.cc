@@ -67,6 +67,8 @@ std::string about_memory(const RankFacts& rank) {
                "does";
 }
 
+}  // namespace
+
 std::string fate_of(const RankFacts& rank) {
   using rendezvous::Blame;
   if (!rank.started) return "not started";
@@ -87,8 +89,6 @@ std::string fate_of(const RankFacts& rank) {
   }
   return fate;
 }
-
-}  // namespace
 
 std::string describe_end(const RankFacts& rank, const Place& place) {
   const std::string message = read_error_file(rank.error_file).message;

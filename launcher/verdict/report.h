@@ -49,9 +49,13 @@ std::string describe_end(const RankFacts& rank, const Place& place);
 // line above is about several ranks or hosts.
 std::vector<std::string> last_words(const RankFacts& rank, bool by_name = false);
 
+// "ended by dlrun with SIGTERM", "failed because of rank 1 in all_reduce #16". A signal is called
+// dlrun's only if dlrun sent it. A rank is said to have failed because of another one only if it
+// ended by itself after its group broke.
+std::string fate_of(const RankFacts& rank);
+
 // "ranks 0 and 2-7: ended by dlrun with SIGTERM; rank 1: ended with exit code 0"; empty if there
-// are no other ranks. A signal is called dlrun's only if dlrun sent it. A rank is said to have
-// failed because of another one only if it ended by itself after its group broke.
+// are no other ranks.
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all);
 
 // The content that torch's `record` decorator wrote ({"message": {"message": ...}}), or any other

@@ -43,11 +43,12 @@ class Autopsy : public testing::Test {
     EXPECT_EQ(reader.wait(), 0) << reader.err();
     return reader.out();
   }
-  nlohmann::json finding() const {
+  nlohmann::json report() const {
     tests::Process reader({tests::program("dlrun"), "autopsy", "--json", log_.path()});
     EXPECT_EQ(reader.wait(), 0) << reader.err();
-    return nlohmann::json::parse(reader.out()).at("finding");
+    return nlohmann::json::parse(reader.out());
   }
+  nlohmann::json finding() const { return report().at("finding"); }
   static pid_t pid_of(const tests::Process& job, int rank) {
     const std::string wanted = "RANK=" + std::to_string(rank);
     for (const pid_t pid : tests::processes_with(job.mark())) {
@@ -75,6 +76,17 @@ TEST_F(Autopsy, NamesTheRankThatWasKilledInsideAnAllReduce) {
   EXPECT_EQ(page.find("rank 1 ("), 0u) << page;
   EXPECT_THAT(page, HasSubstr("was killed by signal 9 (SIGKILL)"));
   EXPECT_THAT(page, HasSubstr("f32[250000] sum"));
+  // One truth: what the job's page has said of the other ranks.
+  const std::string others = "  the others: ";
+  const std::size_t line = run.err().find(others);
+  ASSERT_NE(line, std::string::npos) << run.err();
+  const nlohmann::json ranks = report().at("ranks");
+  ASSERT_EQ(ranks.size(), 3u);
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(run.err().substr(line, run.err().find('\n', line) - line),
+                HasSubstr(ranks[static_cast<std::size_t>(rank)].at("fate").get<std::string>()));
+  }
+  EXPECT_EQ(ranks[1].at("fate"), "was killed by signal 9 (SIGKILL)");
   const nlohmann::json found = finding();
   EXPECT_EQ(found.at("kind"), "died");
   EXPECT_EQ(found.at("ranks"), nlohmann::json({1}));

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -126,6 +127,21 @@ TEST(Autopsy, NamesTheRankThatDiedAndWhoWaitedForIt) {
   expect_says(diagnosis.finding.lines, "was killed by signal 9 (SIGKILL), after all_reduce #1");
   expect_says(diagnosis.finding.lines,
               "ranks 0 and 2 waited for it in all_reduce #2 (f32[8] sum) of group 'world'");
+}
+
+TEST(Autopsy, SaysHowARankEndedInTheWordsOfTheFailedJobsPage) {
+  Job job(2);
+  Case found;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto copy = job.copy(rank);
+    Job::ended(*copy, kExitedWith1, rank == 1, rank == 0);
+    if (rank == 0) std::strcpy(copy->header.fate, "failed because of rank 1 in barrier #2");
+    add(found, *copy);
+  }
+  expect_says(page(found), "  failed because of rank 1 in barrier #2  ");
+  const auto ranks = nlohmann::json::parse(json(found)).at("ranks");
+  EXPECT_EQ(ranks[0].at("fate"), "failed because of rank 1 in barrier #2");
+  EXPECT_EQ(ranks[1].at("fate"), "ended with exit code 1");  // the copy has no words
 }
 
 TEST(Autopsy, AWaitThatHasJustBegunAccusesNoRank) {

@@ -103,6 +103,7 @@ std::vector<RecorderCopy> RankTable::copy_recorders(int cause) const {
                                                                    : End::kUnknown,
                                             .status = rank.end.status,
                                             .ended_at = rank.ended_at,
+                                            .fate = rank.ended ? fate_of(rank.facts()) : "",
                                             .was_stopped = rank.end.stopped,
                                             .is_cause = rank.ended && cause == rank.number}));
   }

@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "collectives/record/snapshot.h"
 #include "core/base/env.h"
@@ -71,6 +73,8 @@ RecorderCopy copy_recorder(int fd, const RankState& state) {
   header.end = state.end;
   header.status = state.status;
   header.ended_at = state.ended_at;
+  std::fill(std::begin(header.fate), std::end(header.fate), '\0');
+  state.fate.copy(header.fate, sizeof header.fate);
   header.was_stopped = state.was_stopped ? 1 : 0;
   header.is_cause = state.is_cause ? 1 : 0;
   if (state.end == record::End::kRunning) {

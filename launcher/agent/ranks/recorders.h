@@ -28,6 +28,7 @@ struct RankState {
   collectives::record::End end = collectives::record::End::kUnknown;
   int status = 0;              // as waitpid() gives it
   std::uint64_t ended_at = 0;  // ticks
+  std::string fate;            // fate_of() in report.h; empty: it has not ended
   bool was_stopped = false;
   bool is_cause = false;
 };
