@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "core/base/error.h"
 #include "launcher/cli/read/shell_text.h"
 #include "launcher/cli/table/option_table.h"
 #include "launcher/cli/table/readers.h"
+#include "tests/support/read_file.h"
 
 namespace dl::launcher {
 namespace {
@@ -96,7 +99,7 @@ TEST(Words, AnAbbreviationIsTakenAsLongAsItIsClear) {
   EXPECT_THAT(options_of({"--no-p", "x"}), ElementsAre("--no-python"));
   EXPECT_THAT(options_of({"--sh", "3", "x"}), ElementsAre("--shutdown-timeout", "3"));
   EXPECT_EQ(spelling_refusal({"--log", "x"}),
-            "--log may be --log-dir, --log-line-prefix-template, --logs-specs; write more of it");
+            "--log may be --log-dir, --log-line-prefix-template; write more of it");
   EXPECT_EQ(spelling_refusal({"--g", "x"}),
             "--g may be --gpus-per-rank, --gpu-policy, --grace; write more of it");
   EXPECT_THAT(spelling_refusal({"--logs=a", "x"}), StartsWith("--logs-specs of torchrun"));
@@ -178,6 +181,8 @@ TEST(Words, WordsOfOtherLaunchersAreRefusedWithTheWordToUseHere) {
       {{"--ntasks=4", "x"}, "--ntasks of srun is not supported: write -n N"},
       {{"--ntasks-per-node", "4", "x"}, "write --nproc-per-node N"},
       {{"--nodes=2", "x"}, "write --nnodes N"},
+      {{"-w", "a,b", "x"}, "-w of srun is not supported: write --hosts HOST:SLOTS,..."},
+      {{"-wa", "x"}, "-w of srun is not supported: write --hosts HOST:SLOTS,..."},
       {{"--cpus_per_task=2", "x"}, "--cpus-per-task of srun"},
       {{"--partition=gpu", "x"}, "say it to sbatch or salloc"},
       {{"--signal=USR1@60", "x"}, "--signal of srun is not supported: say it to sbatch"},
@@ -253,6 +258,43 @@ TEST(Words, EveryWordOfTheOtherLaunchersHelpIsTakenOrRefusedByName) {
       EXPECT_THAT(*why_refused(word), StartsWith(word + " of "));
     }
   }
+}
+
+TEST(Words, TheWordsThatTheGuideListsAreKnown) {
+  const char* const root = std::getenv("DLRUN_TEST_SOURCE");
+  const std::string guide =
+      tests::read_file(std::string(root == nullptr ? "." : root) + "/docs/guides/launching.md");
+  const std::size_t begin = guide.find("\nOptions of mpirun and srun, and what dlrun has for them");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string list = guide.substr(begin, guide.find("\n## ", begin) - begin);
+  int words = 0;
+  // Words between backquotes: every second part.
+  const std::vector<std::string> parts = read::split(list, '`');
+  for (std::size_t i = 1; i < parts.size(); i += 2) {
+    const std::string word = parts[i].substr(0, parts[i].find_first_of(" =["));
+    if (!word.starts_with('-')) continue;
+    ++words;
+    EXPECT_THAT(spelling_refusal({word, "1", "x"}), testing::Not(HasSubstr("there is no option")))
+        << word;
+  }
+  EXPECT_GT(words, 40);
+}
+
+TEST(Words, NoRefusalProposesAWordThatIsRefused) {
+  for (const OptionRow& row : option_table()) {
+    for (std::size_t length = 3; length < row.name.size(); ++length) {
+      const std::string said =
+          spelling_refusal({std::string(row.name.substr(0, length)), "1", "x"});
+      const std::size_t proposed = said.find(" may be ");
+      if (proposed == std::string::npos) continue;
+      for (const OptionRow& other : option_table()) {
+        if (other.group != Group::kRefused) continue;
+        EXPECT_EQ(said.find(other.name, proposed), std::string::npos) << said;
+      }
+    }
+  }
+  EXPECT_THAT(spelling_refusal({"--dup", "x"}),
+              StartsWith("--duplicate-stdout-filters of torchrun is not supported"));
 }
 
 TEST(ShellWords, AreThoseOfAShell) {

@@ -57,7 +57,10 @@ const OptionRow& row_that_begins(std::string_view typed, const std::string& begi
     if (rows.size() == 1) return *rows.front();
     if (rows.empty()) continue;
     std::vector<std::string_view> names;
-    for (const OptionRow* row : rows_that_begin(begin, false)) names.push_back(row->name);
+    for (const OptionRow* row : rows_that_begin(begin, false)) {
+      if (row->group != Group::kRefused) names.push_back(row->name);
+    }
+    if (names.empty()) return *rows.front();  // it is refused by its name
     throw_error(ErrorKind::kInvalidArgument, "{} may be {}; write more of it", typed,
                 fmt::join(names, ", "));
   }

@@ -79,13 +79,13 @@ constexpr Refused kRefused[] = {
     {"mpiexec", "-launcher -launcher-exec -rmk -demux -nameserver -disable-hostname-propagation -order-nodes -localhost -usize -pmi-port -skip-launch-node -enable-x -disable-x -profile "
                 "-bootstrap -bootstrap-exec -ckpoint-interval -ckpoint-prefix -ckpointlib -hostname-propagation -no-local", kNoDaemons},
 
-    // srun, by its long names only.
+    // srun, by its long names, and by the letter of its hosts.
     {"srun", "--ntasks", "write -n N"},
     {"srun", "--ntasks-per-node", kPerNode},
     {"srun", "--ntasks-per-core --ntasks-per-socket --cpu-bind --mem-bind --hint --threads-per-core --cores-per-socket --sockets-per-node --extra-node-info --cpus-per-task", kBinding},
     {"srun", "--distribution", "write --rank-by slot for block, --rank-by node for cyclic"},
     {"srun", "--nodes", "write --nnodes N"},
-    {"srun", "--nodelist --nodefile", kHosts},
+    {"srun", "--nodelist --nodefile -w", kHosts},
     {"srun", "--chdir", "write --wdir DIR"},
     {"srun", "--export --export-file", kEnvironment},
     {"srun", "--label", "each line begins with `[rank N] `; leave it out"},
