@@ -184,6 +184,28 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   return set;
 }
 
+std::vector<std::string> unset_exports(const NodePlan& plan) {
+  std::vector<std::string> names;
+  for (const App& app : plan.job.started.apps) {
+    for (const Exported& variable : app.exports) {
+      const bool is_known = std::ranges::find(names, variable.name) != names.end();
+      if (variable.value || env::exists(variable.name) || is_known) continue;
+      names.push_back(variable.name);
+    }
+  }
+  if (names.empty()) return names;
+  NodePlan bare = plan;  // what dlrun gives by itself
+  for (App& app : bare.job.started.apps) app.exports.clear();
+  Meeting meeting;
+  meeting.ranks.resize(plan.ranks.size());
+  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
+  if (plan.job.nnodes > 1) meeting.gloo_interface = "lo";  // its name is not known yet
+  for (const std::string& entry : rank_environment(bare, meeting, bare.ranks.front(), {})) {
+    std::erase(names, entry.substr(0, entry.find('=')));
+  }
+  return names;
+}
+
 std::string wdir_error(std::string_view wdir, int error) {
   const char* const cure = error == ENOENT    ? "; make it, or give another"
                            : error == ENOTDIR ? "; give a directory"

@@ -26,6 +26,10 @@ struct Handles {
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
 
+// The variables of -x without a value that dlrun's own environment does not have, and that dlrun
+// does not give to the ranks either.
+std::vector<std::string> unset_exports(const NodePlan& plan);
+
 // "--wdir /data: No such file or directory; make it, or give another", for an errno value.
 std::string wdir_error(std::string_view wdir, int error);
 

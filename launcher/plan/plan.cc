@@ -11,6 +11,7 @@
 #include "core/base/text/utf8.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/output/logs/log_folder.h"
+#include "launcher/plan/environment.h"
 #include "launcher/plan/machine/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/rank_list.h"
@@ -312,14 +313,9 @@ std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan
     lines.push_back(fmt::format("--rdzv-endpoint {} is not used: a job of one node meets no other",
                                 options.meet.rdzv_endpoint));
   }
-  for (const App& app : options.job.apps) {
-    for (const Exported& variable : app.exports) {
-      if (variable.value || env::exists(variable.name)) continue;
-      std::string line = fmt::format(
-          "-x {0}: {0} is not set in dlrun's environment, and the ranks have none either",
-          variable.name);
-      if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
-    }
+  for (const std::string& name : unset_exports(plan)) {
+    lines.push_back(fmt::format(
+        "-x {0}: {0} is not set in dlrun's environment, and the ranks have none either", name));
   }
   return lines;
 }

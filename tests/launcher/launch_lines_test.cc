@@ -18,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 Options line(std::vector<std::string> words) {
@@ -218,6 +219,14 @@ TEST(LaunchLines, VariablesAreSetOrPassedOn) {
               ElementsAre(Exported{"A", ""}, Exported{"B", "x=y"}, Exported{"C", std::nullopt}));
   EXPECT_THAT(book.job.apps.front().program, ElementsAre("python", "t.py"));
   EXPECT_THAT(line_refusal({"-x", "RANK=1", "x"}),
+  for (const char* own : {"RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+                          "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "DLRUN_NODE_ID"}) {
+    ::unsetenv(own);
+    EXPECT_THAT(line({"-x", own, "x"}).job.apps.front().exports, IsEmpty()) << own;
+  }
+  ::setenv("RANK", "7", 1);
+  EXPECT_THAT(line({"-x", "RANK", "x"}).job.apps.front().exports, IsEmpty());
+  ::unsetenv("RANK");
               HasSubstr("dlrun gives each rank a RANK of its own"));
   for (const char* bad : {"=1", "A,B", "1A", "A*"}) {
     EXPECT_THAT(line_refusal({"-x", bad, "x"}), StartsWith("-x is `")) << bad;

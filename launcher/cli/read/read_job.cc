@@ -14,7 +14,7 @@
 namespace dl::launcher::read {
 namespace {
 
-// dlrun sets these for each rank.
+// dlrun sets these for each rank, whatever its own environment has.
 constexpr env::Var kOwnVariables[] = {env::Var::kRank,
                                       env::Var::kWorldSize,
                                       env::Var::kLocalRank,
@@ -44,6 +44,18 @@ constexpr env::Var kOwnVariables[] = {env::Var::kRank,
                                       env::Var::kOmpiApps,
                                       env::Var::kOmpiAppSizes,
                                       env::Var::kOmpiFirstRanks};
+
+// dlrun sets these for each rank unless the user does.
+constexpr env::Var kDefaultVariables[] = {env::Var::kMasterAddr,       env::Var::kMasterPort,
+                                          env::Var::kOmpNumThreads,    env::Var::kTorchNcclErrors,
+                                          env::Var::kPythonUnbuffered, env::Var::kNodeId,
+                                          env::Var::kDlrunFolder,      env::Var::kNetwork};
+
+template <std::size_t N>
+bool is_among(std::string_view name, const env::Var (&variables)[N]) {
+  return std::any_of(std::begin(variables), std::end(variables),
+                     [name](env::Var variable) { return name == env::name_of(variable); });
+}
 
 bool is_variable_name(std::string_view name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
@@ -119,11 +131,13 @@ void export_variable(Options& options, const Typed& typed) {
   DL_CHECK(is_variable_name(variable.name), kInvalidArgument,
            "{} is `{}`, wanted VARIABLE or VARIABLE=VALUE; give each variable an -x of its own",
            typed.name(), typed.value);
-  for (const env::Var own : kOwnVariables) {
-    DL_CHECK(variable.name != env::name_of(own), kInvalidArgument,
-             "{} {}: dlrun gives each rank a {} of its own; leave it out", typed.name(),
-             typed.value, variable.name);
-  }
+  const bool is_own = is_among(variable.name, kOwnVariables);
+  DL_CHECK(!is_own || !variable.value, kInvalidArgument,
+           "{} {}: dlrun gives each rank a {} of its own; leave it out", typed.name(), typed.value,
+           variable.name);
+  // mpirun needs to be told what dlrun does by itself.
+  const bool is_default = is_among(variable.name, kDefaultVariables);
+  if (is_own || (is_default && !variable.value && !env::exists(variable.name))) return;
   // Scripts pass these two variables to mpirun's ranks, and mean these two options.
   const bool is_address = variable.name == env::name_of(env::Var::kMasterAddr);
   const bool is_port = variable.name == env::name_of(env::Var::kMasterPort);

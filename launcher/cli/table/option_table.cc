@@ -74,8 +74,8 @@ constexpr OptionRow kTable[] = {
      .read = read::nothing, .variable = Var::kPetRunPath, .is_of_app = true},
     {.name = "-x", .value = "VARIABLE[=VALUE]", .origin = Origin::kMpirun,
      .help = "set an environment variable for all ranks; may be repeated",
-     .about = "sets a variable for all ranks, or passes on the one of dlrun's environment, as with mpirun; each variable has an `-x` of its own. On this machine ranks have dlrun's whole environment anyway. `-x MASTER_ADDR` "
-              "and `-x MASTER_PORT` count as `--master-addr` and `--master-port`, and all programs of a job have the same; a variable that dlrun sets for each rank (`RANK`) is refused",
+     .about = "sets a variable for all ranks, or passes on the one of dlrun's environment, as with mpirun; each variable has an `-x` of its own. On this machine ranks have dlrun's whole environment anyway. `-x MASTER_ADDR=...` "
+              "and `-x MASTER_PORT=...` count as `--master-addr` and `--master-port`, and all programs of a job have the same. A variable that dlrun gives to the ranks itself (`RANK`, `MASTER_ADDR`) need not be named; another value for one that each rank has of its own (`RANK=3`) is refused",
      .read = read::export_variable, .repeats = true, .is_of_app = true},
     {.name = "--mpi", .value = "auto|pmi1|pmix|none", .fallback = "auto",
      .help = "serve programs of MPICH (pmi1), Open MPI (pmix) (auto)",
