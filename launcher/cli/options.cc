@@ -69,6 +69,9 @@ void check_nodes(const Given& given, const Options& options) {
   const std::string_view nnodes = known_as(given, "--nnodes");
   const std::string_view node_rank = known_as(given, "--node-rank");
   DL_CHECK(!given.has("--standalone") || !several, kInvalidArgument,
+  DL_CHECK(options.where.hosts.empty() || !several, kInvalidArgument,
+           "{} starts the whole job from here, and {} is {}: leave one of them out",
+           given.has("--hosts") ? "--hosts" : "--hostfile", nnodes, options.where.nnodes);
            "--standalone means one node, but {} is {}", nnodes, options.where.nnodes);
   DL_CHECK(several || options.where.node_rank.value_or(0) == 0, kInvalidArgument,
            "{} is {} but {} is 1", node_rank, options.where.node_rank.value_or(0), nnodes);
@@ -118,10 +121,6 @@ void take_most_per_node(const Given& given, Options& options) {
 }
 
 void check_ranks(const Given& given, Options& options) {
-  DL_CHECK(options.where.hosts.empty() || options.where.nnodes == 1, kInvalidArgument,
-           "{} starts the whole job from here, and {} is {}: leave one of them out",
-           given.has("--hosts") ? "--hosts" : "--hostfile", known_as(given, "--nnodes"),
-           options.where.nnodes);
   DL_CHECK(!given.has("--hosts") || !given.has("--hostfile"), kInvalidArgument,
            "--hosts and --hostfile both name the hosts; leave one of them out");
   take_most_per_node(given, options);

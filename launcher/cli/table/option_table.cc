@@ -108,7 +108,7 @@ constexpr OptionRow kTable[] = {
     {.name = "--hosts", .letter = 'H', .also = "--host", .value = "HOST[:SLOTS],...", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "start the job on these hosts by ssh, so many ranks on each",
      .about = "one job on these hosts, started from here [by ssh](../guides/ssh.md), with the ranks that each takes, as with mpirun: `a:4,b:2`, `[fe80::1]:4`; a host that is named twice has both, and one without a number has "
-              "`--nproc-per-node` ranks. This machine alone needs no ssh",
+              "`--nproc-per-node` ranks. This machine alone needs no ssh. It starts the whole job, so it excludes `--nnodes`, by which each node starts a dlrun of its own",
      .read = read::hosts},
     {.name = "--hostfile", .also = "--machinefile", .value = "FILE", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "the same from a file, a host a line: `a slots=4` or `a:4`",
