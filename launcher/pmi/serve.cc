@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "launcher/pmi/pmix_server.h"
 #include "launcher/pmi/which_mpi.h"
@@ -18,9 +20,16 @@ void check_helper(const std::string& why) {
            why, pmix_helper(), kUnserved);
 }
 
+WhichMpi mpi_of(const Program& program) {
+  return program.can_be_read ? which_mpi(program.path) : WhichMpi();
+}
+
+std::string_view name_of(MpiKind kind) {
+  return kind == MpiKind::kMpich ? "MPICH" : "Open MPI";
+}
+
 std::string linked_to(const Program& program, const WhichMpi& mpi) {
-  return fmt::format("{} is linked to {} ({})", program.path,
-                     mpi.kind == MpiKind::kMpich ? "MPICH" : "Open MPI", mpi.library);
+  return fmt::format("{} is linked to {} ({})", program.path, name_of(mpi.kind), mpi.library);
 }
 
 }  // namespace
@@ -31,7 +40,7 @@ Mpi mpi_to_serve(const Options& options, std::span<const Program> programs) {
   WhichMpi mpi;
   std::string linked;
   for (const Program& program : programs) {
-    const WhichMpi own = program.can_be_read ? which_mpi(program.path) : WhichMpi();
+    const WhichMpi own = mpi_of(program);
     if (own.kind == MpiKind::kNone) continue;  // it may start a program of the MPI
     const std::string text = linked_to(program, own);
     DL_CHECK(mpi.kind == MpiKind::kNone || mpi.kind == own.kind, kInvalidArgument,
@@ -50,6 +59,24 @@ Mpi mpi_to_serve(const Options& options, std::span<const Program> programs) {
            "-n N --hosts ...` or `srun --mpi=pmi2`; {}",
            linked, options.where.nnodes, kUnserved);
   return Mpi::kPmi1;
+}
+
+std::vector<std::string> unserved_mpis(Mpi mpi, std::span<const Program> programs) {
+  std::vector<std::string> lines;
+  if (mpi != Mpi::kPmi1 && mpi != Mpi::kPmix) return lines;
+  const bool is_pmi1 = mpi == Mpi::kPmi1;
+  const MpiKind served = is_pmi1 ? MpiKind::kMpich : MpiKind::kOpenMpi;
+  for (const Program& program : programs) {
+    const WhichMpi own = mpi_of(program);
+    if (own.kind == MpiKind::kNone || own.kind == served) continue;
+    std::string line = fmt::format(
+        "--mpi {} serves programs of {}, and {}: each of its ranks will be an MPI job of its own; "
+        "write --mpi {}, or leave --mpi out",
+        is_pmi1 ? "pmi1" : "pmix", name_of(served), linked_to(program, own),
+        is_pmi1 ? "pmix" : "pmi1");
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace dl::launcher

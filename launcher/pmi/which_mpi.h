@@ -40,4 +40,8 @@ MpiKind mpi_of_library(std::string_view name);
 // cannot serve it, as each rank would be an MPI job of one process, or if programs need two MPIs.
 Mpi mpi_to_serve(const Options& options, std::span<const Program> programs);
 
+// A sentence for each program that is linked to another MPI than the one that the user's --mpi
+// serves. It is no error, as the program may start another one.
+std::vector<std::string> unserved_mpis(Mpi mpi, std::span<const Program> programs);
+
 }  // namespace dl::launcher

@@ -235,6 +235,11 @@ class AgentMode : private AgentEvents {
 
   int run() {
     watch_front();
+    if (node_.plan.node_rank == 0) {  // one node says it for all
+      for (const std::string& text : unserved_mpis(node_.options.job.mpi, node_.plan.programs)) {
+        on_sentence(text);
+      }
+    }
     try {
       agent_.begin();
       io_.run();

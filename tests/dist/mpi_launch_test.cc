@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <vector>
 
 #include "tests/dist/mpi_programs.h"
 #include "tests/support/gate.h"
@@ -35,6 +40,28 @@ TEST(MpiLaunch, WithoutPmiEachRankIsAWorldOfItsOwn) {
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] rank 0 of 1: sum 1\n"),
                                HasSubstr("[rank 1] rank 0 of 1: sum 1\n")));
+}
+
+TEST(MpiLaunch, DlrunSaysThatItServesAnotherMpi) {
+  const std::string path = mpi_program("mpi_sum", "mpich");
+  DL_NEED_PROGRAM(path, "MPICH (libmpich-dev)");
+  DL_NEED_PROGRAM(program("dlrun-pmix"), "PMIx (libpmix-dev)");
+  const std::string told = "--mpi pmix serves programs of Open MPI, and " + path;
+  std::array<char, 256> own{};
+  ASSERT_EQ(::gethostname(own.data(), own.size() - 1), 0);
+  const std::string two = std::string("localhost:1,") + own.data() + ":1";
+  for (const std::vector<std::string>& ranks :
+       {std::vector<std::string>{"-n", "2"}, {"--hosts", two}}) {
+    std::vector<std::string> line = {program("dlrun"), "--mpi=pmix"};
+    line.insert(line.end(), ranks.begin(), ranks.end());
+    line.push_back(path);
+    Process job(line);
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    EXPECT_THAT(job.out(), HasSubstr("[rank 1] rank 0 of 1: sum 1\n"));
+    ASSERT_THAT(job.err(), HasSubstr(told));
+    // One host says it for all.
+    EXPECT_EQ(job.err().find(told, job.err().find(told) + 1), std::string::npos) << job.err();
+  }
 }
 
 TEST(MpiLaunch, ARankThatEndsWithoutMpiInitEndsTheJob) {

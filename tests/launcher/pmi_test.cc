@@ -4,10 +4,12 @@
 
 #include <fstream>
 #include <functional>
+#include <vector>
 
 #include "launcher/pmi/pmi_space.h"
 #include "launcher/pmi/which_mpi.h"
 #include "tests/support/read_file.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
 namespace {
@@ -179,6 +181,47 @@ TEST(WhichMpi, ReadsNothingOutsideOfADamagedFile) {
     for (std::size_t i = 0; i < 8; ++i) damaged[at + i] = '\xff';
     expect_inside(damaged);
   }
+}
+
+// This test's own program, as if it were linked to `library`.
+Program linked_to(const std::string& library, const std::string& path) {
+  std::string file = tests::read_file("/proc/self/exe");
+  std::string needed;
+  for (const std::string_view name : needed_libraries(file)) {
+    if (name.size() >= library.size()) needed = name;
+  }
+  EXPECT_FALSE(needed.empty());
+  const std::string old = needed + '\0';
+  std::string name = library;
+  name.resize(old.size());
+  for (std::size_t at = 0; (at = file.find(old, at)) != std::string::npos; at += old.size()) {
+    file.replace(at, old.size(), name);
+  }
+  std::ofstream(path, std::ios::binary) << file;
+  Program program;
+  program.path = path;
+  program.can_be_read = true;
+  return program;
+}
+
+TEST(WhichMpi, AProgramOfTheOtherMpiIsToldToTheUser) {
+  const tests::TempDir folder;
+  const Program open_mpi = linked_to("libmpi.so.40", folder.path() + "/open");
+  const Program mpich = linked_to("libmpi.so.12", folder.path() + "/mpich");
+  EXPECT_THAT(unserved_mpis(Mpi::kPmi1, std::vector{open_mpi, mpich, open_mpi}),
+              ElementsAre("--mpi pmi1 serves programs of MPICH, and " + open_mpi.path +
+                          " is linked to Open MPI (libmpi.so.40): each of its ranks will be an MPI "
+                          "job of its own; write --mpi pmix, or leave --mpi out"));
+  EXPECT_THAT(unserved_mpis(Mpi::kPmix, std::vector{open_mpi, mpich}),
+              ElementsAre(HasSubstr("--mpi pmix serves programs of Open MPI, and " + mpich.path +
+                                    " is linked to MPICH (libmpi.so.12)")));
+  Program script;
+  script.path = "/bin/sh";
+  script.can_be_read = true;
+  for (const Mpi mpi : {Mpi::kAuto, Mpi::kNone}) {
+    EXPECT_THAT(unserved_mpis(mpi, std::vector{open_mpi, mpich}), IsEmpty());
+  }
+  EXPECT_THAT(unserved_mpis(Mpi::kPmix, std::vector{script}), IsEmpty());
 }
 
 TEST(WhichMpi, KnowsTheNamesOfLibraries) {
