@@ -67,6 +67,8 @@ struct StreamChoice {
     const auto found = by_local_rank.find(local_rank);
     return found == by_local_rank.end() ? Streams() : found->second;
   }
+
+  friend bool operator==(const StreamChoice&, const StreamChoice&) = default;
 };
 
 // The source of an option's value.
@@ -75,7 +77,13 @@ struct Setting {
   std::string option;  // "--nnodes"
   std::string value;   // as it was written; "on" for a flag
   SetBy by = SetBy::kDefault;
-  std::string variable;  // kVariable: "PET_NNODES"
+  std::string variable = {};  // kVariable: "PET_NNODES"
+  // kLine: its line in the file of --app, "job.app:3"; empty: it is on dlrun's own line.
+  std::string place = {};
+  // Of several programs: the index of the one that it is for; empty: it is for all.
+  std::optional<std::size_t> program = std::nullopt;
+
+  friend bool operator==(const Setting&, const Setting&) = default;
 };
 
 // The options in the groups of --help. A part of dlrun takes the whole group that it needs.
@@ -107,6 +115,8 @@ struct JobOptions {
   std::size_t app_of(int rank) const;
   // How many ranks run each program.
   std::vector<int> ranks_of_apps(int world_size) const;
+
+  friend bool operator==(const JobOptions&, const JobOptions&) = default;
 };
 
 // The placement of the job: the nodes, and the CPUs and GPUs of each.
@@ -129,6 +139,8 @@ struct WhereOptions {
   std::optional<int> gpus_per_rank;
   std::optional<GpuPolicy> gpu_policy;
   bool virtual_local_rank = false;  // LOCAL_RANK is 0 on every rank
+
+  friend bool operator==(const WhereOptions&, const WhereOptions&) = default;
 };
 
 // How nodes and ranks meet.
@@ -142,6 +154,8 @@ struct MeetOptions {
   std::string local_addr;   // by which other nodes reach this node; empty: chosen at the start
   std::string master_addr;  // empty: chosen
   std::optional<int> master_port;
+
+  friend bool operator==(const MeetOptions&, const MeetOptions&) = default;
 };
 
 // What is shown and kept.
@@ -159,6 +173,8 @@ struct OutputOptions {
 
   // Which streams of a local rank dlrun shows; the others are kept in the logs, if there are any.
   Streams shown_streams(int local_rank) const;
+
+  friend bool operator==(const OutputOptions&, const OutputOptions&) = default;
 };
 
 // How it ends.
@@ -189,6 +205,8 @@ struct EndOptions {
   }
   // What a signal to dlrun means, with --forward-signals.
   SignalMeaning meaning_of(int signal) const;
+
+  friend bool operator==(const EndOptions&, const EndOptions&) = default;
 };
 
 struct Options {
@@ -197,9 +215,12 @@ struct Options {
   MeetOptions meet;
   OutputOptions output;
   EndOptions end;
-  // All options that have a value, in the order of the table; then those of further programs.
+  // All options that have a value, in the order of the table; then those of further programs. Of
+  // the defaults only those that are in force.
   std::vector<Setting> settings;
   std::vector<std::string> remarks;  // lines to show before the start
+
+  friend bool operator==(const Options&, const Options&) = default;
 };
 
 // Text to print before dlrun exits: --help, --version, --print-completion.

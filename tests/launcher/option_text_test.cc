@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -75,10 +76,78 @@ TEST(OptionText, EveryRowSaysWhatItIs) {
   for (const OptionRow& row : option_table()) {
     EXPECT_TRUE(row.group == Group::kRefused ? !row.about.empty() : !row.help.empty()) << row.name;
     EXPECT_EQ(row.group == Group::kRefused, row.read == nullptr) << row.name;
-    EXPECT_LE(row.help.size(), 72U) << row.name;
+    const std::size_t of_default = row.fallback.empty() ? 0 : row.fallback.size() + 3;
+    EXPECT_LE(row.help.size() + of_default, 72U) << row.name;
     if (row.group == Group::kRefused) continue;
     EXPECT_THAT(options_as_help(), HasSubstr(std::string(row.name)));
   }
+}
+
+TEST(OptionText, DefaultsAreInTheHelpTheManualAndTheReference) {
+  const auto line_of = [](const std::string& text, const std::string& begin) {
+    const std::size_t at = text.find(begin);
+    return at == std::string::npos ? "" : text.substr(at, text.find("\n", at + 40) - at);
+  };
+  const std::string wait = "\\fB\\-\\-preempt\\-wait\\fR \\fISECONDS\\fR (default: \\fB25\\fR)\n";
+  EXPECT_THAT(options_as_roff(), HasSubstr(wait));
+  EXPECT_THAT(options_as_markdown(), HasSubstr("- `--preempt-wait SECONDS` (default: `25`): "));
+  EXPECT_THAT(line_of(options_as_help(), "  --preempt-wait "), testing::EndsWith(" (25)"));
+  EXPECT_THAT(line_of(options_as_help(), "  --log-line-prefix-template "),
+              testing::EndsWith(" ('[rank ${rank}] ')"));
+  for (const OptionRow& row : option_table()) {
+    // The table has each default once: no text repeats it.
+    if (row.fallback.empty()) continue;
+    const std::string repeated = "(" + std::string(row.fallback) + ")";
+    for (const std::string_view text : {row.help, row.about}) {
+      EXPECT_THAT(std::string(text), Not(HasSubstr(repeated))) << row.name;
+      EXPECT_THAT(std::string(text), Not(HasSubstr("(the default)"))) << row.name;
+    }
+  }
+}
+
+// The manual is read without the documentation's pages beside it.
+TEST(OptionText, TheManualPointsToWhatThereIs) {
+  const std::string manual = read_file(path_of("launcher/dlrun.1"));
+  EXPECT_THAT(manual, Not(testing::ContainsRegex("[( ]below[).]")));
+  int places = 0;
+  for (std::size_t at = 0; (at = manual.find("(see ", at)) != std::string::npos;) {
+    at += 5;
+    const std::string place = manual.substr(at, manual.find(')', at) - at);
+    ++places;
+    if (place.ends_with(".md")) {
+      EXPECT_TRUE(std::filesystem::exists(path_of("docs/" + place))) << place;
+    } else {
+      EXPECT_THAT(manual, HasSubstr("\n.SH " + place + "\n"));
+    }
+  }
+  std::size_t notes = 0;  // a link that is all of a parenthesis says nothing without its target
+  for (const OptionRow& row : option_table()) {
+    for (std::size_t at = 0; (at = row.about.find("([", at)) != std::string_view::npos; ++at) {
+      const std::size_t end = row.about.find(')', row.about.find("](", at));
+      notes += row.about.substr(end + 1).starts_with(')') ? 1 : 0;
+    }
+  }
+  EXPECT_GE(static_cast<std::size_t>(places), notes);
+  EXPECT_GT(notes, 5U);
+}
+
+TEST(OptionText, TheManualAndTheHelpHaveEveryExitCode) {
+  const std::string reference = read_file(path_of("docs/reference/dlrun.md"));
+  const std::size_t begin = reference.find("\n## Exit codes\n");
+  const std::string list = reference.substr(begin, reference.find("\n## ", begin + 1) - begin);
+  const std::string manual = read_file(path_of("launcher/dlrun.1"));
+  const std::size_t status = manual.find(".SH EXIT STATUS\n");
+  const std::string of_manual = manual.substr(status, manual.find(".SH FILES", status) - status);
+  int codes = 0;
+  for (std::size_t at = 0; (at = list.find("\n- **", at)) != std::string::npos;) {
+    at += 5;
+    const std::string code = list.substr(at, list.find("**", at) - at);
+    if (!std::ranges::all_of(code, [](char c) { return c >= '0' && c <= '9'; })) continue;
+    ++codes;
+    EXPECT_THAT(of_manual, testing::ContainsRegex("[ \n]" + code + "[ \n]")) << code;
+  }
+  EXPECT_GE(codes, 8);
+  EXPECT_THAT(of_manual, HasSubstr("stopped or hung for 10 minutes"));
 }
 
 TEST(OptionText, NoTwoRowsShareASpelling) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "launcher/cli/table/readers.h"
 
@@ -34,6 +36,13 @@ constexpr Word<rendezvous::OnFailure> kOnFailure[] = {{"stop", rendezvous::OnFai
 constexpr Word<GpuPolicy> kGpuPolicy[] = {
     {"keep", GpuPolicy::kKeep}, {"scope", GpuPolicy::kScope}, {"leave", GpuPolicy::kLeave}};
 
+// Whether --nproc-per-node counts the ranks of some node.
+bool counts_per_node(const Options& o, bool) {
+  const auto has_slots = [](const HostSlots& host) { return host.slots.has_value(); };
+  return !o.job.np && !o.where.most_per_node &&
+         (o.where.hosts.empty() || !std::ranges::all_of(o.where.hosts, has_slots));
+}
+
 // clang-format off
 constexpr OptionRow kTable[] = {
     {.name = "--help", .letter = 'h', .group = Group::kInformation, .origin = Origin::kTorchrun,
@@ -48,10 +57,10 @@ constexpr OptionRow kTable[] = {
      .read = read::nothing},
 
     {.name = "--nproc-per-node", .value = "N|gpu|cpu|auto", .origin = Origin::kTorchrun, .fallback = "1",
-     .help = "ranks on each node (1); gpu, cpu: one a GPU, a core; auto: gpu, else cpu",
-     .about = "ranks on this node (1). `gpu`: one rank a GPU that `CUDA_VISIBLE_DEVICES` leaves (over `--gpus-per-rank`). `cpu`: one a usable core: CPUs that dlrun may run on, or the control group's quota rounded up, "
+     .help = "ranks a node; gpu, cpu: one a GPU, a core; auto: gpu, else cpu",
+     .about = "ranks on this node. `gpu`: one rank a GPU that `CUDA_VISIBLE_DEVICES` leaves (over `--gpus-per-rank`). `cpu`: one a usable core: CPUs that dlrun may run on, or the control group's quota rounded up, "
               "whichever is less. `auto`: `gpu` if there is a GPU, else `cpu`, as with torchrun. In a SLURM allocation without this option and `-n`: [the tasks asked for](../guides/slurm.md)",
-     .read = read::nproc_per_node, .variable = Var::kPetNproc},
+     .read = read::nproc_per_node, .applies = counts_per_node, .variable = Var::kPetNproc},
     {.name = "--np", .letter = 'n', .also = "-np --n", .value = "N", .origin = Origin::kMpirun,
      .help = "ranks of the whole job, on all its nodes together",
      .about = "ranks of the whole job, as with mpirun. Several nodes share them equally, so N must be a multiple of `--nnodes`. With `--hosts` the default is the number of slots. Ranks also find their numbers in `OMPI_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK` and `_LOCAL_SIZE`, which programs for Open MPI's mpirun read (`DLRUN_MPIRUN_NAMES=1`: with any line; 0: with none; not in an MPICH program)",
@@ -62,7 +71,7 @@ constexpr OptionRow kTable[] = {
      .read = read::nothing},
     {.name = "--module", .letter = 'm', .origin = Origin::kTorchrun,
      .help = "the program is a Python module, as with `python -m`",
-     .about = "the program is a Python module: ranks run `python -u -m MODULE`, with the interpreter that a `.py` program gets (below)",
+     .about = "the program is a Python module: ranks run `python -u -m MODULE`, with the interpreter that a `.py` program gets",
      .read = read::nothing, .variable = Var::kPetModule, .is_of_app = true},
     {.name = "--no-python", .origin = Origin::kTorchrun,
      .help = "run a .py program as it stands, by its `#!` line",
@@ -78,7 +87,7 @@ constexpr OptionRow kTable[] = {
               "and `-x MASTER_PORT=...` count as `--master-addr` and `--master-port`, and all programs of a job have the same. A variable that dlrun gives to the ranks itself (`RANK`, `MASTER_ADDR`) need not be named; another value for one that each rank has of its own (`RANK=3`) is refused",
      .read = read::export_variable, .repeats = true, .is_of_app = true},
     {.name = "--mpi", .value = "auto|pmi1|pmix|none", .fallback = "auto",
-     .help = "serve programs of MPICH (pmi1), Open MPI (pmix) (auto)",
+     .help = "serve programs of MPICH (pmi1), Open MPI (pmix)",
      .about = "serves the ranks as processes of MPICH and its relatives (`pmi1`) or of Open MPI (`pmix`); `auto`: as the program's file is linked ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
      .read = [](Options& o, const Typed& t) { o.job.mpi = value_of(t, kMpi); },
      .pass = [](const Options& o) { return word_of(o.job.mpi, kMpi); }},
@@ -98,9 +107,9 @@ constexpr OptionRow kTable[] = {
      .pass = [](const Options& o) { return o.job.role; }, .variable = Var::kPetRole},
 
     {.name = "--nnodes", .value = "N", .group = Group::kWhere, .origin = Origin::kTorchrun, .fallback = "1",
-     .help = "nodes of the job (1), each with a dlrun of its own",
-     .about = "nodes of the job (1), each with a dlrun of its own; ranks are numbered through in the order of the nodes (`--rank-by` has another one), which may have different numbers of ranks. `2:2` is 2; a range is refused",
-     .read = read::nnodes, .variable = Var::kPetNnodes},
+     .help = "nodes of the job, each with a dlrun of its own",
+     .about = "nodes of the job, each with a dlrun of its own; ranks are numbered through in the order of the nodes (`--rank-by` has another one), which may have different numbers of ranks. `2:2` is 2; a range is refused",
+     .read = read::nnodes, .applies = [](const Options&, bool several) { return !several; }, .variable = Var::kPetNnodes},
     {.name = "--node-rank", .value = "R", .group = Group::kWhere, .origin = Origin::kTorchrun,
      .help = "number of this node, from 0 (as the nodes come)",
      .about = "number of this node, from 0. Without it the node whose own address is in `--rdzv-endpoint` listens and is node 0, and the others are numbered as they come; with `--rdzv-backend static` it must be given",
@@ -108,44 +117,46 @@ constexpr OptionRow kTable[] = {
     {.name = "--hosts", .letter = 'H', .also = "--host", .value = "HOST[:SLOTS],...", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "start the job on these hosts by ssh, so many ranks on each",
      .about = "one job on these hosts, started from here [by ssh](../guides/ssh.md), with the ranks that each takes, as with mpirun: `a:4,b:2`, `[fe80::1]:4`; a host that is named twice has both, and one without a number has "
-              "`--nproc-per-node` ranks. This machine alone needs no ssh. It starts the whole job, so it excludes `--nnodes`, by which each node starts a dlrun of its own",
+              "`--nproc-per-node` ranks. This machine alone needs no ssh. `--hosts` starts the whole job, so it excludes `--nnodes`, by which each node starts a dlrun of its own",
      .read = read::hosts},
     {.name = "--hostfile", .also = "--machinefile", .value = "FILE", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "the same from a file, a host a line: `a slots=4` or `a:4`",
      .about = "the same from a file with a host a line, in Open MPI's form (`node1 slots=4 max-slots=8`) or MPICH's (`node1:4`); `#` begins a remark",
      .read = read::hostfile},
     {.name = "--ssh", .value = "COMMAND", .group = Group::kWhere, .fallback = "ssh",
-     .help = "the ssh that reaches these hosts, with its options (ssh)",
+     .help = "the ssh that reaches these hosts, with its options",
      .about = "the ssh that reaches the hosts of `--hosts`, with its options, as words of a shell; dlrun adds `BatchMode=yes`, `ConnectTimeout=5`, `ServerAliveInterval=2` and what keeps a connection of your own as it is",
-     .read = [](Options& o, const Typed& t) { o.where.ssh = t.value; }},
+     .read = [](Options& o, const Typed& t) { o.where.ssh = t.value; },
+     .applies = [](const Options& o, bool) { return !o.where.hosts.empty(); }},
     {.name = "--rank-by", .value = "slot|node", .group = Group::kWhere, .origin = Origin::kMpirun, .fallback = "slot",
-     .help = "number ranks node after node, or round robin over the nodes (slot)",
-     .about = "how ranks are numbered over the nodes, as with mpirun. `slot` (the default): all ranks of a node, then those of the next one. `node`: round robin, a rank of each node in turn as long as it has some left, so that neighbours are on different nodes "
+     .help = "number ranks node after node, or round robin over the nodes",
+     .about = "how ranks are numbered over the nodes, as with mpirun. `slot`: all ranks of a node, then those of the next one. `node`: round robin, a rank of each node in turn as long as it has some left, so that neighbours are on different nodes "
               "([numbers](../guides/launching.md#numbers-of-the-ranks)). All nodes must give the same. For the order of a node's ranks on its cores see `--map-by`",
      .read = read::rank_by,
      .pass = [](const Options& o) { return read::word_of_rank_by(o.where.rank_by); }},
     {.name = "--bind", .value = "none|core|even|numa|socket", .group = Group::kWhere, .fallback = "none",
-     .help = "what each rank is bound to; even: its own share of the cores (none)",
+     .help = "what each rank is bound to; even: its own share of the cores",
      .about = "what each rank is bound to. `even`: its own share of the cores; `core`: as many cores as it has threads (`OMP_NUM_THREADS`), one rank after another; `numa`, `socket`: all cores of its NUMA node or socket; "
-              "`none` (the default): not bound ([what ranks run on](../guides/launching.md#cpus))",
+              "`none`: not bound ([what ranks run on](../guides/launching.md#cpus))",
      .read = [](Options& o, const Typed& t) { o.where.bind = value_of(t, kBind); },
      .pass = [](const Options& o) { return word_of(o.where.bind, kBind); }},
     {.name = "--bind-to", .value = "none|core|numa|socket", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "the same, under mpirun's name",
      .about = "mpirun's name for `--bind`",
      .read = [](Options& o, const Typed& t) { o.where.bind = value_of(t, kBindTo); }},
-    {.name = "--map-by", .value = "slot|core|numa|socket|ppr:N:node", .group = Group::kWhere, .origin = Origin::kMpirun,
-     .help = "order in which bound ranks take cores (core); ppr: N ranks a node",
+    {.name = "--map-by", .value = "slot|core|numa|socket|ppr:N:node", .group = Group::kWhere, .origin = Origin::kMpirun, .fallback = "core",
+     .help = "order in which bound ranks take cores; ppr: N ranks a node",
      .about = "the order in which bound ranks take cores. `core`, `slot`: one after another; `numa`, `socket`: rank r goes to the r-th of them, so that neighbours are apart. "
               "`ppr:N:node`: N ranks on each node, as `--nproc-per-node N`; with `-n` at most N on each",
      .read = read::map_by,
-     .pass = [](const Options& o) { return o.where.bind == Bind::kNone ? "" : read::word_of_map_by(o.where.map_by); }},
+     .pass = [](const Options& o) { return o.where.bind == Bind::kNone ? "" : read::word_of_map_by(o.where.map_by); },
+     .applies = [](const Options& o, bool) { return o.where.bind != Bind::kNone || o.where.report_bindings; }},
     {.name = "--report-bindings", .group = Group::kWhere, .origin = Origin::kMpirun,
      .help = "draw the machine's cores and the ranks on them at the start",
      .read = [](Options& o, const Typed&) { o.where.report_bindings = true; },
      .pass = [](const Options& o) { return text_of(o.where.report_bindings); }},
-    {.name = "--gpus-per-rank", .value = "N", .group = Group::kWhere,
-     .help = "GPUs that each rank is given (1)",
+    {.name = "--gpus-per-rank", .value = "N", .group = Group::kWhere, .fallback = "1",
+     .help = "GPUs that each rank is given",
      .about = "rank r of the node is given GPUs r N to r N + N - 1 of those that can be seen. With one GPU each, more ranks than GPUs share them in turn, and dlrun says which",
      .read = [](Options& o, const Typed& t) { o.where.gpus_per_rank = number(t, 1, 1024); },
      .pass = [](const Options& o) { return text_of(o.where.gpus_per_rank); }},
@@ -185,9 +196,10 @@ constexpr OptionRow kTable[] = {
               "(`read_timeout`, `last_call_timeout`, `close_timeout`, `keep_alive_interval`, ...); unknown ones are refused",
      .read = read::rdzv_conf, .variable = Var::kPetRdzvConf},
     {.name = "--join-timeout", .value = "SECONDS", .group = Group::kMeet, .fallback = "600",
-     .help = "longest wait for the other nodes (600)",
+     .help = "longest wait for the other nodes",
      .read = [](Options& o, const Typed& t) { o.meet.join_timeout = seconds(t); },
-     .pass = [](const Options& o) { return text_of(o.meet.join_timeout); }},
+     .pass = [](const Options& o) { return text_of(o.meet.join_timeout); },
+     .applies = [](const Options&, bool several) { return several; }},
     {.name = "--key-file", .value = "FILE", .group = Group::kMeet,
      .help = "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)",
      .about = "64 hexadecimal digits in a file that only its owner can read, or in a container's secret on a read-only tmpfs ([Kubernetes](../guides/rendezvous.md#the-key)). Without it: `DLRUN_KEY_FD`, `DLRUN_KEY_FILE`, then `~/.config/dlrun/key` (several nodes); a fresh key (one node)",
@@ -217,9 +229,9 @@ constexpr OptionRow kTable[] = {
 
     {.name = "--log-dir", .value = "DIR", .group = Group::kShown, .origin = Origin::kTorchrun,
      .help = "also keep output, in DIR/latest/attempt_0/<rank>/stdout.log",
-     .about = "keeps both streams of every rank; the files are described [below](#log-files)",
+     .about = "keeps both streams of every rank ([the files](#log-files))",
      .read = read::log_dir, .variable = Var::kPetLogDir},
-    {.name = "--output-filename", .value = "DIR[:nocopy]", .group = Group::kShown, .origin = Origin::kMpirun,
+    {.name = "--output-filename", .value = "DIR[:nocopy]", .group = Group::kShown, .origin = Origin::kMpirun, .overrides = "--log-dir",
      .help = "the same, under mpirun's name; nocopy: and show nothing",
      .about = "mpirun's name for `--log-dir`; the files are those of `--log-dir`, not `DIR/1/rank.0/stdout`. With `:nocopy` nothing is shown, as with `--redirects 3`; `:nojobid` has no effect",
      .read = read::output_filename},
@@ -230,16 +242,16 @@ constexpr OptionRow kTable[] = {
     {.name = "--tee", .letter = 't', .value = "0-3|RANK:0-3,...", .group = Group::kShown, .origin = Origin::kTorchrun, .fallback = "0",
      .help = "the same streams are shown all the same",
      .about = "the same form: these streams are shown although `--redirects` names them. Streams that neither names are shown. With `--log-dir` every stream is kept; without it none is",
-     .read = read::tee, .variable = Var::kPetTee},
+     .read = read::tee, .applies = [](const Options& o, bool) { return o.output.redirects != StreamChoice(); }, .variable = Var::kPetTee},
     {.name = "--local-ranks-filter", .value = "RANK,...", .group = Group::kShown, .origin = Origin::kTorchrun,
      .help = "show the output of these local ranks only",
      .about = "only the output of these local ranks is shown. `--log-dir` keeps all, and the last lines of a rank that failed are on the last page",
      .read = read::local_ranks_filter, .variable = Var::kPetLocalRanksFilter},
     {.name = "--log-line-prefix-template", .value = "TEXT", .group = Group::kShown, .origin = Origin::kTorchrun, .fallback = "[rank ${rank}] ",
-     .help = "what stands before each line ('[rank ${rank}] ')",
+     .help = "what stands before each line",
      .about = "what stands before each line, with `${role_name}`, `${rank}`, `${local_rank}` and `${hostname}` replaced. torchrun's own is `'[${role_name}${local_rank}]:'`",
      .read = read::line_prefix, .variable = Var::kPetLogLinePrefix, .other_variable = Var::kTorchLogLinePrefix},
-    {.name = "--no-prefix", .group = Group::kShown,
+    {.name = "--no-prefix", .group = Group::kShown, .overrides = "--log-line-prefix-template",
      .help = "lines without `[rank N] `",
      .read = [](Options& o, const Typed&) { o.output.line_prefix.clear(); }},
     {.name = "--report-fd", .value = "FD", .group = Group::kShown,
@@ -257,19 +269,19 @@ constexpr OptionRow kTable[] = {
      .read = [](Options& o, const Typed&) { o.output.verbose = true; }},
     {.name = "--dry-run", .group = Group::kShown,
      .help = "print who would run where, and who set what, and exit",
-     .about = "prints who would run where, with which environment, and who gave each option its value; starts nothing",
+     .about = "prints who would run where, the environment of this node's first rank, and who gave each option its value; starts nothing. With `--json` it shows the environment of every rank of this node",
      .read = [](Options& o, const Typed&) { o.output.dry_run = true; }},
     {.name = "--json", .group = Group::kShown,
      .help = "with --dry-run: as JSON",
-     .about = "with `--dry-run`: one object (below)",
+     .about = "with `--dry-run`: one object ([its members](#the-object-of---dry-run---json))",
      .read = [](Options& o, const Typed&) { o.output.json = true; }},
 
     {.name = "--shutdown-timeout", .value = "SECONDS", .group = Group::kEnds, .origin = Origin::kTorchrun,
      .help = "torchrun's name for --grace",
      .read = [](Options& o, const Typed& t) { o.end.grace = seconds(t); }, .variable = Var::kPetShutdownTimeout, .other_variable = Var::kTorchShutdownTimeout},
-    {.name = "--grace", .value = "SECONDS", .group = Group::kEnds, .fallback = "10",
-     .help = "time between SIGTERM and SIGKILL (10)",
-     .about = "time between SIGTERM and SIGKILL (10). Fractions are allowed, 0 kills at once. A reader of dlrun's output that reads nothing has as long after a signal, too",
+    {.name = "--grace", .value = "SECONDS", .group = Group::kEnds, .overrides = "--shutdown-timeout", .fallback = "10",
+     .help = "time between SIGTERM and SIGKILL",
+     .about = "time between SIGTERM and SIGKILL. Fractions are allowed, 0 kills at once. A reader of dlrun's output that reads nothing has as long after a signal, too",
      .read = [](Options& o, const Typed& t) { o.end.grace = seconds(t); },
      .pass = [](const Options& o) { return text_of(o.end.grace); }},
     {.name = "--linger", .value = "SECONDS", .group = Group::kEnds,
@@ -293,7 +305,7 @@ constexpr OptionRow kTable[] = {
      .about = "asks the ranks to save so long before the SLURM allocation ends, as `squeue` says at the start",
      .read = read::preempt_before},
     {.name = "--preempt-wait", .value = "SECONDS", .group = Group::kEnds, .fallback = "25",
-     .help = "longest wait for all ranks to come to that call (25)",
+     .help = "longest wait for all ranks to come to that call",
      .about = "longest wait for all ranks to come to that call; the ones that do not are named, and the job ends \"not saved\"",
      .read = read::preempt_wait},
     {.name = "--timeout", .value = "SECONDS", .group = Group::kEnds, .origin = Origin::kMpirun,
@@ -301,13 +313,13 @@ constexpr OptionRow kTable[] = {
      .about = "ends the job when it has run for so long, with exit code 124, as with mpirun. Waiting for other nodes counts",
      .read = read::timeout},
     {.name = "--max-restarts", .value = "N", .group = Group::kEnds, .origin = Origin::kTorchrun, .fallback = "0",
-     .help = "begin a failed job again, at most N times (0)",
+     .help = "begin a failed job again, at most N times",
      .about = "how often a failed job begins again ([restarts](../guides/restarts.md)); node 0's number counts. Not after exit code 2, 126 or 127, and not if the job was ended by a signal to dlrun or never met",
      .read = [](Options& o, const Typed& t) { o.end.max_restarts = number(t, 0, kMost); },
      .pass = [](const Options& o) { return text_of(o.end.max_restarts); }, .variable = Var::kPetMaxRestarts},
     {.name = "--on-failure", .value = "stop|keep", .group = Group::kEnds, .fallback = "stop",
-     .help = "keep: when a rank fails, the other ranks live on (stop: they end)",
-     .about = "what the failure of a rank means for the others. `stop` (the default): they are ended. `keep`: they live on, and dlrun ends with 0 if one of them ends with 0 after the last failure ([going on without a rank](../guides/restarts.md#going-on-without-a-rank)). All nodes must give the same",
+     .help = "keep: when a rank fails, the others live on; stop: they end",
+     .about = "what the failure of a rank means for the others. `stop`: they are ended. `keep`: they live on, and dlrun ends with 0 if one of them ends with 0 after the last failure ([going on without a rank](../guides/restarts.md#going-on-without-a-rank)). All nodes must give the same",
      .read = [](Options& o, const Typed& t) { o.end.on_failure = value_of(t, kOnFailure); },
      .pass = [](const Options& o) { return o.end.keeps_others() ? word_of(o.end.on_failure, kOnFailure) : ""; }},
     {.name = "--signals-to-handle", .value = "SIGNAL,...", .group = Group::kEnds, .origin = Origin::kTorchrun,

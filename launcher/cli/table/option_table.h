@@ -41,7 +41,9 @@ struct OptionRow {
   std::string_view value = {};  // the value, as --help shows it; empty: a flag
   Group group = Group::kStarted;
   Origin origin = Origin::kOwn;
-  std::string_view fallback = {};  // the default, for --dry-run; empty: none
+  // An option that is the same setting: if the line gives this one, its variable does not count.
+  std::string_view overrides = {};
+  std::string_view fallback = {};  // the default, as the value is typed; empty: none
   std::string_view help = {};      // one line
   std::string_view about = {};     // for the reference and the manual, Markdown; empty: as `help`
   void (*read)(Options& options, const Typed& typed) = nullptr;
@@ -49,6 +51,9 @@ struct OptionRow {
   // "" if they need none, and any text for a flag that is set. Null: the option concerns only the
   // dlrun that the user starts.
   std::string (*pass)(const Options& options) = nullptr;
+  // Whether the default has any meaning for this job. `several`: the job has several nodes, started
+  // by dlrun or by the user. Null: it always has.
+  bool (*applies)(const Options& options, bool several) = nullptr;
   // Read if the line does not give the option; the first variable that is set counts.
   std::optional<env::Var> variable = std::nullopt;
   std::optional<env::Var> other_variable = std::nullopt;

@@ -61,6 +61,38 @@ std::string_view about(const OptionRow& row) {
   return row.about.empty() ? row.help : row.about;
 }
 
+// Blanks at the end of a default can be seen, and the role `default` is a name.
+std::string default_of(const OptionRow& row) {
+  const bool is_plain =
+      row.fallback.find(' ') == std::string_view::npos && row.fallback != "default";
+  return is_plain ? std::string(row.fallback) : fmt::format("'{}'", row.fallback);
+}
+
+// " (default: `10`)"
+std::string default_clause(const OptionRow& row) {
+  return row.fallback.empty() ? "" : fmt::format(" (default: `{}`)", default_of(row));
+}
+
+// The sections of the manual that say what these places of the documentation say.
+struct ManualSection {
+  std::string_view target;
+  std::string_view section;
+};
+constexpr ManualSection kManualSections[] = {{"#signals-to-dlrun", "SIGNALS"},
+                                             {"#log-files", "FILES"},
+                                             {"../guides/restarts.md", "RESTARTS"}};
+
+// The place in which a reader of the manual finds the target of a link: "SIGNALS", "guides/mpi.md".
+std::string place_in_manual(std::string_view target) {
+  for (const ManualSection& one : kManualSections) {
+    if (one.target == target) return std::string(one.section);
+  }
+  if (target.starts_with('#')) return "reference/dlrun.md";
+  target = target.substr(0, target.find('#'));
+  if (target.starts_with("../")) target.remove_prefix(3);
+  return std::string(target);
+}
+
 // roff takes a dash for a hyphen, a backslash for itself, and a line that begins with a dot or a
 // quote for a command.
 std::string roff_of(std::string_view text) {
@@ -76,9 +108,13 @@ std::string roff_of(std::string_view text) {
     } else if (c == '\\') {
       roff += "\\e";
     } else if (c == '[' && text.find("](", i) != std::string_view::npos && !bold) {
-      const std::size_t middle = text.find("](", i);  // a link: its text
-      roff += roff_of(text.substr(i + 1, middle - i - 1));
-      i = text.find(')', middle);
+      // A link that is all of a parenthesis has a place in its stead, any other one its text.
+      const std::size_t middle = text.find("](", i);
+      const std::size_t end = text.find(')', middle);
+      const bool is_note = roff.ends_with('(') && text.substr(end + 1).starts_with(')');
+      roff += is_note ? "see " + roff_of(place_in_manual(text.substr(middle + 2, end - middle - 2)))
+                      : roff_of(text.substr(i + 1, middle - i - 1));
+      i = end;
     } else {
       roff += c;
     }
@@ -128,7 +164,8 @@ std::string options_as_help() {
         text += line + "\n";
         line.clear();
       }
-      text += fmt::format("{:<{}}{}\n", line, kColumn, row.help);
+      text += fmt::format("{:<{}}{}{}\n", line, kColumn, row.help,
+                          row.fallback.empty() ? "" : fmt::format(" ({})", default_of(row)));
     }
   }
   text +=
@@ -154,7 +191,7 @@ std::string options_as_roff() {
       }
       text += "\\fR";
       if (!row.value.empty()) text += fmt::format(" \\fI{}\\fR", roff_of(row.value));
-      text += fmt::format("\n{}.\n", roff_of(about(row)));
+      text += fmt::format("{}\n{}.\n", roff_of(default_clause(row)), roff_of(about(row)));
     }
   }
   return text;
@@ -181,11 +218,12 @@ std::string subcommands_as_roff() {
 std::string options_as_markdown() {
   std::string text;
   for (const Group group : kShownGroups) {
-    if (group == Group::kInformation) continue;
-    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n", title_of(group));
+    text += fmt::format("{}### {}\n\n", text.empty() ? "" : "\n",
+                        group == Group::kInformation ? "Information" : title_of(group));
     for (const OptionRow& row : option_table()) {
       if (row.group != group) continue;
-      text += markdown_item(fmt::format("`{}`: {}", usage_of(row), about(row)));
+      text +=
+          markdown_item(fmt::format("`{}`{}: {}", usage_of(row), default_clause(row), about(row)));
     }
   }
   return text;
