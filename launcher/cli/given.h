@@ -26,6 +26,11 @@ class Given {
                                     [&](const Typed& typed) { return typed.row->name == name; });
     return found == all_.end() ? nullptr : &*found;
   }
+  // Whether another option is given that is the same setting.
+  bool overrides(std::string_view name) const {
+    return std::any_of(all_.begin(), all_.end(),
+                       [&](const Typed& typed) { return typed.row->overrides == name; });
+  }
   // Reads every option in the order of the table.
   void read_into(Options& options) const {
     for (const OptionRow& row : option_table()) {
@@ -34,11 +39,15 @@ class Given {
       }
     }
   }
-  std::vector<Setting> settings() const;  // in the order of the table, with defaults
+  std::vector<Setting> settings() const;  // in the order of the table
   const std::vector<Typed>& all() const { return all_; }
 
  private:
   std::vector<Typed> all_;
 };
+
+// These settings and the defaults that are in force in `options`, which were read from them and
+// checked. `several`: the job has several nodes, started by dlrun or by the user.
+std::vector<Setting> settings_in_force(const Given& given, const Options& options, bool several);
 
 }  // namespace dl::launcher

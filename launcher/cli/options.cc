@@ -48,6 +48,7 @@ void add_variables(Given& given, std::vector<std::string>& remarks) {
   for (Typed& typed : found.options) {
     const std::string_view name = typed.row->name;
     if (given.has(name) || (line_says_one && is_of_nodes(name))) continue;
+    if (given.overrides(name)) continue;
     if (name == "--standalone" && nodes_on_line) continue;
     if (name == "--rdzv-endpoint") {
       endpoint = std::move(typed);
@@ -68,10 +69,10 @@ void check_nodes(const Given& given, const Options& options) {
   const bool several = options.where.nnodes > 1;
   const std::string_view nnodes = known_as(given, "--nnodes");
   const std::string_view node_rank = known_as(given, "--node-rank");
-  DL_CHECK(!given.has("--standalone") || !several, kInvalidArgument,
   DL_CHECK(options.where.hosts.empty() || !several, kInvalidArgument,
            "{} starts the whole job from here, and {} is {}: leave one of them out",
            given.has("--hosts") ? "--hosts" : "--hostfile", nnodes, options.where.nnodes);
+  DL_CHECK(!given.has("--standalone") || !several, kInvalidArgument,
            "--standalone means one node, but {} is {}", nnodes, options.where.nnodes);
   DL_CHECK(several || options.where.node_rank.value_or(0) == 0, kInvalidArgument,
            "{} is {} but {} is 1", node_rank, options.where.node_rank.value_or(0), nnodes);
@@ -193,19 +194,27 @@ void check_output(const Given& given, const Options& options) {
            "--grace and --shutdown-timeout are one setting; leave one of them out");
 }
 
-// SLURM's tasks, -n or the slots of a host replace the default of --nproc-per-node.
+bool has_several_nodes(const Options& options) {
+  if (options.where.nnodes > 1 || options.where.hosts.size() > 1) return true;
+  const auto allocation = needs_srun(options);
+  return allocation && allocation->hosts.size() > 1;
+}
+
 std::vector<Setting> settings_of(const Given& given, const Options& options) {
-  std::vector<Setting> settings = given.settings();
-  const auto per_node = std::ranges::find_if(settings, [](const Setting& setting) {
-    return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node";
-  });
-  if (per_node == settings.end()) return settings;
+  std::vector<Setting> settings = settings_in_force(given, options, has_several_nodes(options));
   if (!options.where.slurm_tasks.empty()) {
-    per_node->value = env::get(env::Var::kSlurmTasksPerNode).value_or("");
-    per_node->by = SetBy::kVariable;
-    per_node->variable = env::name_of(env::Var::kSlurmTasksPerNode);
-  } else if (per_node->value != options.job.nproc_per_node) {
-    settings.erase(per_node);
+    std::erase_if(settings, [](const Setting& s) { return s.option == "--nproc-per-node"; });
+    settings.insert(settings.begin(),
+                    {.option = "--nproc-per-node",
+                     .value = env::get(env::Var::kSlurmTasksPerNode).value_or(""),
+                     .by = SetBy::kVariable,
+                     .variable = std::string(env::name_of(env::Var::kSlurmTasksPerNode))});
+  }
+  if (options.job.apps.size() == 1 || given.has("--app")) return settings;
+  for (Setting& setting : settings) {
+    // What stands before the first program is that program's, if it belongs to one alone.
+    const bool is_typed = setting.by == SetBy::kLine;
+    if (is_typed && option_named(setting.option).is_of_app) setting.program = 0;
   }
   return settings;
 }

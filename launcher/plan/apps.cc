@@ -35,17 +35,20 @@ std::string absolute_wdir(const std::string& wdir) {
   return wdir.empty() ? here : (here / wdir).lexically_normal();
 }
 
+std::string ranks_of_program(const std::vector<App>& apps, std::size_t program) {
+  int first = 0;
+  for (std::size_t i = 0; i < program; ++i) first += apps[i].np.value_or(0);
+  const int ranks = apps[program].np.value_or(0);
+  return ranks == 1 ? fmt::format("rank {}", first)
+                    : fmt::format("ranks {} to {}", first, first + ranks - 1);
+}
+
 std::string programs_as_text(const std::vector<App>& apps) {
   std::string text;
-  int first = 0;
+  std::size_t i = 0;
   for (const App& app : apps) {
-    const int ranks = app.np.value_or(0);
-    const std::string whose = apps.size() == 1 ? ""
-                              : ranks == 1
-                                  ? fmt::format(" of rank {}", first)
-                                  : fmt::format(" of ranks {} to {}", first, first + ranks - 1);
+    const std::string whose = apps.size() == 1 ? "" : " of " + ranks_of_program(apps, i++);
     text += fmt::format("program{}: {}\n", whose, fmt::join(app.program, " "));
-    first += ranks;
   }
   return text;
 }

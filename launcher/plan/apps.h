@@ -21,6 +21,8 @@ std::optional<std::string> common_wdir(const std::vector<App>& apps);
 // The absolute path of a --wdir. Throws kIo if dlrun's own working directory is gone.
 std::string absolute_wdir(const std::string& wdir);
 
+// "rank 0", "ranks 1 to 3": those of one of several programs.
+std::string ranks_of_program(const std::vector<App>& apps, std::size_t program);
 // "program: ./train --lr 1", or a line for each program: "program of ranks 0 to 3: ./train"; with
 // ends of lines.
 std::string programs_as_text(const std::vector<App>& apps);

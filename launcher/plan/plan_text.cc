@@ -47,11 +47,19 @@ std::string set_by(const Setting& setting) {
     case SetBy::kDefault:
       return "default";
     case SetBy::kLine:
-      return "line";
+      return setting.place.empty() ? "line" : setting.place;
     case SetBy::kVariable:
       return setting.variable;
   }
   return "";
+}
+
+// "job.app:3, for ./server of rank 0"
+std::string set_by(const Setting& setting, const JobOptions& job) {
+  if (!setting.program) return set_by(setting);
+  return fmt::format("{}, for {} of {}", set_by(setting),
+                     job.apps[*setting.program].program.front(),
+                     ranks_of_program(job.apps, *setting.program));
 }
 
 std::string headline_of(const NodePlan& plan, int world_size) {
@@ -101,7 +109,10 @@ ordered_json settings_as_json(const std::vector<Setting>& settings) {
   ordered_json options = ordered_json::array();
   for (const Setting& setting : settings) {
     options.push_back(
-        {{"option", setting.option}, {"value", setting.value}, {"set_by", set_by(setting)}});
+        {{"option", setting.option},
+         {"value", setting.value},
+         {"set_by", set_by(setting)},
+         {"program", setting.program ? ordered_json(*setting.program) : ordered_json(nullptr)}});
   }
   return options;
 }
@@ -119,7 +130,7 @@ std::string json_text(const ordered_json& object) {
 
 }  // namespace
 
-std::string settings_as_table(const std::vector<Setting>& settings) {
+std::string settings_as_table(const std::vector<Setting>& settings, const JobOptions& job) {
   std::size_t options = 0, values = 0;
   for (const Setting& setting : settings) {
     options = std::max(options, setting.option.size());
@@ -128,14 +139,14 @@ std::string settings_as_table(const std::vector<Setting>& settings) {
   std::string text = "\nwho set what\n";
   for (const Setting& setting : settings) {
     text += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.option, options, setting.value, values,
-                        set_by(setting));
+                        set_by(setting, job));
   }
   return text;
 }
 
 std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan) {
   return headline_of(plan, plan.job.nnodes * plan.local_world_size()) +
-         settings_as_table(settings) + "\n";
+         settings_as_table(settings, plan.job.started) + "\n";
 }
 
 std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
@@ -154,7 +165,7 @@ std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& 
   text += gpu_lines(plan);
   for (const std::string& line : plan.bindings_drawn) text += "\n" + line;
   if (!plan.bindings_drawn.empty()) text += "\n";
-  text += settings_as_table(settings);
+  text += settings_as_table(settings, plan.job.started);
   return text + environments_as_text(plan, meeting);
 }
 
@@ -215,7 +226,8 @@ std::string hosts_plan_as_table(const std::vector<Setting>& settings, const JobP
   }
   return fmt::format("job {}: {} on {} hosts, started by {}\n{}{}{}", plan.name,
                      counted ? fmt::format("{} ranks", count) : "ranks", plan.hosts.size(), starter,
-                     programs_as_text(plan.started.apps), text, settings_as_table(settings));
+                     programs_as_text(plan.started.apps), text,
+                     settings_as_table(settings, plan.started));
 }
 
 std::string hosts_plan_as_json(const std::vector<Setting>& settings, const JobPlan& plan,

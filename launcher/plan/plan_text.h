@@ -8,7 +8,7 @@
 namespace dl::launcher {
 
 // Who gave each option its value; lines.
-std::string settings_as_table(const std::vector<Setting>& settings);
+std::string settings_as_table(const std::vector<Setting>& settings, const JobOptions& job);
 
 std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
                           const Meeting& meeting);
@@ -20,7 +20,8 @@ std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& 
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...] of rank 0, programs [[...]],
 //   rdzv_endpoint or null
 //   gpus      [{token, uuid, name}]
-//   settings  [{option, value, set_by}]; set_by: "default", "line" or a variable's name
+//   settings  [{option, value, set_by, program}]; set_by: "default", "line", "FILE:LINE" of --app, or a variable's name;
+//             program: the index of the only one that it is for, or null
 //   ranks     [{rank, local_rank, node, program (index into programs), cpus [...] or null, gpus [index into gpus, ...] or null,
 //               environment {NAME: value}}]
 // clang-format on

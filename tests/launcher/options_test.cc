@@ -372,8 +372,69 @@ TEST(Options, DryRunIsToldWhoSetWhat) {
                            "--role trainer PET_ROLE", "--grace 10 default", "--dry-run on line"}) {
     EXPECT_THAT(said, Contains(line));
   }
-  const Options counted = parse({"-n", "3", "x"});
-  for (const Setting& setting : counted.settings) EXPECT_NE(setting.option, "--nproc-per-node");
+}
+
+// The options of which a line shows the default.
+std::vector<std::string> defaults_of(const std::vector<std::string>& line) {
+  std::vector<std::string> names;
+  for (const Setting& setting : parse(line).settings) {
+    if (setting.by == SetBy::kDefault) names.push_back(setting.option);
+  }
+  return names;
+}
+
+TEST(Options, ADefaultIsShownOnlyIfItIsInForce) {
+  struct Case {
+    std::vector<std::string> line;
+    std::vector<const char*> not_shown;
+  };
+  const Case cases[] = {
+      {{"-n", "3", "x"}, {"--nproc-per-node"}},
+      {{"--map-by", "ppr:1:node", "x"}, {"--nproc-per-node"}},
+      {{"--shutdown-timeout", "20", "x"}, {"--grace"}},
+      {{"--bind-to", "core", "x"}, {"--bind"}},
+      {{"--output-filename", "o:nocopy", "x"}, {"--redirects"}},
+      {{"--no-prefix", "x"}, {"--log-line-prefix-template"}},
+      {{"--rdzv-conf", "join_timeout=30", "--hosts", "a,b", "x"}, {"--join-timeout"}},
+      {{"--hosts", "a:2,b:1", "x"}, {"--nnodes", "--nproc-per-node"}},
+      {{"--nnodes=2", "--rdzv-endpoint=a", "x"}, {"--ssh"}},
+      {{"x"}, {"--ssh", "--preempt-wait", "--join-timeout", "--map-by", "--tee"}},
+  };
+  for (const Case& one : cases) {
+    const std::vector<std::string> shown = defaults_of(one.line);
+    for (const char* name : one.not_shown) {
+      EXPECT_THAT(shown, testing::Not(Contains(name))) << testing::PrintToString(one.line);
+    }
+  }
+  EXPECT_THAT(defaults_of({"--preempt", "--bind=core", "--hosts=a,b", "x"}),
+              testing::IsSupersetOf({"--nproc-per-node", "--preempt-wait", "--map-by", "--ssh",
+                                     "--join-timeout", "--grace"}));
+  const Variables of_slurm({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  EXPECT_THAT(defaults_of({"x"}), testing::Not(Contains("--nnodes")));
+  EXPECT_THAT(defaults_of({"--standalone", "x"}), Contains("--nnodes"));
+}
+
+TEST(Options, AVariableIsNotShownIfTheLineGivesItsOtherName) {
+  const Variables set({{"PET_SHUTDOWN_TIMEOUT", "20"},
+                       {"PET_LOG_DIR", "logs"},
+                       {"PET_LOG_LINE_PREFIX_TEMPLATE", "p"}});
+  const Options parsed = parse({"--grace=3", "--output-filename=o", "--no-prefix", "x"});
+  EXPECT_EQ(parsed.end.grace, 3s);
+  EXPECT_EQ(parsed.output.log_dir, "o");
+  EXPECT_EQ(parsed.output.line_prefix, "");
+  for (const Setting& setting : parsed.settings) EXPECT_NE(setting.by, SetBy::kVariable);
+}
+
+// --gpus-per-rank: GPUs are given out if it is typed, whatever its number.
+TEST(Options, EachDefaultOfTheTableIsTheOneThatCounts) {
+  for (const OptionRow& row : option_table()) {
+    if (row.fallback.empty() || row.name == "--gpus-per-rank") continue;
+    Options typed;
+    typed.end.preempt_on_term = true;  // --preempt-wait needs it
+    const Options before = typed;
+    row.read(typed, {&row, std::string(row.fallback), ""});
+    EXPECT_EQ(typed, before) << row.name;
+  }
 }
 
 }  // namespace

@@ -128,14 +128,14 @@ TEST(Plan, DryRunOfAJobOnHostsIsTextOrJson) {
             "job j: 3 ranks on 2 hosts, started by ssh\n"
             "program of rank 0: x 1\nprogram of ranks 1 to 2: y\n"
             "node 0  host a  ranks 0 to 0\nnode 1  host b  ranks 1 to 2\n\nwho set what\n");
-  const Setting hosts{.option = "--hosts", .value = "a:1,b:2", .by = SetBy::kLine, .variable = {}};
+  const Setting hosts{.option = "--hosts", .value = "a:1,b:2", .by = SetBy::kLine};
   const auto json = nlohmann::json::parse(hosts_plan_as_json({hosts}, plan, "ssh"));
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "job": "j", "nnodes": 2, "world_size": 3, "starter": "ssh",
     "program": ["x", "1"], "programs": [["x", "1"], ["y"]],
     "hosts": [{"node": 0, "host": "a", "nproc_per_node": 1},
               {"node": 1, "host": "b", "nproc_per_node": 2}],
-    "settings": [{"option": "--hosts", "value": "a:1,b:2", "set_by": "line"}],
+    "settings": [{"option": "--hosts", "value": "a:1,b:2", "set_by": "line", "program": null}],
     "ranks": [{"rank": 0, "local_rank": 0, "node": 0, "program": 0},
               {"rank": 1, "local_rank": 0, "node": 1, "program": 1},
               {"rank": 2, "local_rank": 1, "node": 1, "program": 1}]})"));
@@ -144,6 +144,49 @@ TEST(Plan, DryRunOfAJobOnHostsIsTextOrJson) {
   const auto counted = nlohmann::json::parse(hosts_plan_as_json({}, counts, "srun"));
   EXPECT_TRUE(counted["world_size"].is_null() && counted["ranks"].is_null());
   EXPECT_TRUE(counted["hosts"][1]["nproc_per_node"].is_null());
+}
+
+TEST(Plan, DryRunNamesTheProgramThatASettingIsFor) {
+  const tests::TempDir folder;
+  const std::string file = folder.path() + "/job.app";
+  std::ofstream(file) << "# the job\n-n 1 ./a\n-n 2 --wdir /tmp ./b\n";
+  const auto text_of = [](const std::vector<std::string>& line) {
+    const Options parsed = options(line);
+    return settings_as_table(parsed.settings, parsed.job);
+  };
+  const std::string of_file = text_of({"--app", file, "-x", "A=1"});
+  for (const std::string& line :
+       {std::string("  -x {}A=1 {}line\n"), "  --np {}1 {}" + file + ":2, for ./a of rank 0\n",
+        "  --wdir {}/tmp {}" + file + ":3, for ./b of ranks 1 to 2\n"}) {
+    std::string pattern = line;
+    for (std::size_t at; (at = pattern.find("{}")) != std::string::npos;) {
+      pattern.replace(at, 2, " *");
+    }
+    EXPECT_THAT(of_file, testing::ContainsRegex(pattern));
+  }
+  const std::vector<std::string> line = {"-n1", "--role=r", "x", ":", "-n1", "x"};
+  EXPECT_THAT(text_of(line), AllOf(testing::ContainsRegex("--np +1 +line, for x of rank 0\n"),
+                                   testing::ContainsRegex("--np +1 +line, for x of rank 1\n"),
+                                   testing::ContainsRegex("--role +r +line\n")));
+  const NodePlan plan = make_plan(options(line), kMachine);
+  const auto json =
+      nlohmann::json::parse(plan_as_json(options(line).settings, plan, supposed_meeting(plan)));
+  EXPECT_EQ(json["settings"].front()["program"], 0);
+  EXPECT_EQ(json["settings"].back()["program"], 1);
+}
+
+TEST(Plan, AVariableIsUnsetIfDlrunDoesNotGiveItEither) {
+  for (const char* name : {"OMP_PLACES", "OMP_PROC_BIND", "GLOO_SOCKET_IFNAME", "NOPE"}) {
+    ::unsetenv(name);
+  }
+  const std::vector<std::string> line = {
+      "-x", "NOPE", "-x", "OMP_PLACES", "-x", "GLOO_SOCKET_IFNAME", "-n1", "x"};
+  NodePlan plan = make_plan(options(line), kMachine);
+  EXPECT_THAT(unset_exports(plan), ElementsAre("NOPE", "OMP_PLACES", "GLOO_SOCKET_IFNAME"));
+  plan.job.nnodes = 2;
+  plan.ranks.front().binding.cpus = {0};
+  plan.ranks.front().binding.places = {{0}};
+  EXPECT_THAT(unset_exports(plan), ElementsAre("NOPE"));
 }
 
 TEST(Plan, RanksSeeThePortAtWhichTheNodesMeetIfTheUserGivesIt) {

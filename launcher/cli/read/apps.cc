@@ -65,7 +65,10 @@ void add_app(const Given& line, SpelledOut words, std::string_view place, Option
   }
   own.read_into(options);
   for (Setting& setting : own.settings()) {
-    if (setting.by == SetBy::kLine) options.settings.push_back(std::move(setting));
+    if (setting.by != SetBy::kLine) continue;
+    setting.place = place;
+    setting.program = options.job.apps.size() - 1;
+    options.settings.push_back(std::move(setting));
   }
   set_program(choice_of([&](std::string_view flag) { return own.has(flag) || line.has(flag); }),
               std::move(words.program), options);
