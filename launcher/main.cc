@@ -205,7 +205,7 @@ int run(CommandLine line, std::string& step) {
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
   for (const std::string& text : remarks_on(launch.options, launch.plan)) say(text);
-  for (const std::string& text : unserved_mpis(launch.options.job.mpi, launch.plan.programs)) {
+  for (const std::string& text : unserved_mpis(launch.options, launch.plan.programs)) {
     say(text);
   }
   return launch.options.output.dry_run ? show_plan(launch.options, launch.plan)

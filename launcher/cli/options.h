@@ -24,7 +24,7 @@ enum class GpuPolicy : std::uint8_t {
 };
 
 enum class Mpi : std::uint8_t {
-  kAuto,  // served as the MPI wants it to which the program's file is linked
+  kAuto,  // served as the MPI wants it that the program loads
   kPmi1,  // MPICH and its relatives
   kPmix,  // Open MPI
   kNone,  // not served

@@ -20,16 +20,25 @@ void check_helper(const std::string& why) {
            why, pmix_helper(), kUnserved);
 }
 
-WhichMpi mpi_of(const Program& program) {
-  return program.can_be_read ? which_mpi(program.path) : WhichMpi();
-}
-
 std::string_view name_of(MpiKind kind) {
   return kind == MpiKind::kMpich ? "MPICH" : "Open MPI";
 }
 
 std::string linked_to(const Program& program, const WhichMpi& mpi) {
   return fmt::format("{} is linked to {} ({})", program.path, name_of(mpi.kind), mpi.library);
+}
+
+// What the ranks of a program have as LD_LIBRARY_PATH by -x; empty: what dlrun has.
+std::string library_path_of(const App& app) {
+  std::string path;
+  for (const Exported& one : app.exports) {
+    if (one.name == "LD_LIBRARY_PATH" && one.value) path = *one.value;
+  }
+  return path;
+}
+
+WhichMpi mpi_of(const Program& program, const App& app) {
+  return program.can_be_read ? which_mpi(program.path, library_path_of(app)) : WhichMpi();
 }
 
 }  // namespace
@@ -39,8 +48,9 @@ Mpi mpi_to_serve(const Options& options, std::span<const Program> programs) {
   if (options.job.mpi != Mpi::kAuto) return options.job.mpi;
   WhichMpi mpi;
   std::string linked;
-  for (const Program& program : programs) {
-    const WhichMpi own = mpi_of(program);
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const Program& program = programs[i];
+    const WhichMpi own = mpi_of(program, options.job.apps.at(i));
     if (own.kind == MpiKind::kNone) continue;  // it may start a program of the MPI
     const std::string text = linked_to(program, own);
     DL_CHECK(mpi.kind == MpiKind::kNone || mpi.kind == own.kind, kInvalidArgument,
@@ -61,13 +71,15 @@ Mpi mpi_to_serve(const Options& options, std::span<const Program> programs) {
   return Mpi::kPmi1;
 }
 
-std::vector<std::string> unserved_mpis(Mpi mpi, std::span<const Program> programs) {
+std::vector<std::string> unserved_mpis(const Options& options, std::span<const Program> programs) {
+  const Mpi mpi = options.job.mpi;
   std::vector<std::string> lines;
   if (mpi != Mpi::kPmi1 && mpi != Mpi::kPmix) return lines;
   const bool is_pmi1 = mpi == Mpi::kPmi1;
   const MpiKind served = is_pmi1 ? MpiKind::kMpich : MpiKind::kOpenMpi;
-  for (const Program& program : programs) {
-    const WhichMpi own = mpi_of(program);
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    const Program& program = programs[i];
+    const WhichMpi own = mpi_of(program, options.job.apps.at(i));
     if (own.kind == MpiKind::kNone || own.kind == served) continue;
     std::string line = fmt::format(
         "--mpi {} serves programs of {}, and {}: each of its ranks will be an MPI job of its own; "

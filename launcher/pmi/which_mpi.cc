@@ -10,8 +10,10 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "core/base/system/unique_fd.h"
+#include "launcher/process/ask/libraries.h"
 
 namespace dl::launcher {
 namespace {
@@ -53,6 +55,39 @@ std::vector<Elf64_Phdr> segments_of(std::span<const char> file) {
     segments.push_back(*segment);
   }
   return segments;
+}
+
+std::vector<std::string> needed_by(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status{};
+  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size <= 0) return {};
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (memory == MAP_FAILED) return {};
+  std::vector<std::string> names;
+  for (const std::string_view name : needed_libraries({static_cast<const char*>(memory), size})) {
+    names.emplace_back(name);
+  }
+  ::munmap(memory, size);
+  return names;
+}
+
+// No MPI is behind this library. So for a shell or an interpreter no other process is started.
+bool is_of_the_system(std::string_view name) {
+  constexpr std::string_view kBegins[] = {
+      "ld-linux",     "libc.so.",        "libcrypt.so.", "libdl.so.",      "libexpat.so.",
+      "libgcc_s.so.", "libgfortran.so.", "libgomp.so.",  "libm.so.",       "libpthread.so.",
+      "libpython3.",  "libresolv.so.",   "librt.so.",    "libstdc++.so.6", "libtinfo.so.",
+      "libutil.so.",  "libz.so."};
+  return std::ranges::any_of(kBegins,
+                             [name](std::string_view begin) { return name.starts_with(begin); });
+}
+
+WhichMpi first_mpi(const std::vector<std::string>& libraries) {
+  for (const std::string& name : libraries) {
+    if (const MpiKind kind = mpi_of_library(name); kind != MpiKind::kNone) return {kind, name};
+  }
+  return {};
 }
 
 }  // namespace
@@ -108,22 +143,15 @@ MpiKind mpi_of_library(std::string_view name) {
   return row == std::end(kRows) ? MpiKind::kNone : row->kind;
 }
 
-WhichMpi which_mpi(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status{};
-  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size <= 0) return {};
-  const auto size = static_cast<std::size_t>(status.st_size);
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  if (memory == MAP_FAILED) return {};
-  WhichMpi found;
-  for (const std::string_view name : needed_libraries({static_cast<const char*>(memory), size})) {
-    const MpiKind kind = mpi_of_library(name);
-    if (kind == MpiKind::kNone) continue;
-    found = {kind, std::string(name)};
-    break;
+WhichMpi which_mpi(const std::string& path, const std::string& library_path) {
+  const std::vector<std::string> needed = needed_by(path);
+  const WhichMpi direct = first_mpi(needed);
+  if (direct.kind != MpiKind::kNone || std::ranges::all_of(needed, is_of_the_system)) return direct;
+  std::vector<std::string> all;
+  for (LoadedLibrary& library : list_libraries(path, library_path)) {
+    all.push_back(std::move(library.name));
   }
-  ::munmap(memory, size);
-  return found;
+  return first_mpi(all);
 }
 
 }  // namespace dl::launcher

@@ -1,4 +1,4 @@
-// Finds the MPI to which a program is linked, by the libraries that its file names, and decides
+// Finds the MPI to which a program is linked, itself or by a library of its own, and decides
 // whether dlrun serves the ranks as MPI processes.
 #pragma once
 
@@ -24,9 +24,10 @@ struct WhichMpi {
   std::string library;  // "libmpich.so.12"
 };
 
-// The MPI to which a 64-bit ELF program is linked; kNone for any other file, and if the file cannot
-// be read.
-WhichMpi which_mpi(const std::string& path);
+// The MPI to which a 64-bit ELF program is linked, or a library that it loads; kNone for any other
+// file, and if the file cannot be read. The dynamic linker is asked if the program needs more than
+// the system's libraries and names no MPI. `library_path`: as in list_libraries().
+WhichMpi which_mpi(const std::string& path, const std::string& library_path = "");
 
 // The names in DT_NEEDED of a 64-bit ELF file in this machine's byte order; empty if `file` is no
 // such file, or is damaged.
@@ -42,6 +43,6 @@ Mpi mpi_to_serve(const Options& options, std::span<const Program> programs);
 
 // A sentence for each program that is linked to another MPI than the one that the user's --mpi
 // serves. It is no error, as the program may start another one.
-std::vector<std::string> unserved_mpis(Mpi mpi, std::span<const Program> programs);
+std::vector<std::string> unserved_mpis(const Options& options, std::span<const Program> programs);
 
 }  // namespace dl::launcher

@@ -236,7 +236,7 @@ class AgentMode : private AgentEvents {
   int run() {
     watch_front();
     if (node_.plan.node_rank == 0) {  // one node says it for all
-      for (const std::string& text : unserved_mpis(node_.options.job.mpi, node_.plan.programs)) {
+      for (const std::string& text : unserved_mpis(node_.options, node_.plan.programs)) {
         on_sentence(text);
       }
     }

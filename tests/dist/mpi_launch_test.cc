@@ -33,6 +33,23 @@ TEST(MpiLaunch, AnMpichProgramHasTheRightSizeAndSum) {
   }
 }
 
+TEST(MpiLaunch, AutoFollowsTheLibrariesOfAProgram) {
+  for (const char* mpi : {"mpich", "openmpi"}) {
+    const std::string path = mpi_program("mpi_by_library", mpi);
+    DL_NEED_PROGRAM(path, "MPICH and Open MPI (libmpich-dev, libopenmpi-dev)");
+    const std::string folder = "LD_LIBRARY_PATH=" + program("../tests");
+    const auto expect_sum = [](Process& job) {
+      EXPECT_EQ(job.wait(), 0) << job.err();
+      EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] rank 0 of 2: sum 3\n"),
+                                   HasSubstr("[rank 1] rank 1 of 2: sum 3\n")));
+    };
+    Process job({program("dlrun"), "-n", "2", path}, Process::Options{.environment = {folder}});
+    expect_sum(job);
+    Process exporting({program("dlrun"), "-n", "2", "-x", folder, path});
+    expect_sum(exporting);
+  }
+}
+
 TEST(MpiLaunch, WithoutPmiEachRankIsAWorldOfItsOwn) {
   const std::string path = mpi_program("mpi_sum", "mpich");
   DL_NEED_PROGRAM(path, "MPICH (libmpich-dev)");

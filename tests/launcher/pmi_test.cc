@@ -204,24 +204,31 @@ Program linked_to(const std::string& library, const std::string& path) {
   return program;
 }
 
+std::vector<std::string> unserved(Mpi mpi, const std::vector<Program>& programs) {
+  Options options;
+  options.job.mpi = mpi;
+  options.job.apps.resize(programs.size());
+  return unserved_mpis(options, programs);
+}
+
 TEST(WhichMpi, AProgramOfTheOtherMpiIsToldToTheUser) {
   const tests::TempDir folder;
   const Program open_mpi = linked_to("libmpi.so.40", folder.path() + "/open");
   const Program mpich = linked_to("libmpi.so.12", folder.path() + "/mpich");
-  EXPECT_THAT(unserved_mpis(Mpi::kPmi1, std::vector{open_mpi, mpich, open_mpi}),
+  EXPECT_THAT(unserved(Mpi::kPmi1, {open_mpi, mpich, open_mpi}),
               ElementsAre("--mpi pmi1 serves programs of MPICH, and " + open_mpi.path +
                           " is linked to Open MPI (libmpi.so.40): each of its ranks will be an MPI "
                           "job of its own; write --mpi pmix, or leave --mpi out"));
-  EXPECT_THAT(unserved_mpis(Mpi::kPmix, std::vector{open_mpi, mpich}),
+  EXPECT_THAT(unserved(Mpi::kPmix, {open_mpi, mpich}),
               ElementsAre(HasSubstr("--mpi pmix serves programs of Open MPI, and " + mpich.path +
                                     " is linked to MPICH (libmpi.so.12)")));
   Program script;
   script.path = "/bin/sh";
   script.can_be_read = true;
   for (const Mpi mpi : {Mpi::kAuto, Mpi::kNone}) {
-    EXPECT_THAT(unserved_mpis(mpi, std::vector{open_mpi, mpich}), IsEmpty());
+    EXPECT_THAT(unserved(mpi, {open_mpi, mpich}), IsEmpty());
   }
-  EXPECT_THAT(unserved_mpis(Mpi::kPmix, std::vector{script}), IsEmpty());
+  EXPECT_THAT(unserved(Mpi::kPmix, {script}), IsEmpty());
 }
 
 TEST(WhichMpi, KnowsTheNamesOfLibraries) {

@@ -88,7 +88,7 @@ constexpr OptionRow kTable[] = {
      .read = read::export_variable, .repeats = true, .is_of_app = true},
     {.name = "--mpi", .value = "auto|pmi1|pmix|none", .fallback = "auto",
      .help = "serve programs of MPICH (pmi1), Open MPI (pmix)",
-     .about = "serves the ranks as processes of MPICH and its relatives (`pmi1`) or of Open MPI (`pmix`); `auto`: as the program's file is linked ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
+     .about = "serves the ranks as processes of MPICH and its relatives (`pmi1`) or of Open MPI (`pmix`); `auto`: as the program or its libraries are linked ([MPI programs](../guides/mpi.md#mpi-programs-under-dlrun))",
      .read = [](Options& o, const Typed& t) { o.job.mpi = value_of(t, kMpi); },
      .pass = [](const Options& o) { return word_of(o.job.mpi, kMpi); }},
     {.name = "--torch-backend", .value = "gloo|dlrun",

@@ -1,7 +1,6 @@
 #include "launcher/pmi/pmix/libpmix_of_mpi.h"
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
 
 #include <charconv>
 #include <filesystem>
@@ -9,36 +8,16 @@
 #include <ranges>
 #include <system_error>
 
-#include "core/base/error.h"
 #include "core/base/system/process/shell.h"
-#include "launcher/process/ask/ask.h"
 
 namespace dl::pmix {
 namespace {
 
+using launcher::file_of;
+using launcher::LoadedLibrary;
+
 constexpr std::string_view kLibpmix = "libpmix.so.2";
 constexpr std::string_view kLibmpi = "libmpi.so.40";  // of Open MPI 4 and 5
-constexpr std::chrono::seconds kTimeToList{10};
-
-// The file of the dynamic linker that has started this process; empty if there is none.
-std::string dynamic_linker() {
-  Dl_info info{};
-  void* const base = reinterpret_cast<void*>(::getauxval(AT_BASE));
-  return base != nullptr && ::dladdr(base, &info) != 0 ? info.dli_fname : "";
-}
-
-// "\tlibpmix.so.2 => /opt/lib/libpmix.so.2 (0x00007f...)"
-std::string file_of(std::string_view library, const std::vector<std::string>& lines) {
-  constexpr std::string_view kArrow = " => /";
-  for (const std::string& line : lines) {
-    const std::size_t arrow = line.find(kArrow);
-    if (arrow == std::string::npos || !line.starts_with('\t')) continue;
-    if (std::string_view(line).substr(1, arrow - 1) != library) continue;
-    const std::size_t begin = arrow + kArrow.size() - 1;
-    return line.substr(begin, line.rfind(" (") - begin);
-  }
-  return {};
-}
 
 bool is_there(const std::filesystem::path& file) {
   std::error_code ignored;
@@ -76,28 +55,12 @@ std::filesystem::path libmpi_beside(const std::filesystem::path& interpreter,
 
 }  // namespace
 
-std::vector<std::string> list_libraries(const std::string& file) {
-  std::vector<std::string> lines;
-  try {
-    const std::string linker = dynamic_linker();
-    if (linker.empty()) return lines;
-    const launcher::Answer answer =
-        launcher::ask({linker, "--list", file}, {.patience = kTimeToList});
-    for (const auto line : std::views::split(answer.text, '\n')) {
-      lines.emplace_back(line.begin(), line.end());
-    }
-  } catch (const Error&) {
-    lines.clear();
-  }
-  return lines;
-}
-
 std::string libpmix_of(const std::string& program, const std::string& library_path,
                        ListLibraries list) {
   const std::filesystem::path file = interpreter_of(program);
-  const std::vector<std::string> lines = list(file);
-  std::string libpmix = file_of(kLibpmix, lines);
-  if (!libpmix.empty() || !file_of(kLibmpi, lines).empty()) return libpmix;
+  const std::vector<LoadedLibrary> libraries = list(file);
+  std::string libpmix = file_of(kLibpmix, libraries);
+  if (!libpmix.empty() || !file_of(kLibmpi, libraries).empty()) return libpmix;
   const std::filesystem::path libmpi = libmpi_beside(file, library_path);
   return libmpi.empty() ? std::string() : file_of(kLibpmix, list(libmpi));
 }

@@ -9,12 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/process/ask/libraries.h"
+
 namespace dl::pmix {
 
-// What the dynamic linker says that it would load for a program or a library: the lines of
-// `ld.so --list FILE`. Empty: it is no such file.
-using ListLibraries = std::vector<std::string> (*)(const std::string& file);
-std::vector<std::string> list_libraries(const std::string& file);
+// launcher::list_libraries(), or what stands for it.
+using ListLibraries = std::vector<launcher::LoadedLibrary> (*)(const std::string& file);
+inline std::vector<launcher::LoadedLibrary> list_libraries(const std::string& file) {
+  return launcher::list_libraries(file);
+}
 
 // The file of the libpmix that a program's MPI loads; empty: none is known. A program that is not
 // linked to an MPI may be an interpreter, or a script of one. So the libmpi counts that an

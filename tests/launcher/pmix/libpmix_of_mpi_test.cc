@@ -14,7 +14,8 @@
 namespace dl::pmix {
 namespace {
 
-using Lines = std::vector<std::string>;
+using launcher::LoadedLibrary;
+using Libraries = std::vector<LoadedLibrary>;
 
 void write(const std::filesystem::path& file, const std::string& text) {
   std::filesystem::create_directories(file.parent_path());
@@ -24,14 +25,13 @@ void write(const std::filesystem::path& file, const std::string& text) {
 // An interpreter, its prefix with an MPI, and what the dynamic linker would say of each.
 class LibpmixOf : public testing::Test {
  protected:
-  static Lines list(const std::string& file) {
-    if (file.ends_with("/linked")) return {"\tlibpmix.so.2 => /its/libpmix.so.2 (0x00007f)"};
+  static Libraries list(const std::string& file) {
+    if (file.ends_with("/linked")) return {{"libpmix.so.2", "/its/libpmix.so.2"}};
     if (file.ends_with("/libmpi.so.40")) {
-      return {"\tlibopen-pal.so.80 => " + file + ".pal (0x00007f)",
-              "\tlibpmix.so.2 => " + file + ".pmix (0x00007f)"};
+      return {{"libopen-pal.so.80", file + ".pal"}, {"libpmix.so.2", file + ".pmix"}};
     }
-    if (file.ends_with("/of_debian")) return {"\tlibmpi.so.40 => /usr/lib/libmpi.so.40 (0x00007f)"};
-    if (file.ends_with("/lost")) return {"\tlibpmix.so.2 => not found"};
+    if (file.ends_with("/of_debian")) return {{"libmpi.so.40", "/usr/lib/libmpi.so.40"}};
+    if (file.ends_with("/lost")) return {{"libpmix.so.2", ""}};
     return {};
   }
   std::string of(const std::filesystem::path& program, const std::string& library_path = "") const {
@@ -90,13 +90,20 @@ TEST_F(LibpmixOf, AScriptIsThatOfItsInterpreter) {
 }
 
 TEST(ListLibraries, IsWhatTheDynamicLinkerSays) {
-  const Lines lines = list_libraries(tests::program("dlrun"));
-  EXPECT_NE(
-      std::ranges::find_if(
-          lines, [](const std::string& line) { return line.starts_with("\tlibc.so.6 => /"); }),
-      lines.end());
+  EXPECT_TRUE(
+      launcher::file_of("libc.so.6", list_libraries(tests::program("dlrun"))).starts_with('/'));
   EXPECT_EQ(libpmix_of(tests::program("dlrun"), ""), "");
   EXPECT_EQ(libpmix_of("/nowhere/program", ""), "");
+}
+
+TEST(ListLibraries, ReadsTheLinesOfTheDynamicLinker) {
+  EXPECT_EQ(launcher::libraries_in("\tlinux-vdso.so.1 (0x00007f42)\n"
+                                   "\tliba b.so => /opt/a b (1)/liba b.so (0x00007f)\n"
+                                   "\tlibpmix.so.2 => not found\n"
+                                   "\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n"
+                                   "ld.so: x => /y\n"),
+            (Libraries{{"liba b.so", "/opt/a b (1)/liba b.so"}, {"libpmix.so.2", ""}}));
+  EXPECT_EQ(launcher::libraries_in(""), Libraries());
 }
 
 TEST(Version, OfALibpmixIsItsOwnWord) {
