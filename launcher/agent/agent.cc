@@ -179,6 +179,13 @@ GenerationEvents Agent::events_of_generation() {
           [this](int rank, pid_t pid) {
             events_.on_rank({.what = RankNews::What::kStarted, .rank = rank, .pid = pid});
           },
+      .on_rank_gone =
+          [this](const Rank& rank) {
+            events_.on_rank({.what = RankNews::What::kEnded,
+                             .rank = rank.number,
+                             .pid = rank.pid,
+                             .status = rank.end.status});
+          },
       .on_rank_ended = [this](const RankEnd& end,
                               int local_rank) { on_rank_ended(end, local_rank); },
       .on_rank_waits =
@@ -226,8 +233,6 @@ Ending::Events Agent::events_of_ending() {
 }
 
 void Agent::on_rank_ended(const RankEnd& end, int local_rank) {
-  events_.on_rank(
-      {.what = RankNews::What::kEnded, .rank = end.rank, .pid = end.pid, .status = end.status});
   if (end.stopped) return;
   if (OtherNodes* const others = gathering_.others()) others->ended(end, local_rank);
   if (!plan_.job.end.keeps_others() || !end.failed()) return;

@@ -21,8 +21,11 @@ class MpiServer {
   struct Events {
     // A sentence for the user, for example about a long wait in MPI_Init.
     std::function<void(const std::string&)> on_note;
-    // The rank has called MPI_Abort, and waits for its end.
-    std::function<void(int rank, int exit_code)> on_abort;
+    // The rank has called MPI_Abort with `number`, any int, and waits for its end.
+    std::function<void(int rank, int number)> on_abort;
+    // The rank has ended before, and a process that it had left in MPI has now ended, too, without
+    // MPI_Finalize.
+    std::function<void(int rank)> on_left;
     // A rank has said something; waits() may have changed.
     std::function<void()> on_line;
     // The ranks cannot be served, or not any more; `why` is a sentence.

@@ -24,9 +24,12 @@ MpiServer::Part PmiServer::add(int rank) {
       LineSocket::Events{.on_line = [this, rank](std::string_view line) { take(rank, line); },
                          .on_closed =
                              [this, rank](bool is_line_too_long) {
-                               if (!is_line_too_long) return;
-                               drop(rank,
-                                    fmt::format("its line is longer than {} bytes", kLongestLine));
+                               if (is_line_too_long) {
+                                 drop(rank, fmt::format("its line is longer than {} bytes",
+                                                        kLongestLine));
+                               } else if (ended_.contains(rank) && space_.is_in_mpi(rank)) {
+                                 events_.on_left(rank);
+                               }
                              }});
   return {.fd = std::move(ends.theirs), .environment = {}};
 }

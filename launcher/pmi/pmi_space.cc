@@ -25,12 +25,12 @@ std::optional<std::string_view> value_of(std::string_view line, std::string_view
   return std::nullopt;
 }
 
-// The job ends with the code of MPI_Abort; a number that is no exit code counts as 1.
+// A line without a number counts as 1.
 PmiSpace::Answer abort(std::string_view line) {
   const std::string_view text = value_of(line, "exitcode").value_or("");
-  int code = 0;
+  int code = 1;
   std::from_chars(text.data(), text.data() + text.size(), code);
-  return {{}, "", code >= 1 && code <= 255 ? code : 1};
+  return {{}, "", code};
 }
 
 PmiSpace::Answer fault(std::string text) {

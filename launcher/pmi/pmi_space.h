@@ -32,7 +32,7 @@ class PmiSpace {
   struct Answer {
     std::vector<Line> lines;          // to the rank that asked, or to all at the end of a barrier
     std::string fault;                // empty: none; else the connection must be closed
-    std::optional<int> abort_code{};  // of MPI_Abort: the job must end
+    std::optional<int> abort_code{};  // the number given to MPI_Abort: the job must end
   };
 
   // A job on one node, whose ranks are 0 to size - 1. `apps`: the ranks of each of its programs;

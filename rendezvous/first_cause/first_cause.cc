@@ -64,17 +64,19 @@ bool may_end_for_its_group(const RankEnd& end) {
 }  // namespace
 
 bool RankEnd::is_follower() const {
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return false;
+  if (aborted || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) return false;
   if (!follows) return lost_peer;
   const Cause& cause = follows->cause;
   return cause.rank != rank || (cause.blame != Blame::kLeft && cause.blame != Blame::kBroke);
 }
 
 int RankEnd::exit_code() const {
+  if (aborted) return *aborted & 0xff;
   return left_mpi ? 1 : shell_exit_code(status);
 }
 
 std::string RankEnd::how() const {
+  if (aborted) return fmt::format("called MPI_Abort with {}", *aborted);
   return how_it_ended(status) + (left_mpi ? " without MPI_Finalize" : "");
 }
 

@@ -51,7 +51,9 @@ struct RankEnd {
   pid_t pid = -1;
   int status = 0;         // as waitpid() returns it
   bool left_mpi = false;  // it ended with 0 after MPI_Init and without MPI_Finalize: a failure
-  bool stopped = false;   // dlrun had begun to end the job, so the end is no sign of a cause
+  // It has called MPI_Abort with this number, and may still run: a failure.
+  std::optional<int> aborted = std::nullopt;
+  bool stopped = false;  // dlrun had begun to end the job, so the end is no sign of a cause
   std::optional<PeerFailure> follows = std::nullopt;
   // It reported nothing on the lifeline, but its last output says that a peer was lost
   // (says_peer_was_lost()).
@@ -60,11 +62,12 @@ struct RankEnd {
   std::string text{};
   std::string detail{};
 
-  bool failed() const { return status != 0 || left_mpi; }
+  bool failed() const { return status != 0 || left_mpi || aborted; }
   // True if it blames another rank, and not itself. A rank that was killed by SIGKILL is no
   // follower: its program did not end because of what it had reported.
   bool is_follower() const;
-  int exit_code() const;    // 128+n for signal n; 1 if it left MPI
+  // 128+n for signal n; 1 if it left MPI; the low byte of MPI_Abort's number, as with mpirun.
+  int exit_code() const;
   std::string how() const;  // "was killed by signal 9 (SIGKILL)"
 };
 

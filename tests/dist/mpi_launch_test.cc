@@ -110,9 +110,37 @@ TEST(MpiLaunch, ARankThatEndsWithoutMpiFinalizeEndsTheJob) {
                                    HasSubstr("  the others: rank 0: ended by dlrun with SIGTERM")));
   const auto right = run("say finalize");
   EXPECT_EQ(right->wait(), 0) << right->err();
+  // It also counts once the process that it has left in MPI has ended.
+  const auto child =
+      run("test $RANK = 1 || exec sleep 300; "
+          "while kill -0 $$; do sleep 0.01; done 2>/dev/null & exit 0");
+  EXPECT_EQ(child->wait(), 1);
+  EXPECT_THAT(child->err(), AllOf(HasSubstr("dlrun: rank 1 (node 0"),
+                                  HasSubstr(" ended with exit code 0 without MPI_Finalize ")));
   // A process of the rank is in MPI still.
   const auto hands_on = run("sleep 300 & exit 0");
   EXPECT_EQ(hands_on->wait(), 0) << hands_on->err();
+}
+
+TEST(MpiLaunch, TheLowByteOfMpiAbortsNumberIsTheExitCode) {
+  const std::pair<const char*, int> cases[] = {{"-1", 255}, {"738871815", 7}, {"256", 0}, {"0", 0}};
+  for (const auto& [number, code] : cases) {
+    const std::string with = number;
+    const auto job = ranks_in_mpi(
+        "--linger=0", "test $RANK = 1 && say 'abort exitcode=" + with + "'; exec sleep 300");
+    EXPECT_EQ(job->wait(), code) << job->err();
+    EXPECT_THAT(job->err(), ::testing::ContainsRegex("dlrun: rank 1 [^\n]*called MPI_Abort with " +
+                                                     with + "( after [0-9.]+ s)?\n"));
+  }
+}
+
+TEST(MpiLaunch, AJobBeginsAgainAfterMpiAbort) {
+  const auto job = ranks_in_mpi(
+      "--max-restarts=1",
+      "test $RANK$TORCHELASTIC_RESTART_COUNT = 10 && say 'abort exitcode=3'; say finalize");
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  EXPECT_THAT(job->err(), AllOf(HasSubstr(" called MPI_Abort with 3 after "),
+                                HasSubstr("dlrun: restart 1 of 1: all ranks begin again\n")));
 }
 
 TEST(MpiLaunch, AnAbortAfterARankHasDiedNamesBoth) {

@@ -125,11 +125,11 @@ TEST(PmiSpace, RefusesToStartFurtherProcesses) {
   EXPECT_EQ(said(space, 0, "cmd=get_appnum"), "cmd=appnum appnum=0\n");
 }
 
-TEST(PmiSpace, PassesOnTheCodeOfMpiAbort) {
+TEST(PmiSpace, PassesOnTheNumberOfMpiAbort) {
   const std::pair<const char*, int> codes[] = {
-      {"cmd=abort exitcode=7", 7},  {"cmd=abort", 1},
-      {"cmd=abort exitcode=0", 1},  {"cmd=abort exitcode=999", 1},
-      {"cmd=abort exitcode=-1", 1}, {"cmd=abort exitcode=x", 1}};
+      {"cmd=abort exitcode=7", 7},   {"cmd=abort", 1},
+      {"cmd=abort exitcode=0", 0},   {"cmd=abort exitcode=738871814", 738871814},
+      {"cmd=abort exitcode=-1", -1}, {"cmd=abort exitcode=x", 1}};
   for (const auto& [line, code] : codes) {
     EXPECT_EQ(greeted(2).answer(1, line).abort_code, code) << line;
   }

@@ -62,6 +62,16 @@ TEST(FirstCause, IsARankThatEndedWith0WithoutMpiFinalize) {
   EXPECT_EQ(left.how(), "ended with exit code 0 without MPI_Finalize");
 }
 
+TEST(FirstCause, IsARankThatCalledMpiAbort) {
+  RankEnd end = exited(1, 0);
+  end.aborted = -1;
+  EXPECT_EQ(end.how(), "called MPI_Abort with -1");
+  FirstCause cause;
+  cause.ended(end);
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_EQ(cause.finding()->exit_code, 255);
+}
+
 // Rank 1 has aborted a group and reported that, rank 2 ended because of it, and rank 3 because of
 // rank 2.
 TEST(FirstCause, IsARankThatBrokeAGroupItselfInACircleOfBlame) {

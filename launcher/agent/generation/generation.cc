@@ -77,18 +77,18 @@ Mpi Generation::mpi() const {
 }
 
 void Generation::serve_mpi() {
-  MpiServer::Events events{
-      .on_note =
-          [this](const std::string& line) {
-            if (!stopping_) events_.on_note(line);
-          },
-      .on_abort = [this](int rank, int exit_code) { on_mpi_abort(rank, exit_code); },
-      .on_line =
-          [this] {
-            judge_mpi();
-            search_.settle();
-          },
-      .on_lost = [this](const std::string& why) { events_.on_stop(1, why); }};
+  MpiServer::Events events{.on_note =
+                               [this](const std::string& line) {
+                                 if (!stopping_) events_.on_note(line);
+                               },
+                           .on_abort = [this](int rank, int number) { on_mpi_abort(rank, number); },
+                           .on_left = [this](int rank) { judge_left(rank); },
+                           .on_line =
+                               [this] {
+                                 judge_mpi();
+                                 search_.settle();
+                               },
+                           .on_lost = [this](const std::string& why) { events_.on_stop(1, why); }};
   const NodePlan& plan = set_.plan;
   const bool others_go_on = plan.job.end.keeps_others();
   const std::vector<int> apps = plan.job.started.ranks_of_apps(meeting_.world_size);
@@ -118,28 +118,54 @@ void Generation::serve_mpi() {
 
 // Open MPI also aborts a rank that has lost a peer. If the peer was of another node, its end is
 // known here only later.
-void Generation::on_mpi_abort(int rank, int exit_code) {
-  const auto stop = [this, rank, exit_code] {
-    const std::string abort = fmt::format("rank {} called MPI_Abort with {}", rank, exit_code);
+void Generation::on_mpi_abort(int rank, int number) {
+  if (stopping_) return;
+  if (set_.plan.job.nnodes == 1) {
+    judge_abort(rank, number);
+    return;
+  }
+  abort_timer_.expires_after(rendezvous::kLostPeerWait);
+  abort_timer_.async_wait([this, rank, number](const boost::system::error_code& error) {
+    if (!error && !stopping_) judge_abort(rank, number);
+  });
+}
+
+// The rank still runs, so nothing but this tells of its failure.
+void Generation::judge_abort(int number_of_rank, int number) {
+  Rank& rank = ranks_.at(static_cast<std::size_t>(meeting_.local_rank_of(number_of_rank)));
+  rank.end.rank = rank.number;
+  rank.end.pid = rank.pid;
+  rank.end.aborted = number;
+  RankEnd end = rank.end;
+  rank.end.stopped = true;  // its end says nothing more
+  const int exit_code = rank.end.exit_code();
+  if (exit_code == 0 || set_.plan.job.end.keeps_others()) {
+    const std::string abort = fmt::format("rank {} {}", rank.number, rank.end.how());
     // With --on-failure keep: it may have aborted for want of a rank that has failed.
     const auto& failure = search_.finding();
     const auto first =
         std::ranges::find(search_.ends(), failure ? failure->rank : -1, &RankEnd::rank);
     const bool is_known = first != search_.ends().end() && !first->text.empty();
-    if (is_known && failure->rank != rank) {
+    if (is_known && failure->rank != rank.number) {
       events_.on_stop(failure->exit_code, fmt::format("{}; then {}", first->text, abort));
     } else {
       events_.on_stop(exit_code, abort);
     }
-  };
-  if (set_.plan.job.nnodes == 1) {
-    stop();
     return;
   }
-  abort_timer_.expires_after(rendezvous::kLostPeerWait);
-  abort_timer_.async_wait([this, stop](const boost::system::error_code& error) {
-    if (!error && !stopping_) stop();
-  });
+  rank.err->take_what_is_there();
+  tell_end(rank, std::move(end));
+  search_.settle();
+}
+
+// The others may wait for it without an end.
+void Generation::judge_left(int number) {
+  Rank& rank = ranks_.at(static_cast<std::size_t>(meeting_.local_rank_of(number)));
+  if (stopping_ || rank.end.stopped || rank.end.failed()) return;
+  if (set_.plan.job.end.keeps_others() || !ranks_.is_any_alive()) return;
+  rank.end.left_mpi = true;
+  tell_end(rank, rank.end);
+  search_.settle();
 }
 
 // The start.
@@ -321,6 +347,7 @@ void Generation::on_exited(Rank& rank, int status) {
   const bool is_slurms = !stopping_ && !is_dlruns && is_signal_of_slurm(status);
   rank.end.stopped = stopping_ || is_slurms;
   if (is_dlruns) rank.ended_by = WTERMSIG(status);
+  events_.on_rank_gone(rank);
   judge(rank);
   if (is_slurms) {
     events_.on_stop(128 + WTERMSIG(status),
@@ -383,7 +410,11 @@ void Generation::judge(Rank& rank) {
   if (rank.end.failed()) {
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
-  RankEnd end = rank.end;
+  tell_end(rank, rank.end);
+  search_.settle();
+}
+
+void Generation::tell_end(const Rank& rank, RankEnd end) {
   if ((!judges_ || set_.plan.job.end.keeps_others()) && !end.stopped) {
     const RankFacts facts = rank.facts();
     end.text = describe_end(facts, {set_.plan.host, meeting_.group_rank});
@@ -392,7 +423,6 @@ void Generation::judge(Rank& rank) {
   search_.ended(end);
   if (mpi_) judge_mpi();
   events_.on_rank_ended(end, meeting_.local_rank_of(end.rank));
-  search_.settle();
 }
 
 void Generation::judge_mpi() {

@@ -28,14 +28,17 @@ namespace dl::launcher {
 
 struct GenerationEvents {
   std::function<void(int rank, pid_t pid)> on_rank_started;
-  // `end.text` and `end.detail` are for a judge on another node.
+  std::function<void(const Rank& rank)> on_rank_gone;  // its process has ended
+  // What the end of a rank, or its call of MPI_Abort, says about a cause. `end.text` and
+  // `end.detail` are for a judge on another node.
   std::function<void(const RankEnd& end, int local_rank)> on_rank_ended;
   std::function<void(int rank, const rendezvous::Waiting& waiting)> on_rank_waits;
   // The answer to ask().
   std::function<void(int rank)> on_rank_goes_on;
   // A rank of this node is the first cause, as far as this node knows.
   std::function<void()> on_cause;
-  // The job cannot go on: a rank could not be started, has called MPI_Abort, or was ended by a
+  // The job cannot go on: a rank could not be started, has called MPI_Abort with 0 or a multiple
+  // of 256, or with any number while others are to live on (--on-failure keep), or was ended by a
   // signal that SLURM sends to every process of a step.
   std::function<void(int exit_code, const std::string& why)> on_stop;
   // No rank runs or is being started. May be called more than once.
@@ -90,7 +93,10 @@ class Generation {
  private:
   Mpi mpi() const;
   void serve_mpi();
-  void on_mpi_abort(int rank, int exit_code);
+  void on_mpi_abort(int rank, int number);
+  void judge_abort(int rank, int number);
+  void judge_left(int rank);
+  void tell_end(const Rank& rank, RankEnd end);
   bool is_starting() const;
   void start_some();
   void start_rank(Rank& rank, const LocalRank& where);
