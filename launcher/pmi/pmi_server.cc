@@ -1,6 +1,7 @@
 #include "launcher/pmi/pmi_server.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +14,8 @@ PmiServer::PmiServer(boost::asio::io_context& io, int size, const std::vector<in
       others_go_on_(others_go_on),
       events_(std::move(events)),
       space_(size, apps),
-      timer_(io) {
+      timer_(io),
+      gone_timer_(io) {
   connections_.resize(static_cast<std::size_t>(size));
 }
 
@@ -43,6 +45,7 @@ bool PmiServer::ended(int rank) {
   // If the connection is open, a process that the rank has left behind is in MPI, or may be.
   const bool was_in_mpi = space_.is_in_mpi(rank) && !of(rank).is_open();
   if (others_go_on_) {
+    if (!space_.has_begun(rank) || was_in_mpi) watch_gone(rank);
     send_all(space_.leave(rank).lines);
     watch_barrier();
   }
@@ -88,6 +91,37 @@ void PmiServer::watch_barrier() {
     if (error) return;
     events_.on_note(waits_in_mpi(space_.waiting(), space_.awaited(), kSilence));
   });
+}
+
+// MPICH also waits in memory that the ranks share, and says nothing about it.
+void PmiServer::watch_gone(int gone) {
+  if (gone_timer_.expiry() > boost::asio::steady_timer::clock_type::now()) return;
+  gone_timer_.expires_after(kSilence);
+  gone_timer_.async_wait([this, gone](const boost::system::error_code& error) {
+    if (error) return;
+    std::vector<int> in_mpi;
+    bool may_come = false;
+    for (int rank = 0; rank < static_cast<int>(connections_.size()); ++rank) {
+      if (ended_.contains(rank)) continue;
+      if (space_.is_in_mpi(rank)) in_mpi.push_back(rank);
+      if (!space_.has_begun(rank)) may_come = true;
+    }
+    if (!in_mpi.empty()) {
+      events_.on_note(
+          fmt::format("MPI_Init and MPI_Finalize of {} may wait for rank {} without an "
+                      "end: MPICH waits in its shared memory, which dlrun does not see",
+                      rendezvous::rank_list(in_mpi), gone));
+    } else if (may_come) {
+      watch_gone(gone);
+    }
+  });
+}
+
+void PmiServer::finish(std::function<void()> done) {
+  timer_.cancel();
+  gone_timer_.cancel();
+  for (const std::string& file : space_.shared_files()) ::unlink(file.c_str());
+  done();
 }
 
 }  // namespace dl::launcher

@@ -35,7 +35,7 @@ class PmiServer : public MpiServer {
   Part add(int rank) override;
   bool ended(int rank) override;
   std::map<int, rendezvous::Waiting> waits() const override;
-  void finish(std::function<void()> done) override { done(); }
+  void finish(std::function<void()> done) override;
 
  private:
   static constexpr std::chrono::seconds kSilence{5};
@@ -45,6 +45,7 @@ class PmiServer : public MpiServer {
   void send_all(const std::vector<PmiSpace::Line>& lines);
   void drop(int rank, const std::string& why);
   void watch_barrier();
+  void watch_gone(int rank);
   LineSocket& of(int rank) { return *connections_.at(static_cast<std::size_t>(rank)); }
 
   boost::asio::io_context& io_;
@@ -54,6 +55,7 @@ class PmiServer : public MpiServer {
   std::set<int> ended_;
   std::vector<std::unique_ptr<LineSocket>> connections_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer gone_timer_;
 };
 
 }  // namespace dl::launcher

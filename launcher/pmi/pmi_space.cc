@@ -33,6 +33,18 @@ PmiSpace::Answer abort(std::string_view line) {
   return {{}, "", code};
 }
 
+// The text whose bytes are these pairs of hexadecimal digits; empty: it is none.
+std::string text_of_hex(std::string_view hex) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    int byte = 0;
+    const auto [end, error] = std::from_chars(hex.data() + i, hex.data() + i + 2, byte, 16);
+    if (error != std::errc() || end != hex.data() + i + 2) return {};
+    text.push_back(static_cast<char>(byte));
+  }
+  return text;
+}
+
 PmiSpace::Answer fault(std::string text) {
   return {{}, std::move(text)};
 }
@@ -125,6 +137,20 @@ std::string PmiSpace::get(std::string_view line) const {
     return "cmd=get_result rc=-1 msg=key_not_found value=unknown";
   }
   return "cmd=get_result rc=0 msg=success value=" + found->second;
+}
+
+std::vector<std::string> PmiSpace::shared_files() const {
+  // The name that MPICH's mkstemp() makes.
+  constexpr std::string_view kBegin = "/dev/shm/mpich_shar_tmp";
+  constexpr std::size_t kRandom = 6;
+  std::vector<std::string> files;
+  for (const auto& [key, value] : values_) {
+    if (!key.starts_with("-bcast-") || value.size() != 2 * (kBegin.size() + kRandom)) continue;
+    std::string file = text_of_hex(value);
+    if (!file.starts_with(kBegin) || file.rfind('/') >= kBegin.size()) continue;
+    if (file.find('\0') == std::string::npos) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 PmiSpace::Answer PmiSpace::enter_barrier(int rank) {

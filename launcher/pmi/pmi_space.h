@@ -51,6 +51,9 @@ class PmiSpace {
   std::vector<int> awaited() const;
   // False: the rank has not come to MPI_Init, so ranks in the barrier wait there.
   bool has_begun(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).greeted; }
+  // The files of shared memory of which a rank has told the others. MPICH removes such a file once
+  // all have opened it, so one is left if a rank ends in MPI_Init.
+  std::vector<std::string> shared_files() const;
   // The rank has come to MPI_Init, and not to the end of MPI_Finalize.
   bool is_in_mpi(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).in_mpi; }
 

@@ -156,6 +156,27 @@ TEST(MpiLaunch, AnAbortAfterARankHasDiedNamesBoth) {
                                        "with 3\n"));
 }
 
+TEST(MpiLaunch, ADeadRankIsNamedToThoseWhoMayWaitForIt) {
+  // They wait in memory that they share, so nothing is said to dlrun.
+  const auto job = ranks_in_mpi("--on-failure=keep",
+                                "file=$(mktemp /dev/shm/mpich_shar_tmpXXXXXX); echo $file; "
+                                "say \"put kvsname=kvs key=-bcast-$RANK value=$(echo -n $file | "
+                                "od -An -v -tx1 | tr -d ' \\n')\"; "
+                                "test $RANK = 1 && kill -9 $$; exec sleep 300");
+  EXPECT_TRUE(
+      job->wait_for_err("dlrun: MPI_Init and MPI_Finalize of rank 0 may wait for rank 1 "
+                        "without an end: MPICH waits in its shared memory"))
+      << job->err();
+  const std::string out = job->out();
+  const std::size_t begin = out.find("/dev/shm/");
+  ASSERT_NE(begin, std::string::npos) << out;
+  const std::string file = out.substr(begin, out.find('\n', begin) - begin);
+  EXPECT_EQ(::access(file.c_str(), F_OK), 0) << file;
+  ::kill(job->pid(), SIGTERM);
+  EXPECT_EQ(job->wait(), 128 + SIGTERM) << job->err();
+  EXPECT_NE(::access(file.c_str(), F_OK), 0) << file;
+}
+
 TEST(MpiLaunch, SeveralProgramsAreProcessesOfOneMpi) {
   const std::string mpich = mpi_program("mpi_sum", "mpich");
   DL_NEED_PROGRAM(mpich, "MPICH (libmpich-dev)");

@@ -1,4 +1,5 @@
 // PMI-1, as MPICH speaks it: the rules, and which programs are linked to an MPI.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,6 +69,30 @@ TEST(PmiSpace, KeepsWhatIsPutOnce) {
             "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
   EXPECT_EQ(said(space, 1, "cmd=put kvsname=kvs key=" + std::string(65, 'k') + " value=v"),
             "cmd=put_result rc=-1 msg=too_long\n");
+}
+
+TEST(PmiSpace, KnowsTheSharedMemoryOfMpich) {
+  const auto hex = [](std::string_view text) {
+    std::string digits;
+    for (const char c : text) digits += fmt::format("{:02X}", static_cast<unsigned char>(c));
+    return digits;
+  };
+  PmiSpace space = greeted(1);
+  int number = 0;
+  const auto put = [&](const std::string& value) {
+    said(space, 0, fmt::format("cmd=put kvsname=kvs key=-bcast-1-{} value={}", number++, value));
+  };
+  for (const char* other :
+       {"/dev/shm/mpich_shar_tmp/../a", "/dev/shm/mpich_shar_tmpa", "/dev/shm/other_shar_tmpabcdef",
+        "/dev/shm/mpich_shar_tmpabcde/", "/dev/shm/mpich_shar_tmpabcdefg"}) {
+    put(hex(other));
+  }
+  put(std::string(58, 'x'));
+  put(hex(std::string_view("/dev/shm/mpich_shar_tmpabc\0ef", 29)));
+  said(space, 0, "cmd=put kvsname=kvs key=other value=" + hex("/dev/shm/mpich_shar_tmpabcdef"));
+  EXPECT_THAT(space.shared_files(), IsEmpty());
+  put(hex("/dev/shm/mpich_shar_tmpaB9xyz"));
+  EXPECT_THAT(space.shared_files(), ElementsAre("/dev/shm/mpich_shar_tmpaB9xyz"));
 }
 
 TEST(PmiSpace, ABarrierEndsWhenAllAreIn) {
