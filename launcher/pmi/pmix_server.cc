@@ -25,10 +25,11 @@ struct OpenMpiSetting {
   std::string_view value;  // empty: the private folder
 };
 constexpr OpenMpiSetting kOpenMpiSettings[] = {
-    // Open MPI 4 does not look for PMIx: other components than this one take a process for a job of
-    // its own, unless mpirun or srun has started it.
+    // Open MPI 4 does not look for PMIx: it takes a process for a job of its own, unless mpirun or
+    // srun has started it. mpirun gives its ranks the second one, too; an mpirun that a rank starts
+    // would fail with "pmi".
     {"OMPI_MCA_schizo", "ompi"},
-    {"OMPI_MCA_ess", "pmi"},
+    {"OMPI_MCA_ess", "^singleton"},
     // dlrun has bound the rank.
     {"OMPI_MCA_orte_externally_bound", "1"},
     // The memory that ranks share, which a rank that is killed leaves behind: files in the private

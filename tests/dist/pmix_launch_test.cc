@@ -210,6 +210,17 @@ TEST_F(PmixLaunch, RanksWithoutACoreOfTheirOwnYield) {
   EXPECT_THAT(yields(cpus + 1), HasSubstr("yield 1\n"));
 }
 
+TEST_F(PmixLaunch, AnMpirunInARankStartsAJobOfItsOwn) {
+  const std::string mpirun = "/usr/bin/mpirun.openmpi";
+  DL_NEED_PROGRAM(mpirun, "Open MPI's mpirun (openmpi-bin)");
+  Process job({program("dlrun"), "--mpi", "pmix", "-n", "1", "env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", mpirun, "--oversubscribe", "-n", "2",
+               mpi_program("mpi_sum", "openmpi")});
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(),
+              AllOf(HasSubstr("rank 0 of 2: sum 3\n"), HasSubstr("rank 1 of 2: sum 3\n")));
+}
+
 TEST_F(PmixLaunch, WithoutTheHelperAProgramIsRefused) {
   const std::string dlrun = temp_.path() + "/dlrun";
   std::filesystem::copy_file(program("dlrun"), dlrun);
