@@ -37,10 +37,22 @@ static int ask(const pmix_proc_t* self, const pmix_proc_t* all) {
   return PMIx_Fence(NULL, 0, NULL, 0) == PMIX_SUCCESS ? 0 : 6;
 }
 
+/* Says the text of the job that has this name. */
+static int say(const pmix_proc_t* all, const char* name) {
+  pmix_value_t* text = NULL;
+  if (PMIx_Get(all, name, NULL, 0, &text) != PMIX_SUCCESS || text->type != PMIX_STRING) return 7;
+  printf("%s is %s\n", name, text->data.string);
+  PMIX_VALUE_RELEASE(text);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   pmix_proc_t self, all;
   if (PMIx_Init(&self, NULL, 0) != PMIX_SUCCESS) return 1;
   PMIX_LOAD_PROCID(&all, self.nspace, PMIX_RANK_WILDCARD);
-  const int code = argc > 1 && strcmp(argv[1], "ask") == 0 ? ask(&self, &all) : groups(&all);
+  const char* const what = argc > 1 ? argv[1] : "groups";
+  const int code = strcmp(what, "ask") == 0      ? ask(&self, &all)
+                   : strcmp(what, "groups") == 0 ? groups(&all)
+                                                 : say(&all, what);
   return PMIx_Finalize(NULL, 0) == PMIX_SUCCESS ? code : 4;
 }

@@ -149,6 +149,15 @@ TEST_F(PmixLaunch, EachGroupOfRanksHasANumberOfItsOwn) {
   }
 }
 
+TEST_F(PmixLaunch, RanksKnowTheSizesOfAllPrograms) {
+  const std::string client = program("../tests/pmix_client");
+  Process job({program("dlrun"), "--mpi", "pmix", "-n", "2", client, "OMPI_APP_SIZES", ":", "-n",
+               "1", client, "OMPI_FIRST_RANKS"});
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] OMPI_APP_SIZES is 2 1\n"),
+                               HasSubstr("[rank 2] OMPI_FIRST_RANKS is 0 2\n")));
+}
+
 TEST_F(PmixLaunch, ASignalToAnyProcessOfTheJobLeavesNothing) {
   struct Case {
     const char* name;

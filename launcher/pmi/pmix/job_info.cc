@@ -55,6 +55,18 @@ void add_ranks(const Job& job, std::uint32_t node, InfoList& list) {
   }
 }
 
+// What Open MPI 5 puts into MPI_INFO_ENV.
+void add_apps(const Job& job, InfoList& list) {
+  std::vector<std::uint32_t> firsts;
+  std::uint32_t first = 0;
+  for (const std::uint32_t ranks : job.apps) {
+    firsts.push_back(first);
+    first += ranks;
+  }
+  list.add("OMPI_APP_SIZES", fmt::format("{}", fmt::join(job.apps, " ")));
+  list.add("OMPI_FIRST_RANKS", fmt::format("{}", fmt::join(firsts, " ")));
+}
+
 }  // namespace
 
 void make_folders(const Job& job) {
@@ -91,6 +103,7 @@ void add_job_info(const Job& job, InfoList& list) {
   list.add(PMIX_TMPDIR, job.folder.string());
   list.add(PMIX_NSDIR, (job.folder / "ranks").string());
   list.add(PMIX_TDIR_RMCLEAN, true);
+  add_apps(job, list);
   for (std::uint32_t node = 0; node < job.nodes.size(); ++node) add_ranks(job, node, list);
 }
 
