@@ -132,6 +132,10 @@ MpiServer::Part PmixServer::add(int rank) {
   for (const OpenMpiSetting& one : kOpenMpiSettings) {
     set(one.name, one.value.empty() ? std::string_view(folder_.name()) : one.value);
   }
+  // A key of MPI_INFO_ENV of Open MPI 4.
+  const auto local = std::ranges::find(job_.ranks, rank) - job_.ranks.begin();
+  const std::string& directory = job_.directories.at(static_cast<std::size_t>(local));
+  if (!directory.empty()) set("OMPI_MCA_initial_wdir", directory);
   // A rank that polls without a pause keeps the one that it waits for from its core.
   if (job_.is_oversubscribed) set("OMPI_MCA_mpi_yield_when_idle", "1");
   if (!job_.iface.empty() && !env::exists(kOpenMpiNotOn)) set(kOpenMpiOn, job_.iface);

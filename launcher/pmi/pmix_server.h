@@ -50,10 +50,11 @@ class PrivateFolder {
 class PmixServer : public MpiServer {
  public:
   struct Job {
-    std::string name;              // of PMIx; no other generation has it
-    int size = 1;                  // ranks of the job
-    std::vector<int> apps = {1};   // ranks of each program, the first one's first
-    std::vector<int> ranks = {0};  // of this node
+    std::string name;                      // of PMIx; no other generation has it
+    int size = 1;                          // ranks of the job
+    std::vector<int> apps = {1};           // ranks of each program, the first one's first
+    std::vector<int> ranks = {0};          // of this node
+    std::vector<std::string> directories;  // in which these ranks start; empty: it is not known
     // The files of this node's programs that dlrun may read. The MPI of a program may have a newer
     // libpmix.
     std::vector<std::string> programs;

@@ -158,6 +158,20 @@ TEST_F(PmixLaunch, RanksKnowTheSizesOfAllPrograms) {
                                HasSubstr("[rank 2] OMPI_FIRST_RANKS is 0 2\n")));
 }
 
+TEST_F(PmixLaunch, ARankKnowsItsFirstDirectory) {
+  const Line say = {"sh", "-c", "test $OMPI_MCA_initial_wdir = \"$(pwd)\""};
+  for (const bool has_two : {false, true}) {
+    Line line = {program("dlrun"), "--mpi", "pmix", "-n", "1", "--wdir", temp_.path()};
+    line.insert(line.end(), say.begin(), say.end());
+    if (has_two) {
+      line.insert(line.end(), {":", "-n", "1"});
+      line.insert(line.end(), say.begin(), say.end());
+    }
+    Process job(line);
+    EXPECT_EQ(job.wait(), 0) << job.err();
+  }
+}
+
 TEST_F(PmixLaunch, ASignalToAnyProcessOfTheJobLeavesNothing) {
   struct Case {
     const char* name;

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <string_view>
+#include <system_error>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -37,6 +39,18 @@ std::vector<std::string> readable_files(const std::vector<Program>& programs) {
     if (program.can_be_read) files.push_back(program.path);
   }
   return files;
+}
+
+// In which each rank starts; empty if dlrun's own directory is gone.
+std::vector<std::string> directories_of(const JobOptions& job, const std::vector<int>& ranks) {
+  std::error_code ignored;
+  const std::string here = std::filesystem::current_path(ignored);
+  std::vector<std::string> directories;
+  for (const int rank : ranks) {
+    const std::string& own = job.apps[job.app_of(rank)].wdir;
+    directories.push_back(own.empty() ? here : own);
+  }
+  return directories;
 }
 
 // SLURM signals every process of a step, unless its proctrack plugin knows the step's own child.
@@ -102,6 +116,7 @@ void Generation::serve_mpi() {
       .size = meeting_.world_size,
       .apps = apps,
       .ranks = meeting_.ranks,
+      .directories = directories_of(plan.job.started, meeting_.ranks),
       .programs = readable_files(plan.programs),
       .host = plan.host,
       .node = meeting_.group_rank,
