@@ -195,6 +195,23 @@ void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) c
   }
 }
 
+void Membership::tell_of_silence(Time now, Outbox& out) {
+  using std::chrono::round;
+  using std::chrono::seconds;
+  for (auto& [id, node] : nodes_.connected()) {
+    const bool is_silent = now - node.heard >= options_.silence.named_after();
+    if (!std::exchange(node.is_silent, is_silent) && is_silent) {
+      const std::string text =
+          fmt::format("{}: nothing has come from it for {} s; after {} s it counts as lost",
+                      node.name(), round<seconds>(now - node.heard).count(),
+                      round<seconds>(options_.silence.dead_after).count());
+      for (const auto& [other, its] : nodes_.connected()) {
+        if (other != id) send_notice(other, text, out);
+      }
+    }
+  }
+}
+
 Outbox Membership::on_time(Time now) {
   Outbox out;
   look_at_clock(now, out);
@@ -213,6 +230,7 @@ Outbox Membership::on_time(Time now) {
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
     out.push_back(std::move(farewell));
   }
+  tell_of_silence(now, out);
   if (cause_.end_late_question(now)) settle(now, out);
   if (!last_heartbeat_ || now - *last_heartbeat_ >= options_.silence.heartbeat_every()) {
     last_heartbeat_ = now;

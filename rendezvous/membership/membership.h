@@ -71,6 +71,8 @@ class Membership {
   // extends their deadlines by as much.
   void look_at_clock(Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
+  // Names each node that has been silent for a while to the others, once.
+  void tell_of_silence(Time now, Outbox& out);
   void warn(Time now, Outbox& out);
 
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);

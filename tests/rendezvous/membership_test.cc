@@ -379,7 +379,14 @@ TEST_F(MembershipTest, LostNodeIsAFailureForTheOthers) {
 
 TEST_F(MembershipTest, SilentNodeIsLostAfterTenSeconds) {
   start_two();
-  EXPECT_TRUE(pass(9750ms, {1}).empty());
+  EXPECT_TRUE(pass(4750ms, {1}).empty());
+  const Outbox named = pass(250ms, {1});
+  ASSERT_EQ(named.size(), 1U);
+  EXPECT_EQ(named[0].to, 1U);
+  EXPECT_EQ(named[0].message.notice().text(),
+            "node rank 1 (host host-b, pid 4711): nothing has come from it for 5 s; after 10 s it "
+            "counts as lost");
+  EXPECT_TRUE(pass(4750ms, {1}).empty());
   const Outbox out = pass(250ms, {1});
   ASSERT_EQ(out.size(), 2U);
   EXPECT_EQ(out[0].to, 1U);
@@ -407,7 +414,9 @@ TEST_F(MembershipTest, AServiceThatStoodStillDoesNotBlameOthersForIt) {
   }
   EXPECT_THAT(told, ElementsAre(1U, 2U));
   // No node that continues is lost; one that is silent by this service's own time is.
-  EXPECT_TRUE(pass(8s, {1}).empty());
+  const Outbox named = pass(8s, {1});
+  ASSERT_EQ(named.size(), 1U);
+  EXPECT_TRUE(named[0].message.has_notice());
   const Outbox later = pass(3s, {1});
   ASSERT_EQ(later.size(), 2U);
   EXPECT_THAT(later[0].message.failed().text(),

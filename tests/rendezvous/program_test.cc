@@ -349,6 +349,17 @@ TEST_F(ProgramTest, ADlrunThatSaysNothingIsNamedAndThenGivenUp) {
   EXPECT_EQ(b->wait(), 1);
 }
 
+// dlrun notices a dlrun-rendezvous that stands still.
+TEST_F(ProgramTest, AnswersEachReportOfDlrun) {
+  const auto a = node({"--listen-fd", std::to_string(listener_.fd())});
+  const auto b = node();
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
+  for (const char* const state : {"TURNS", "SUSPENDED"}) {
+    b->say({{"agent", {{"state", state}}}});
+    EXPECT_TRUE(b->hear().contains("heartbeat"));
+  }
+}
+
 TEST_F(ProgramTest, StoreClientsOfAKilledServiceFail) {
   const auto service = serve();
   GrpcStore store({.endpoint = Endpoint::parse(endpoint()),

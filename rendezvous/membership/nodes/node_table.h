@@ -21,6 +21,7 @@ struct Node {
   Deadline::Clock::time_point heard;  // its last message
   int group_rank = -1;                // in the running generation
   std::vector<int> ranks = {};        // in the running generation, by local rank; ascending
+  bool is_silent = false;             // for so long that the others were told
 
   // The local rank of one of its ranks.
   int local_rank_of(int rank) const;

@@ -103,6 +103,9 @@ bool Bridge::handle_line(const std::string& line) {
   if (auto agent = agent_->on_word(message.agent().state(), Deadline::Clock::now())) {
     *news.mutable_agent() = *agent;
   }
+  pb::ToNode answer;  // so that dlrun knows that this process runs
+  answer.mutable_heartbeat();
+  output_.put(answer);
   return !news.has_agent() || send(news);
 }
 
