@@ -223,6 +223,22 @@ std::vector<std::string> living_descendants() {
   return found;
 }
 
+std::vector<StoppedOverseer> stopped_overseers() {
+  std::vector<StoppedOverseer> stopped;
+  const auto look_at = [&](pid_t pid) {
+    const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+    if (is_our_helper(stat.name) && (stat.state == 'T' || stat.state == 't')) {
+      stopped.push_back({pid, stat.name == kWardenName ? "the warden" : "the supervisor"});
+    }
+    return stat.name == kWardenName;
+  };
+  // Without a warden, the supervisor is this process's child.
+  for (const pid_t child : children_of_this_process()) {
+    if (look_at(child)) std::ranges::for_each(children_of(child), look_at);
+  }
+  return stopped;
+}
+
 std::vector<pid_t> processes_of_ranks() {
   const std::vector<pid_t> all = tree_of(::getpid());
   // The first one: a dlrun that a rank has started has its own, which is deeper.

@@ -54,6 +54,13 @@ std::string why_it_stays(pid_t pid);
 // ...".
 std::vector<std::string> living_descendants();
 
+// This process's warden and supervisor, as far as a signal has stopped them.
+struct StoppedOverseer {
+  pid_t pid = -1;
+  std::string name;  // "the supervisor"
+};
+std::vector<StoppedOverseer> stopped_overseers();
+
 // The processes that ranks have started and that are neither ended nor ending: all processes below
 // this process's supervisor, parents before their children. Ranks included.
 std::vector<pid_t> processes_of_ranks();

@@ -1,6 +1,7 @@
 #include "launcher/agent/ending/cleanup.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 
 #include <utility>
 
@@ -67,7 +68,20 @@ std::vector<std::string> Cleanup::who_is_left() const {
   return left.empty() ? living_descendants() : left;
 }
 
+void Cleanup::wake_overseers() const {
+  end_stop_of_overseers(SIGCONT, "continues");
+}
+
+void Cleanup::end_stop_of_overseers(int signal, const char* what_dlrun_does) const {
+  for (const StoppedOverseer& stopped : stopped_overseers()) {
+    say_(fmt::format("{} (pid {}) is stopped and cannot end the ranks; dlrun {} it", stopped.name,
+                     stopped.pid, what_dlrun_does));
+    ::kill(stopped.pid, signal);
+  }
+}
+
 bool Cleanup::name_left() const {
+  end_stop_of_overseers(SIGKILL, "kills");
   const std::vector<std::string> left = who_is_left();
   if (left.empty()) return false;
   say_(

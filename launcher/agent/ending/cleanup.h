@@ -45,8 +45,10 @@ class Cleanup {
   // Tells which processes still run, if dlrun waits for them.
   void report() const;
 
+  // Continues a supervisor or a warden that is stopped, because it must end the ranks now.
+  void wake_overseers() const;
   // Names the processes that SIGKILL has not ended within kSilence. Returns false if there are
-  // none.
+  // none. Kills a supervisor or a warden that is stopped; the other one then ends the ranks.
   bool name_left() const;
   void give_up() { gave_up_ = true; }
   // To be called when the event loop has ended: ends every process that is left.
@@ -55,6 +57,7 @@ class Cleanup {
   std::vector<std::string> left_behind() const;
 
  private:
+  void end_stop_of_overseers(int signal, const char* what_dlrun_does) const;
   std::vector<std::string> who_is_left() const;
 
   boost::asio::io_context& io_;

@@ -30,12 +30,14 @@ void Ending::act(EndMachine::Action action) {
     case Do::kSignalRanks:
       parts_.saving.announce_end();
       if (Generation* const ranks = parts_.generations.current()) ranks->stop(action.signal);
+      parts_.cleanup.wake_overseers();
       return;
     case Do::kStartGrace:
       grace_alarm_.set(times_.grace, [this] { act(machine_.grace_over()); });
       return;
     case Do::kKillRanks:
       if (Generation* const ranks = parts_.generations.current()) ranks->signal(SIGKILL);
+      parts_.cleanup.wake_overseers();
       return;
     case Do::kWatchKilled:
       parts_.left_alarm.set(Cleanup::kSilence, name_left);
@@ -99,6 +101,7 @@ void Ending::sweep(Leftovers order) {
   verdict_alarm_.cancel();
   if (!begins_again()) events_.close_store();
   if (!parts_.cleanup.sweep(order)) swept();
+  parts_.cleanup.wake_overseers();
 }
 
 }  // namespace dl::launcher
