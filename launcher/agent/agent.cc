@@ -10,15 +10,6 @@
 #include "launcher/process/start/program.h"
 
 namespace dl::launcher {
-namespace {
-
-// A sentence for the other nodes.
-std::string with_node(int number, const std::string& host, const std::string& text) {
-  return fmt::format("{} (host {}): {}", number < 0 ? "a node" : fmt::format("node {}", number),
-                     host, text);
-}
-
-}  // namespace
 
 Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings,
              UniqueFd key, WardenHandle warden, DiskThread& disk, FrameTaker& frontend,
@@ -149,13 +140,13 @@ OtherNodesEvents Agent::events_of_gathering() {
 Overseers::Events Agent::events_of_overseers() {
   return {.on_swept = [this] { ending_.swept(); },
           .on_supervisor_gone =
-              [this](int exit_code, const std::string& why) {
-                stop({exit_code, why}, SIGTERM);
+              [this](const std::string& why) {
+                stop_for_this_node(why, SIGTERM);
                 ending_.swept();  // a sweep that was under way
               },
           .on_warden_gone =
-              [this](int exit_code, const std::string& why) {
-                stop({exit_code, why}, SIGKILL);
+              [this](const std::string& why) {
+                stop_for_this_node(why, SIGKILL);
                 const Generation* const generation = generations_.current();
                 if (generation != nullptr && generation->is_finished()) ending_.swept();
               }};
@@ -277,11 +268,8 @@ void Agent::stop(StopCause cause, int signal) {
   if (is_over_) return;
   if (cause.exit_code == kExitTimeout) evidence_.report_waits();
   if (OtherNodes* const others = gathering_.others()) {
-    const Generation* const generation = generations_.current();
-    const int number = generation != nullptr ? generation->meeting().group_rank : plan_.node_rank;
-    others->leave(with_node(number, plan_.host,
-                            cause.text.empty() ? "its output is not read any more" : cause.text),
-                  cause.exit_code);
+    const std::string text = cause.text.empty() ? "its output is not read any more" : cause.text;
+    others->leave(cause.names_node ? text : with_this_node(text), cause.exit_code);
   }
   // A wait for leftovers that is cut short does not undo what all ranks have saved.
   const bool has_saved = cleanup_.is_lingering() && saving_.has_saved();
@@ -291,6 +279,21 @@ void Agent::stop(StopCause cause, int signal) {
   ending_.stop(signal, /*is_final=*/true);
   ending_.others_agreed();
   check_ended();
+}
+
+// A part of dlrun itself is lost. On one node, the sentence needs no name.
+void Agent::stop_for_this_node(const std::string& why, int signal) {
+  const bool is_one_of_several = gathering_.others() != nullptr;
+  stop({.exit_code = 1,
+        .text = is_one_of_several ? with_this_node(why) : why,
+        .names_node = is_one_of_several},
+       signal);
+}
+
+std::string Agent::with_this_node(const std::string& text) const {
+  const Generation* const generation = generations_.current();
+  const int number = generation != nullptr ? generation->meeting().group_rank : plan_.node_rank;
+  return with_node(number, plan_.host, text);
 }
 
 void Agent::check_ended() {

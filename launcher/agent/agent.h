@@ -78,6 +78,8 @@ class Agent : public AgentOrders {
   void on_rank_ended(const RankEnd& end, int local_rank);
   void on_ranks_ended(bool all_well);
   void say_who_was_outlived();
+  void stop_for_this_node(const std::string& why, int signal);
+  std::string with_this_node(const std::string& text) const;
   void check_ended();
 
   Verdict verdict() const;

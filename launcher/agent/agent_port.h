@@ -31,7 +31,8 @@ struct AgentSettings {
 // Why a node ends the job without a failure of a rank.
 struct StopCause {
   int exit_code = 1;
-  std::string text;  // one sentence; empty: none
+  std::string text;         // one sentence; empty: none
+  bool names_node = false;  // the sentence names this node
 };
 
 // How a generation ended, as this node knows it. On several nodes, all have one cause.

@@ -85,7 +85,7 @@ JobFailure read_failure(const json& failed) {
 }  // namespace
 
 NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
-    : events_(std::move(events)), to_(io), from_(io), beat_(io) {
+    : events_(std::move(events)), to_(io), from_(io), beat_(io), helper_(kBeatEvery) {
   Pipe in = make_pipe();
   Pipe out = make_pipe();
   helper_in_ = std::move(in.read);
@@ -138,6 +138,9 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
 void NodeLink::beat() {
   if (!to_.is_open()) return;
   if (unsent_.empty()) say_state("TURNS");
+  read_some();  // an answer that came while dlrun stood still
+  const HelperWatch::News news = helper_.look(HelperWatch::Clock::now());
+  if (news != HelperWatch::News::kNone && events_.on_helper) events_.on_helper(news);
   beat_.expires_after(kBeatEvery);
   beat_.async_wait([this](const boost::system::error_code& error) {
     if (!error) beat();
@@ -278,6 +281,8 @@ void NodeLink::take(const std::string& line) {
     } else if (message.contains("error")) {
       events_.on_error(message["error"].at("kind").get<std::string>(),
                        message["error"].at("text").get<std::string>());
+    } else if (message.contains("heartbeat")) {
+      helper_.answered(HelperWatch::Clock::now());
     } else if (message.contains("notice")) {
       events_.on_line(message["notice"].at("text").get<std::string>());
     } else if (message.contains("waiting")) {

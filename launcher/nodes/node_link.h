@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/system/unique_fd.h"
+#include "launcher/nodes/helper_watch.h"
 #include "launcher/plan/plan.h"
 #include "rendezvous/first_cause/first_cause.h"
 #include "rendezvous/first_cause/restart_policy.h"
@@ -56,6 +57,8 @@ struct NodeEvents {
   // The job cannot go on: `kind` is an ErrorKind's name ("timeout"), or "refused".
   std::function<void(std::string kind, std::string text)> on_error;
   std::function<void(std::string line)> on_line;  // for the user; the job goes on
+  // The helper stands still, or goes on.
+  std::function<void(HelperWatch::News)> on_helper;
 };
 
 class NodeLink {
@@ -102,6 +105,7 @@ class NodeLink {
   boost::asio::posix::stream_descriptor to_;
   boost::asio::posix::stream_descriptor from_;
   boost::asio::steady_timer beat_;  // reports that the event loop runs
+  HelperWatch helper_;
   std::string unsent_;
   std::string unread_;
   bool waits_ = false;

@@ -7,10 +7,16 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/system/process/process_stat.h"
 #include "launcher/nodes/listener.h"
 #include "launcher/process/start/program.h"
 
 namespace dl::launcher {
+
+std::string with_node(int number, const std::string& host, const std::string& text) {
+  return fmt::format("{} (host {}): {}", number < 0 ? "a node" : fmt::format("node {}", number),
+                     host, text);
+}
 
 OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
                        const UniqueFd& key, const NodePlan& plan,
@@ -49,7 +55,8 @@ NodeEvents OtherNodes::events_of_link() {
           .on_checkpoint = [this](std::uint64_t call) { events_.on_checkpoint(call); },
           .on_error = [this](const std::string& kind,
                              const std::string& text) { on_error(kind, text); },
-          .on_line = [this](const std::string& line) { events_.on_sentence(line); }};
+          .on_line = [this](const std::string& line) { events_.on_sentence(line); },
+          .on_helper = [this](HelperWatch::News news) { on_helper_watch(news); }};
 }
 
 void OtherNodes::start(UniqueFd listener) {
@@ -84,7 +91,8 @@ void OtherNodes::leave_by_another_helper(const std::string& reason) {
                                                                       .on_preempt = ignores,
                                                                       .on_checkpoint = ignores,
                                                                       .on_error = ignores,
-                                                                      .on_line = ignores}));
+                                                                      .on_line = ignores,
+                                                                      .on_helper = ignores}));
   helper_runs_ = true;
   start({});
   link_->join(plan_, node_rank_, /*master_port=*/0);
@@ -137,7 +145,11 @@ void OtherNodes::close() {
   }
   farewell_.expires_after(kFarewell);
   farewell_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) say_closed();
+    if (error) return;
+    if (read_stat(fmt::format("/proc/{}", helper_pid_)).state == 'T') {
+      events_.on_sentence(helper_name() + " is stopped; dlrun ends without it");
+    }
+    say_closed();
   });
 }
 
@@ -159,20 +171,55 @@ void OtherNodes::on_error(const std::string& kind, const std::string& text) {
 }
 
 void OtherNodes::on_helper_news(const Message& news) {
-  if (news.kind == MessageKind::kStarted) return;
+  if (news.kind == MessageKind::kStarted) {
+    helper_pid_ = news.number;
+    return;
+  }
   helper_runs_ = false;
   link_->read_rest();
   if (closing_) {
     say_closed();
   } else {
-    const std::string why = fmt::format("{}, which the ranks meet through, {}", kRendezvousName,
-                                        how_helper_ended(news));
+    const std::string how =
+        helper_stood_still_
+            ? fmt::format(
+                  "has not answered for {} s, so dlrun has killed it: it was stopped or hung",
+                  HelperWatch::kLostAfter.count())
+            : how_helper_ended(news);
+    const std::string why =
+        with_node(node_rank_, plan_.host,
+                  fmt::format("{}, which the ranks meet through, {}", kRendezvousName, how));
     const bool is_first = !dead_link_ && !listens_;
     if (takes_part_ && is_first && plan_.job.end.max_restarts > 0) {
-      leave_by_another_helper(fmt::format("host {}: {}", plan_.host, why));
+      leave_by_another_helper(why);
     }
     lose(1, why);
   }
+}
+
+void OtherNodes::on_helper_watch(HelperWatch::News news) {
+  if (closing_ || !helper_runs_) return;
+  switch (news) {
+    case HelperWatch::News::kNone:
+      return;
+    case HelperWatch::News::kSilent:
+      events_.on_sentence(fmt::format(
+          "{}, which the ranks meet through, has not answered for {} s: it is stopped or hangs; "
+          "after {} s its ranks are ended",
+          helper_name(), HelperWatch::kNamedAfter.count(), HelperWatch::kLostAfter.count()));
+      return;
+    case HelperWatch::News::kGoesOn:
+      events_.on_sentence(helper_name() + " answers again");
+      return;
+    case HelperWatch::News::kLost:
+      helper_stood_still_ = true;  // on_helper_news() follows
+      kill();
+      return;
+  }
+}
+
+std::string OtherNodes::helper_name() const {
+  return fmt::format("{} (pid {})", kRendezvousName, helper_pid_);
 }
 
 void OtherNodes::lose(int exit_code, std::string text) {

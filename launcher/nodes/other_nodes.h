@@ -17,6 +17,9 @@
 
 namespace dl::launcher {
 
+// "node 2 (host n3): the warden was killed"; "a node (host n3): ..." if its number is -1.
+std::string with_node(int number, const std::string& host, const std::string& text);
+
 struct OtherNodesEvents {
   std::function<void(Meeting)> on_meeting;
   // The first cause in the whole job.
@@ -72,6 +75,8 @@ class OtherNodes {
   void on_failed(JobFailure failure);
   void on_error(const std::string& kind, const std::string& text);
   void on_helper_news(const Message& news);
+  void on_helper_watch(HelperWatch::News news);
+  std::string helper_name() const;
   void lose(int exit_code, std::string text);
   void say_closed();
 
@@ -88,6 +93,8 @@ class OtherNodes {
   std::unique_ptr<NodeLink> dead_link_;
   boost::asio::steady_timer farewell_;
   std::uint32_t helper_ = 0;
+  int helper_pid_ = -1;
+  bool helper_stood_still_ = false;  // for so long that it was killed
   bool helper_runs_ = true;
   bool listens_ = false;  // at the endpoint: its helper is the rendezvous
   // True if a message or the end of the helper concerns a generation without a verdict.

@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 // A rank with everything that is hard to find again: a child in the background, one in a session of
 // its own, one orphaned twice, and one that ignores SIGTERM.
@@ -67,7 +68,7 @@ TEST(Kill, OfTheSupervisorLeavesNothingAndIsSaid) {
   ASSERT_TRUE(is_ready(job)) << job.err();
   ::kill(find(job, "rank-supervisor"), SIGKILL);
   EXPECT_TRUE(all_gone(job));
-  EXPECT_EQ(job.wait(), 137);
+  EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
 }
 
@@ -79,7 +80,7 @@ TEST(Kill, OfASupervisorThatSweepsLeavesNothingAndIsSaid) {
   ASSERT_TRUE(job.wait_for_out("ready pid "));
   const pid_t left = tests::number_after("pid ", job.out());
   ::kill(find(job, "rank-supervisor"), SIGKILL);
-  EXPECT_EQ(job.wait(), 137);
+  EXPECT_EQ(job.wait(), 1);
   EXPECT_EQ(tests::state_of(left), '\0');
   EXPECT_TRUE(all_gone(job));
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
@@ -89,7 +90,7 @@ TEST(Kill, OfTheWardenEndsTheJobAndIsSaid) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
   ::kill(find(job, "rank-warden"), SIGKILL);
-  EXPECT_EQ(job.wait(), 137);
+  EXPECT_EQ(job.wait(), 1);
   EXPECT_TRUE(all_gone(job));
   EXPECT_THAT(
       job.err(),
@@ -110,7 +111,7 @@ TEST(Kill, OfTheWardenIsSeenBySupervisorAndDlrunEachByItself) {
       EXPECT_TRUE(tests::eventually([&] { return tests::processes_with(job.mark()).size() == 2; }));
     }
     ::kill(sleeper, SIGCONT);
-    EXPECT_EQ(job.wait(), 137);
+    EXPECT_EQ(job.wait(), 1);
     EXPECT_THAT(job.err(), HasSubstr("the warden was killed by signal 9")) << asleep;
     EXPECT_TRUE(all_gone(job));
   }
@@ -156,9 +157,22 @@ TEST(Kill, OfTheSupervisorIsSaidWhenTheWardenIsStopped) {
   const pid_t warden = find(job, "rank-warden");
   ::kill(warden, SIGSTOP);
   ::kill(find(job, "rank-supervisor"), SIGKILL);
-  EXPECT_EQ(job.wait(), 137);
+  EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
   EXPECT_TRUE(all_gone(job));
+}
+
+TEST(Kill, OfAJobWithAStoppedSupervisorNamesAndContinuesIt) {
+  for (const char* const stopped : {"rank-supervisor", "rank-warden"}) {
+    tests::Process job({tests::program("dlrun"), "sh", "-c", "echo ready; exec sleep 300"});
+    ASSERT_TRUE(job.wait_for_out("ready"));
+    ::kill(find(job, stopped), SIGSTOP);
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait(), 143);
+    EXPECT_THAT(job.err(), HasSubstr(" is stopped and cannot end the ranks; dlrun continues it"));
+    EXPECT_THAT(job.err(), Not(HasSubstr("dlrun ends without these"))) << stopped;
+    EXPECT_TRUE(all_gone(job)) << stopped;
+  }
 }
 
 TEST(Kill, OfARankIsNamedAndEndsTheJob) {

@@ -243,6 +243,22 @@ TEST_F(Nodes, AStoppedDlrunIsNamedOnTheOtherNodeAndTheJobGoesOn) {
   EXPECT_EQ(one->wait(), 0) << one->err();
 }
 
+TEST_F(Nodes, AStoppedRendezvousIsNamedAndThenEndsTheJob) {
+  const auto zero = node(0, "echo ready; exec sleep 300");
+  const auto one = node(1, "echo ready; exec sleep 300");
+  ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
+  for (const pid_t pid : tests::processes_with(one->mark())) {
+    if (tests::name_of(pid).starts_with("dlrun-rendezv")) ::kill(pid, SIGSTOP);
+  }
+  EXPECT_EQ(zero->wait(), 1);
+  EXPECT_EQ(one->wait(), 1);
+  EXPECT_THAT(zero->err(), HasSubstr("node rank 1 (host "));
+  EXPECT_THAT(zero->err(), HasSubstr("): nothing has come from it for "));
+  EXPECT_THAT(one->err(), HasSubstr(", which the ranks meet through, has not answered for 5 s"));
+  EXPECT_THAT(one->err(), HasSubstr("has not answered for 8 s, so dlrun has killed it"));
+  EXPECT_TRUE(gone(*zero) && gone(*one));
+}
+
 TEST_F(Nodes, AnotherKeyIsRefused) {
   const tests::TempDir strangers_home;
   const auto zero = node(0, "true");

@@ -184,8 +184,8 @@ TEST_F(PmixLaunch, ASignalToAnyProcessOfTheJobLeavesNothing) {
         Case{"dlrun", SIGKILL, 128 + SIGKILL, ""},
         Case{"dlrun-pmix", SIGKILL, 1,
              "dlrun: dlrun-pmix, which serves the ranks as processes of Open MPI, "},
-        Case{"rank-warden", SIGKILL, 128 + SIGKILL, "dlrun: the warden was killed"},
-        Case{"rank-supervisor", SIGKILL, 128 + SIGKILL, "dlrun: the supervisor was killed"}}) {
+        Case{"rank-warden", SIGKILL, 1, "dlrun: the warden was killed"},
+        Case{"rank-supervisor", SIGKILL, 1, "dlrun: the supervisor was killed"}}) {
     const auto run = job({"-n", "2"}, {"init", "ready", "pause"});
     ASSERT_TRUE(run->wait_for_out("[rank 0] ready\n") && run->wait_for_out("[rank 1] ready\n"))
         << run->err();

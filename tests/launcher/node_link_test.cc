@@ -11,6 +11,7 @@
 namespace dl::launcher {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::ElementsAre;
 
 // That the helper has ended may be known before what it wrote has been read.
@@ -75,6 +76,46 @@ TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {
   EXPECT_EQ(said(), "{\"agent\":{\"state\":\"SUSPENDED\"}}\n");
   link.resumed();
   EXPECT_EQ(said(), kTurns);
+}
+
+TEST(NodeLink, AHelperThatAnswersNoMoreIsNoticed) {
+  boost::asio::io_context io;
+  std::vector<HelperWatch::News> news;
+  NodeEvents events;
+  events.on_helper = [&](HelperWatch::News what) { news.push_back(what); };
+  NodeLink link(io, events);
+  UniqueFd in = link.take_stdin();
+  UniqueFd helper = link.take_stdout();
+  constexpr std::string_view kAnswer = "{\"heartbeat\": {}}\n";
+  ASSERT_EQ(::write(helper.get(), kAnswer.data(), kAnswer.size()), std::ssize(kAnswer));
+  NodePlan plan;
+  plan.job.started.apps.front().program = {"./train"};
+  link.join(plan, plan.node_rank, 1);
+  while (news.empty()) io.run_one();
+  EXPECT_THAT(news, ElementsAre(HelperWatch::News::kSilent));
+}
+
+TEST(HelperWatch, NamesSilenceAndThenGivesUp) {
+  using News = HelperWatch::News;
+  HelperWatch watch(1s);
+  HelperWatch::Clock::time_point now{};
+  const auto pass = [&](std::chrono::seconds time) {
+    News last = News::kNone;
+    for (; time > 0s; time -= 1s) last = watch.look(now += 1s);
+    return last;
+  };
+  EXPECT_EQ(pass(600s), News::kNone);  // it connects
+  watch.answered(now);
+  EXPECT_EQ(pass(4s), News::kNone);
+  EXPECT_EQ(pass(1s), News::kSilent);
+  EXPECT_EQ(pass(2s), News::kNone);
+  watch.answered(now);
+  EXPECT_EQ(pass(1s), News::kGoesOn);
+  EXPECT_EQ(pass(4s), News::kSilent);
+  now += 100s;  // dlrun itself was stopped
+  EXPECT_EQ(pass(1s), News::kNone);
+  EXPECT_EQ(pass(2s), News::kLost);
+  EXPECT_EQ(pass(1s), News::kNone);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Overseers::Overseers(boost::asio::io_context& io, WardenHandle warden,
 void Overseers::lose_supervisor() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
   if (warden_is_gone_) {
-    end_without_supervisor(1, "the warden and the supervisor are gone; all ranks were ended");
+    end_without_supervisor("the warden and the supervisor are gone; all ranks were ended");
     return;
   }
   warden_.wake();  // it says kSwept
@@ -44,34 +44,31 @@ void Overseers::on_swept(int status) {
     return;
   }
   end_without_supervisor(
-      shell_exit_code(status),
       fmt::format("the supervisor {}; all ranks were ended", how_it_ended(status)));
 }
 
 void Overseers::on_no_supervisor(int error) {
   if (is_over_) return;
-  end_without_supervisor(1,
-                         fmt::format("the supervisor of the ranks could not be started: fork: {}",
+  end_without_supervisor(fmt::format("the supervisor of the ranks could not be started: fork: {}",
                                      spawn_error_text(error)));
 }
 
-void Overseers::end_without_supervisor(int exit_code, const std::string& why) {
+void Overseers::end_without_supervisor(const std::string& why) {
   supervisor_is_lost_ = true;
   alarm_.cancel();
   if (Generation* const generation = generations_.current()) generation->forget_ranks();
-  events_.on_supervisor_gone(exit_code == 0 ? 1 : exit_code, why);
+  events_.on_supervisor_gone(why);
 }
 
 void Overseers::on_warden_gone(std::optional<int> status) {
   if (is_over_) return;
   warden_is_gone_ = true;
-  const int code = shell_exit_code(status.value_or(0));
   const std::string how = "the warden " + how_it_ended(status.value_or(0));
   if (supervisor_is_lost_) {
-    end_without_supervisor(code, how + ", and the supervisor is gone too; all ranks were ended");
+    end_without_supervisor(how + ", and the supervisor is gone too; all ranks were ended");
     return;
   }
-  events_.on_warden_gone(code == 0 ? 1 : code, how + "; all ranks were ended");
+  events_.on_warden_gone(how + "; all ranks were ended");
 }
 
 }  // namespace dl::launcher

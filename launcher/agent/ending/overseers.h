@@ -21,9 +21,9 @@ class Overseers {
     // The supervisor has ended as it was told, and no process of the generation is left.
     std::function<void()> on_swept;
     // The supervisor is gone and the generation has no process any more. The job cannot go on.
-    std::function<void(int exit_code, const std::string& why)> on_supervisor_gone;
+    std::function<void(const std::string& why)> on_supervisor_gone;
     // The warden is gone, and the supervisor kills the ranks.
-    std::function<void(int exit_code, const std::string& why)> on_warden_gone;
+    std::function<void(const std::string& why)> on_warden_gone;
   };
   // `alarm`: Ending's, for the processes that are left.
   Overseers(boost::asio::io_context& io, WardenHandle warden, const Generations& generations,
@@ -45,7 +45,7 @@ class Overseers {
   void on_no_supervisor(int error);
   void on_warden_gone(std::optional<int> status);
   void on_warden_late();
-  void end_without_supervisor(int exit_code, const std::string& why);
+  void end_without_supervisor(const std::string& why);
 
   WardenClient warden_;
   const Generations& generations_;
