@@ -15,6 +15,7 @@
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/rank_input.h"
+#include "tests/support/read_file.h"
 #include "tests/support/ssh_hosts.h"
 #include "tests/support/temp_dir.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
@@ -270,8 +272,8 @@ TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
   for (const auto& [victim, sentence] : std::map<std::string, std::string>{
            {"dlrun", "was lost: "},
            {"ssh", "was lost: "},
-           {"rank-supervisor", "the supervisor was killed by signal 9"},
-           {"rank-warden", "the warden "}}) {
+           {"rank-supervisor", "node . .host [ab].: the supervisor was killed by signal 9"},
+           {"rank-warden", "node . .host [ab].: the warden was killed by signal 9"}}) {
     const auto job =
         dlrun(hosts, {"--hosts", "a,b", "--max-restarts", "5"}, sh("echo ready; exec sleep 300"));
     ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"))
@@ -285,10 +287,37 @@ TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
     ASSERT_EQ(found.size(), victim == "rank-warden" ? 3U : 2U) << victim;
     ::kill(found.back(), SIGKILL);
     EXPECT_NE(job->wait(), 0) << victim;
-    EXPECT_THAT(job->err(), AllOf(HasSubstr(sentence), Not(HasSubstr("begin again")))) << victim;
+    EXPECT_THAT(job->err(), AllOf(ContainsRegex(sentence), Not(HasSubstr("begin again"))))
+        << victim;
     EXPECT_EQ(std::ranges::count(job->out(), '\n'), 2) << job->out();
     EXPECT_TRUE(gone(*job)) << victim;
   }
+}
+
+TEST_F(Ssh, AFailureIsReportedDespiteAStoppedRendezvousOfANode) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--hosts", "a,b"}, sh("echo ready; exec sleep 300"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"))
+      << job->err();
+  int stopped = 0;
+  for (const pid_t pid : tests::processes_with(job->mark())) {
+    const std::string line = tests::read_file("/proc/" + std::to_string(pid) + "/cmdline");
+    if (!line.starts_with("dlrun-rendezvous") || line.find("--listen-fd") != line.npos) continue;
+    ::kill(pid, SIGSTOP);
+    ++stopped;
+  }
+  ASSERT_EQ(stopped, 1);
+  for (const pid_t pid : tests::processes_with(job->mark())) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/environ";
+    const std::string environment = '\0' + tests::read_file(path);
+    const bool is_rank_0 = environment.find(std::string_view("\0RANK=0\0", 8)) != std::string::npos;
+    if (is_rank_0) ::kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(job->wait(), 137);
+  EXPECT_THAT(job->err(), AllOf(HasSubstr("dlrun: rank 0 (node 0, host a, pid "),
+                                HasSubstr("host b: dlrun-rendezvous (pid ")));
+  EXPECT_TRUE(gone(*job));
 }
 
 TEST_F(Ssh, TheFrontsOwnWardenEndsTheJobWhenItDies) {

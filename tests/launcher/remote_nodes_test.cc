@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/asio/io_context.hpp>
+#include <thread>
 
 #include "core/base/version.h"
 #include "launcher/frontend/job_state.h"
@@ -16,6 +17,7 @@ namespace dl::launcher::remote {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -44,11 +46,16 @@ class PlayedAgent {
     std::array<std::uint8_t, 4096> part;
     for (ssize_t n; in_ && (n = ::read(in_.get(), part.data(), part.size())) >= 0;) {
       decoder_.feed(std::span(part).first(static_cast<std::size_t>(n)));
-      while (const auto value = decoder_.next()) beats_ += std::holds_alternative<Alive>(*value);
+      while (const auto value = decoder_.next()) {
+        beats_ += std::holds_alternative<Alive>(*value);
+        if (const auto* stop = std::get_if<Stop>(&*value)) stops_.push_back(stop->text);
+      }
       if (n == 0) end();
     }
   }
+  void die() { end(); }
   int beats() const { return beats_; }
+  const std::vector<std::string>& stops() const { return stops_; }
   bool has_ended() const { return !in_; }
 
  private:
@@ -64,6 +71,7 @@ class PlayedAgent {
   UniqueFd in_, out_, fronts_in_, fronts_out_;
   Decoder decoder_{/*after_magic=*/false};
   int beats_ = 0;
+  std::vector<std::string> stops_;
 };
 
 class PlayedLine : public AgentLine {
@@ -167,6 +175,21 @@ TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
                                       "host b was lost: its dlrun has said nothing for 0.05 s"));
 }
 
+// The rendezvous may not reach a node.
+TEST_F(RemoteNodesTest, ANodeThatHearsOfNoFailureIsToldToEnd) {
+  begin(1h);
+  const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}};
+  agents_[0].say(Decided{verdict});
+  agents_[0].say(Over{verdict, {}});
+  const std::string cause = "rank 0 failed; waiting for the end of host b";
+  EXPECT_TRUE(goes_on_until([&] { return std::ranges::count(frontend_.said, cause) == 1; }));
+  EXPECT_THAT(agents_[0].stops(), ElementsAre());
+  EXPECT_THAT(agents_[1].stops(), ElementsAre("rank 0 failed"));
+  agents_[1].say(Over{verdict, {}});
+  EXPECT_TRUE(goes_on_until([&] { return frontend_.is_over; }));
+  EXPECT_THAT(nodes_->finish().page, ElementsAre("rank 0 failed"));
+}
+
 TEST_F(RemoteNodesTest, ASilentAgentIsNamedAndASecondSignalGivesItUp) {
   begin(1h);
   nodes_->stop({143, "stopped by SIGTERM"}, SIGTERM);
@@ -183,6 +206,17 @@ TEST_F(RemoteNodesTest, ASilentAgentIsNamedAndASecondSignalGivesItUp) {
   EXPECT_EQ(shown.exit_code, 143);
   EXPECT_THAT(shown.page, ElementsAre("stopped by SIGTERM",
                                       "host b was lost: its dlrun has said nothing for 0.1 s"));
+}
+
+TEST_F(RemoteNodesTest, AFrontendThatStoodStillSaysSo) {
+  begin();
+  std::this_thread::sleep_for(200ms);  // ten beats in which this process is stopped
+  agents_[1].die();
+  EXPECT_TRUE(goes_on_until([&] { return agents_[0].stops().size() == 1; }));
+  EXPECT_THAT(
+      agents_[0].stops().front(),
+      AllOf(HasSubstr("this dlrun stood still for about 0 s (stopped, or its machine was paused"),
+            HasSubstr("its hosts gave it up: lost")));
 }
 
 TEST_F(RemoteNodesTest, LogsEachAttemptsEndWithItsNumber) {

@@ -45,9 +45,20 @@ void Heartbeat::hurry() {
   look_for_silence();
 }
 
+std::chrono::steady_clock::duration Heartbeat::stood_still() const {
+  const Clock::time_point now = Clock::now();
+  const Clock::duration late = now - last_ - every_;
+  if (late >= kSilentFrom * every_) return late + every_ / 2;
+  return now - stood_until_ < kSilentFrom * every_ ? stood_ : Clock::duration(0);
+}
+
 void Heartbeat::look_for_silence() {
   const Clock::time_point now = Clock::now();
   const Clock::duration late = now - std::exchange(last_, now) - every_;
+  if (late >= kSilentFrom * every_) {
+    stood_ = late + every_ / 2;  // it began at some moment between two beats
+    stood_until_ = now;
+  }
   if (!events_.ends()) return;
   // Time in which this process did not run does not count as an agent's silence.
   if (!ends_from_ || late > every_) ends_from_ = now;

@@ -34,6 +34,9 @@ class Heartbeat {
   // A user wants the end now: from now on, an agent that sends nothing for a few beats is lost.
   void hurry();
   void cancel() { timer_.cancel(); }
+  // How long this process did not run, if it was so long that agents may have given it up, until
+  // now or a moment ago; else 0.
+  std::chrono::steady_clock::duration stood_still() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -49,6 +52,8 @@ class Heartbeat {
   bool hurries_ = false;
   boost::asio::steady_timer timer_;
   Clock::time_point last_ = Clock::now();
+  Clock::duration stood_{0};  // the last standstill
+  Clock::time_point stood_until_{};
   std::optional<Clock::time_point> ends_from_;  // the job's end is known
 };
 

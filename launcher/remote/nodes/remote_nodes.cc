@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/deadline.h"
+#include "core/base/text/name_list.h"
 #include "launcher/frontend/starter.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/start/program.h"
@@ -20,6 +21,10 @@ constexpr std::chrono::seconds kLastWait{5};
 // Time for ssh to end after its agent's last message.
 constexpr std::chrono::seconds kFarewell{3};
 constexpr std::size_t kMostRemembered = 64;
+// Time for the service to reach all nodes when the first node knows how the job ends, and then for
+// their ranks to end before the user hears of it.
+constexpr std::chrono::seconds kToDecide{1};
+constexpr std::chrono::seconds kToName{1};
 
 }  // namespace
 
@@ -51,6 +56,7 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
                         host.lose(how);
                       }}),
       verdict_(job_.plan.hosts.size()),
+      decided_timer_(io_),
       farewell_timer_(io_) {
   const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
   warden_.on_events({.on_swept = {}, .on_no_supervisor = {}, .on_gone = [this](std::optional<int>) {
@@ -142,7 +148,13 @@ void RemoteNodes::end_job(Verdict verdict, int signal) {
 
 void RemoteNodes::kill_now() {
   if (++kill_requests_ > 1) {
+    warden_.wake();  // it kills for this process
     for (const auto& host : hosts_) host->kill();
+    if (is_over_) return;
+    farewell_timer_.expires_after(kFarewell);
+    farewell_timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) end_without_hosts();
+    });
     return;
   }
   for (const auto& host : hosts_) {
@@ -201,7 +213,60 @@ void RemoteNodes::say_that_all_begin_again() {
                                           .most = news->most});
 }
 
-void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
+// The service tells all nodes at once. A node that its word does not reach must not run on.
+void RemoteNodes::on_decided(RemoteHost& host, Verdict verdict) {
+  const bool is_first = decided_.empty() && verdict.exit_code != 0;
+  decided_.insert(host.node());
+  verdict_.decided(std::move(verdict));
+  if (!is_first) return;
+  decided_timer_.expires_after(kToDecide);
+  decided_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) end_undecided();
+  });
+}
+
+std::vector<RemoteHost*> RemoteNodes::undecided() const {
+  std::vector<RemoteHost*> hosts;
+  for (const auto& host : hosts_) {
+    if (host->is_there() && !decided_.contains(host->node())) hosts.push_back(host.get());
+  }
+  return hosts;
+}
+
+void RemoteNodes::end_undecided() {
+  if (!verdict_.get()) return;
+  const std::string& text = verdict_.get()->page.empty() ? "" : verdict_.get()->page.front();
+  for (RemoteHost* const host : undecided()) {
+    host->send(Stop{.exit_code = verdict_.get()->exit_code, .text = text, .signal = SIGTERM});
+  }
+  decided_timer_.expires_after(kToName);
+  decided_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) name_cause();
+  });
+}
+
+// A user need not wait for the end of all ranks to read why the job ends.
+void RemoteNodes::name_cause() {
+  std::vector<std::string> names;
+  for (const auto& host : hosts_) {
+    if (host->is_there()) names.push_back(host->name());
+  }
+  if (names.empty() || verdict_.get()->page.empty()) return;
+  events_.on_sentence(fmt::format("{}; waiting for the end of host{} {}",
+                                  verdict_.get()->page.front(), names.size() == 1 ? "" : "s",
+                                  detail::name_list(names)));
+}
+
+void RemoteNodes::on_failed(RemoteHost& host, int exit_code, const std::string& failure) {
+  std::string text = failure;
+  const auto stood = std::chrono::round<std::chrono::seconds>(heartbeat_.stood_still());
+  if (host.has_answered() && heartbeat_.stood_still().count() > 0) {
+    text = fmt::format(
+        "this dlrun stood still for about {} s (stopped, or its machine was paused), and its hosts "
+        "gave "
+        "it up: {}",
+        stood.count(), failure);
+  }
   // Another node may have reported first that it lost this node, without the reason.
   if (verdict_.get() && !stop_) verdict_.add(text);
   end_job({.exit_code = exit_code, .page = {text}, .attempt = attempt_}, SIGTERM);
@@ -233,13 +298,10 @@ void RemoteNodes::check_over() {
   const bool all_gone = std::ranges::all_of(
       hosts_, [&](const auto& host) { return host->is_gone() && (stop_ || host->is_over()); });
   if (all_gone) {
-    is_over_ = true;
-    heartbeat_.cancel();
-    starts_.cancel();
-    farewell_timer_.cancel();
-    events_.on_over();
+    say_over();
     return;
   }
+  if (kill_requests_ > 1) return;  // its timer runs
   const bool all_said = std::ranges::all_of(hosts_, [](const auto& host) {
     return host->is_over() || host->is_gone() || host->has_failed();
   });
@@ -249,6 +311,24 @@ void RemoteNodes::check_over() {
     if (error) return;
     for (const auto& host : hosts_) host->kill();
   });
+}
+
+// The user does not want to wait any more.
+void RemoteNodes::end_without_hosts() {
+  if (is_over_) return;
+  for (const auto& host : hosts_) {
+    if (!host->is_gone()) left_.push_back(fmt::format("host {}: its dlrun", host->name()));
+  }
+  say_over();
+}
+
+void RemoteNodes::say_over() {
+  is_over_ = true;
+  heartbeat_.cancel();
+  starts_.cancel();
+  decided_timer_.cancel();
+  farewell_timer_.cancel();
+  events_.on_over();
 }
 
 Verdict RemoteNodes::finish() {

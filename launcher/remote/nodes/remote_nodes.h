@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,7 +79,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void on_attempt(RemoteHost& host, const Attempt& attempt) override;
   void on_rank(const RankNews& news) override { events_.on_rank(news); }
   void on_output(RemoteHost& host, const Output& output) override { output_.take(host, output); }
-  void on_decided(RemoteHost&, Verdict verdict) override { verdict_.decided(std::move(verdict)); }
+  void on_decided(RemoteHost& host, Verdict verdict) override;
   void on_begins_again(RemoteHost& host, BeginsAgain news) override;
   void on_failed(RemoteHost& host, int exit_code, const std::string& text) override;
   void on_file(const RankFile& file) override { output_.keep(file); }
@@ -87,8 +88,13 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void on_gone(RemoteHost& host) override;
 
   void end_job(Verdict verdict, int signal);
+  void end_undecided();
+  void name_cause();
+  std::vector<RemoteHost*> undecided() const;
   void say_that_all_begin_again();
   void check_over();
+  void end_without_hosts();
+  void say_over();
 
   boost::asio::io_context& io_;
   RemoteJob job_;
@@ -104,6 +110,8 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   std::vector<std::string> endpoints_;  // once node 0 listens
   std::vector<std::string> said_;       // sentences of nodes, so that each is shown once
   std::vector<std::string> left_;
+  std::set<int> decided_;  // the nodes that know how the job ends
+  boost::asio::steady_timer decided_timer_;
   boost::asio::steady_timer farewell_timer_;
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
   std::optional<std::string> to_save_;               // the reason, until node 0 has answered
