@@ -37,6 +37,8 @@ class AgentLine {
 
   // True if the line has ended, even if `in` was not read to its end.
   virtual bool has_ended() const = 0;
+  // True if nothing of the agent can come from `in` once the line has ended, but what has come.
+  virtual bool ends_stream() const { return true; }
   // To be called after has_ended(). A sentence with the host's name. `noise`: the end of what came
   // from `in`, none of which was the agent's.
   virtual std::string why_not_started(std::string_view noise) const = 0;

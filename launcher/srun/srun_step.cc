@@ -106,9 +106,9 @@ class SrunStep {
 
   std::string how_srun_ended() const {
     if (!not_started_.empty()) return not_started_;
-    const std::string words =
-        said_.empty() ? "" : ": " + said_.substr(0, said_.find_last_not_of('\n') + 1);
-    return fmt::format("srun {}{}", how_it_ended(*status_), words);
+    std::string words = said_.substr(0, said_.find_last_not_of("\r\n") + 1);
+    for (std::size_t at; (at = words.find('\n')) != words.npos;) words.replace(at, 1, "; ");
+    return fmt::format("srun {}{}{}", how_it_ended(*status_), words.empty() ? "" : ": ", words);
   }
   bool is_running() const { return is_started_ && !status_ && not_started_.empty(); }
 
@@ -242,6 +242,7 @@ class SrunLine : public AgentLine {
   void on_closed() override { step_->on_closed(node_); }
   void kill() override { step_->kill(node_); }
   bool has_ended() const override { return step_->has_ended(node_); }
+  bool ends_stream() const override { return false; }  // it is a connection of the agent's own
   std::string why_not_started(std::string_view) const override {
     return fmt::format("the dlrun of host {} has not answered: {}", host_, step_->how_srun_ended());
   }

@@ -20,6 +20,8 @@ using boost::asio::posix::stream_descriptor;
 constexpr std::size_t kCompactFrom = std::size_t{1} << 20;
 // The most reads in one turn of the loop, so that signals and other agents get their turn.
 constexpr int kMostReads = 8;
+// More than a pipe holds.
+constexpr int kMostReadsOfRest = 64;
 
 void make_non_blocking(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -97,24 +99,33 @@ bool Channel::flush(rendezvous::Deadline deadline) {
 
 void Channel::wait_to_read() {
   in_.async_wait(stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
-    if (!error) read_some();
+    if (!error && read_some(kMostReads)) wait_to_read();
   });
 }
 
-void Channel::read_some() {
+// Returns false if the channel has ended.
+bool Channel::read_some(int most_reads) {
   std::array<std::uint8_t, 64 * 1024> part;
-  for (int i = 0; i < kMostReads && !ended_; ++i) {
+  for (int i = 0; i < most_reads && !ended_; ++i) {
     const ssize_t n = ::read(in_.native_handle(), part.data(), part.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n <= 0) {
-      end(decoder_.is_empty() ? "" : "its last message is incomplete");
-      return;
+      end_here();
+      return false;
     }
     decoder_.feed(std::span(part).first(static_cast<std::size_t>(n)));
-    if (!hand_out()) return;
+    if (!hand_out()) return false;
   }
-  if (!ended_) wait_to_read();
+  return !ended_;
+}
+
+void Channel::end_reading() {
+  if (read_some(kMostReadsOfRest)) end_here();
+}
+
+void Channel::end_here() {
+  end(decoder_.is_empty() ? "" : "its last message is incomplete");
 }
 
 // Returns false if the channel has ended.

@@ -38,6 +38,9 @@ class Channel {
   std::string_view noise() const { return decoder_.noise(); }
   // Sends no more. The other side gets everything sent so far, then the end.
   void close();
+  // Reads what has come, and calls on_closed. To be called when the other side has ended: another
+  // process may hold its end open.
+  void end_reading();
   // Returns true once everything is sent, or false at the deadline: then the rest is lost.
   bool flush(rendezvous::Deadline deadline);
 
@@ -45,8 +48,9 @@ class Channel {
   void write_some();
   void wait_to_write();
   void wait_to_read();
-  void read_some();
+  bool read_some(int most_reads);
   bool hand_out();
+  void end_here();
   void end(const std::string& wrong);
 
   boost::asio::posix::stream_descriptor in_;

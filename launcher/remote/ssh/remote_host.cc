@@ -103,7 +103,11 @@ void RemoteHost::lose(const std::string& how) {
 }
 
 void RemoteHost::check_gone() {
-  if (gone_ || !line_->has_ended() || (channel_ && !in_ended_)) return;
+  if (gone_ || !line_->has_ended()) return;
+  if (channel_ && !in_ended_) {
+    if (over_ || line_->ends_stream()) channel_->end_reading();  // on_closed() calls this again
+    return;
+  }
   gone_ = true;
   if (!over_ && !failed_) {
     const std::string noise(channel_ ? channel_->noise() : "");

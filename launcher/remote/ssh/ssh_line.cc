@@ -18,6 +18,8 @@ namespace {
 
 // Bytes of a login's output that are kept; its last line tells why it failed.
 constexpr std::size_t kMostSaid = std::size_t{16} << 10;
+// More than a pipe holds.
+constexpr std::size_t kMostInTurn = std::size_t{2} << 20;
 
 }  // namespace
 
@@ -65,30 +67,40 @@ void SshLine::on_news(const Message& news) {
   } else {
     status_ = news.number;
   }
+  take_said();
   events_.on_ended();
 }
 
-void SshLine::read_said() {
+void SshLine::take_said() {
   std::array<char, 4096> part;
-  while (true) {
+  for (std::size_t taken = 0; !err_ended_ && taken < kMostInTurn;) {
     const ssize_t n = ::read(err_.native_handle(), part.data(), part.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n <= 0) {
       err_ended_ = true;
-      events_.on_ended();
-      return;
+      break;
     }
     said_.append(part.data(), static_cast<std::size_t>(n));
+    taken += static_cast<std::size_t>(n);
   }
   if (answered_) {
     for (std::size_t end; (end = said_.find('\n')) != std::string::npos;) {
-      const std::string line = said_.substr(0, end);
+      std::string line = said_.substr(0, end);
       said_.erase(0, end + 1);
+      if (line.ends_with('\r')) line.pop_back();  // ssh's own lines on a terminal
       if (!line.empty()) events_.on_said(fmt::format("host {}: {}", host_, line));
     }
   }
   if (said_.size() > kMostSaid) said_.erase(0, said_.size() - kMostSaid);
+}
+
+void SshLine::read_said() {
+  take_said();
+  if (err_ended_) {
+    events_.on_ended();
+    return;
+  }
   err_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this](const boost::system::error_code& error) {
                     if (!error) read_said();
@@ -106,8 +118,9 @@ std::string SshLine::why_not_started(std::string_view noise) const {
 }
 
 std::string SshLine::how_it_was_lost() const {
+  const std::string said = said_.substr(0, said_.find_last_not_of("\r\n") + 1);
   return fmt::format("host {} was lost: {} {}{}{}", host_, command_.by_ssh ? "ssh" : "its dlrun",
-                     how_it_ended(status_.value_or(0)), said_.empty() ? "" : ": ", said_);
+                     how_it_ended(status_.value_or(0)), said.empty() ? "" : ": ", said);
 }
 
 }  // namespace dl::launcher::remote

@@ -29,6 +29,7 @@ class SshLine : public AgentLine {
 
  private:
   void on_news(const Message& news);
+  void take_said();
   void read_said();
 
   WardenClient& warden_;
