@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/system/output.h"
@@ -84,6 +85,17 @@ std::vector<Outcome> end_on_hosts(const std::vector<Chosen>& chosen, const Subco
   }
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience) + kPatienceWithHost;
   remote::AskHostsOptions options = remote::asking(choice, seconds);
+  // The dlrun of a host knows which ranks it waits for. Without its word, the host is named.
+  bool has_remark = false;
+  bool is_first = true;  // a host's first remark comes a moment later
+  options.on_remark = [&has_remark](const std::string& remark) {
+    has_remark = true;
+    write_error(printable(remark) + "\n");
+  };
+  options.on_waiting = [&has_remark, &is_first,
+                        say_host = options.on_waiting](const std::vector<std::string>& waiting) {
+    if (!std::exchange(is_first, false) && !has_remark) say_host(waiting);
+  };
   options.may_repeat = false;  // a second signal may mean more than the first
   const std::vector<remote::HostAnswer> answers = remote::ask_hosts(questions, options);
   std::vector<Outcome> outcomes;

@@ -1,5 +1,6 @@
 #include "launcher/remote/ask/ask_child.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -56,6 +57,7 @@ void AskChild::start(AskLine line) {
     return;
   }
   pid_ = spawned.pid;
+  for (const Pipe* const pipe : {&out, &err}) ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
   out_ = std::move(out.read);
   err_ = std::move(err.read);
   process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
@@ -63,7 +65,7 @@ void AskChild::start(AskLine line) {
 
 void AskChild::read_from(int fd) {
   if (fd == process_.get()) {
-    process_.reset();
+    read_rest();
     return;
   }
   UniqueFd& from = fd == out_.get() ? out_ : err_;
@@ -77,12 +79,34 @@ void AskChild::read_from(int fd) {
     return;
   }
   text.append(part.data(), static_cast<std::size_t>(n));
+  if (&text == &said_ && on_said) pass_on_said({part.data(), static_cast<std::size_t>(n)});
   if (said_.size() > kMostSaidByHost) said_.erase(0, said_.size() - kMostSaidByHost);
   if (&text == &text_ && on_text) on_text(text_);
   if (text_.size() > kMostText) {
     failure_ = "answers without an end";
     close();
   }
+}
+
+void AskChild::pass_on_said(std::string_view part) {
+  said_line_ += part;
+  for (std::size_t end; (end = said_line_.find('\n')) != std::string::npos;) {
+    on_said(said_line_.substr(0, end));
+    said_line_.erase(0, end + 1);
+  }
+  if (said_line_.size() > kMostSaidByHost) said_line_.clear();
+}
+
+// The program has ended, so all that it has written is in the pipes.
+void AskChild::read_rest() {
+  constexpr int kMostReads = 16;  // a process that it has left behind may write on
+  for (const UniqueFd* const from : {&out_, &err_}) {
+    for (int i = 0; i < kMostReads && *from; ++i) read_from(from->get());
+  }
+  out_.reset();
+  err_.reset();
+  process_.reset();
+  ended_ns_ = now_ns();
 }
 
 void AskChild::close() {
@@ -94,7 +118,7 @@ void AskChild::close() {
 
 void AskChild::end() noexcept {
   if (pid_ <= 0) return;
-  if (is_given_up_) ::kill(pid_, SIGKILL);
+  if (is_given_up_) ::kill(-pid_, SIGKILL);
   while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
@@ -102,6 +126,11 @@ void AskChild::end() noexcept {
 
 void read_answers(const std::vector<AskChild*>& children, std::chrono::seconds patience,
                   const std::function<void(const std::vector<std::string>&)>& on_waiting) {
+  std::vector<AskedGroup> groups;
+  for (const AskChild* const child : children) {
+    if (child->is_open()) groups.push_back(child->group());
+  }
+  const AskGuard guard(groups);
   Deadline deadline = Deadline::after(patience);
   Deadline remark = Deadline::after(kBetweenRemarks);
   for (bool is_late = false;;) {
@@ -130,7 +159,7 @@ void read_answers(const std::vector<AskChild*>& children, std::chrono::seconds p
           child->close();
           continue;
         }
-        ::kill(child->pid_, SIGTERM);
+        ask_to_end(child->group());
         more = std::max(more, child->time_to_end_);
       }
       is_late = true;

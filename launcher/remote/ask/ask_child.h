@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/system/unique_fd.h"
+#include "launcher/remote/ask/ask_guard.h"
 
 namespace dl::launcher::remote {
 
@@ -22,7 +24,7 @@ struct AskLine {
   std::vector<std::string> argv;
   std::vector<std::string> environment = {};  // NAME=VALUE; empty: this process's
   UniqueFd input = {};                        // its standard input; empty: none
-  // After the deadline it gets SIGTERM and this time to end, then SIGKILL.
+  // After the deadline it gets SIGTERM and this time to end. Then its process group gets SIGKILL.
   std::chrono::seconds time_to_end{0};
 };
 
@@ -40,6 +42,8 @@ class AskChild {
   void start(AskLine line);
   // Called with each part of its standard output; takes what it has read from the front.
   std::function<void(std::string& text)> on_text = {};
+  // Called with each whole line of its standard error.
+  std::function<void(const std::string& line)> on_said = {};
 
   // Waits for the end of the program. To be called after read_answers().
   void end() noexcept;
@@ -51,6 +55,8 @@ class AskChild {
   std::int64_t began_ns() const { return began_ns_; }
   std::int64_t ended_ns() const { return ended_ns_; }
   bool is_late() const { return is_late_; }
+  // True if it was late, and had to be killed after its time to end. To be called after end().
+  bool was_deaf() const { return is_late_ && is_given_up_ && time_to_end_.count() > 0; }
   // A clause; empty: it was started, and has written no more than it may.
   const std::string& failure() const { return failure_; }
 
@@ -59,7 +65,10 @@ class AskChild {
                            const std::function<void(const std::vector<std::string>&)>& on_waiting);
   bool is_open() const { return pid_ > 0 && (out_ || err_ || process_); }
   std::array<int, 3> fds() const { return {out_.get(), err_.get(), process_.get()}; }
+  AskedGroup group() const { return {.leader = pid_, .time_to_end = time_to_end_}; }
   void read_from(int fd);
+  void read_rest();
+  void pass_on_said(std::string_view part);
   void close();
 
   std::vector<std::string> hosts_;
@@ -70,11 +79,12 @@ class AskChild {
   std::int64_t ended_ns_ = 0;
   UniqueFd out_;
   UniqueFd err_;
-  // Readable when the program has ended: ssh may close its streams and live on. Empty before Linux
-  // 5.3.
+  // Readable when the program has ended: ssh may close its streams and live on, and a process that
+  // it leaves behind may hold them. Empty before Linux 5.3.
   UniqueFd process_;
   std::string text_;
   std::string said_;
+  std::string said_line_;  // the begun line
   std::string failure_;
   bool is_late_ = false;
   bool is_given_up_ = false;

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -48,7 +50,10 @@ HostChoice read_hosts(const SubcommandLine& line) {
            "--this-host leaves out all hosts but this one; leave out --this-host, or the others");
   if (is_here || !choice.hosts.empty()) return choice;
   if (const auto allocation = allocation_by_srun()) {
-    for (const SlurmHost& host : allocation->hosts) choice.hosts.push_back(host.name);
+    std::set<std::string> names;  // of which each is asked once
+    for (const SlurmHost& host : allocation->hosts) {
+      if (names.insert(host.name).second) choice.hosts.push_back(host.name);
+    }
     choice.by_srun = true;
     choice.beside = name_beside(choice.hosts);
   }
@@ -113,11 +118,19 @@ std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
     for (std::size_t i = begin; i < end; ++i) {
       asked.emplace_back(questions[i], options.ssh);
       children.push_back(asked.back().child());
+      children.back()->on_said = remarks_in(options.on_remark);
     }
     read_answers(children, options.patience, options.on_waiting);
     for (AskedDlrun& one : asked) answers.push_back(one.answer(options.patience));
   }
   return answers;
+}
+
+std::function<void(const std::string& line)> remarks_in(
+    std::function<void(const std::string& line)> on_remark) {
+  return [on_remark = std::move(on_remark)](const std::string& line) {
+    if (on_remark && line.starts_with("dlrun: waiting for ")) on_remark(line);
+  };
 }
 
 std::string not_understood(const std::string& host) {

@@ -46,6 +46,8 @@ struct AskHostsOptions {
   std::chrono::seconds patience{20};
   // Called every few seconds with the hosts that have not answered.
   std::function<void(const std::vector<std::string>& hosts)> on_waiting = {};
+  // Called with each line in which a host's dlrun says for whom it waits.
+  std::function<void(const std::string& line)> on_remark = {};
   bool by_srun = false;
   std::string beside = {};  // asked directly, as in HostChoice
   // If a step of srun fails, nodes that have not begun to answer are asked again, each in a step of
@@ -61,6 +63,10 @@ AskHostsOptions asking(const HostChoice& choice, std::chrono::seconds patience);
 // srun is not found, and kIo.
 std::vector<HostAnswer> ask_hosts(const std::vector<HostQuestion>& questions,
                                   const AskHostsOptions& options);
+
+// For AskChild::on_said: passes on the lines in which a dlrun says for whom it waits.
+std::function<void(const std::string& line)> remarks_in(
+    std::function<void(const std::string& line)> on_remark);
 
 // A sentence that names the host: its answer is not what this dlrun reads.
 std::string not_understood(const std::string& host);

@@ -26,6 +26,8 @@ namespace {
 constexpr std::chrono::seconds kTimeToEnd{5};
 // The most steps of one node at once: each is work for SLURM's controller.
 constexpr std::size_t kMostSteps = 16;
+// For nodes that are asked again, each alone.
+constexpr std::chrono::seconds kMostPatienceAgain{20};
 
 UniqueFd file_with(std::string_view text) {
   UniqueFd file = make_memory_file("dlrun-questions");
@@ -76,6 +78,7 @@ class AskedStep {
     line.argv.insert(line.argv.end(), {own_file(), kAnswerWord});
     nodes_ = hosts.size();
     child_ = std::make_unique<AskChild>(std::move(hosts));
+    child_->on_said = remarks_in(options.on_remark);
     child_->on_text = [this](std::string& text) { take(text); };
     child_->start(std::move(line));
   }
@@ -89,6 +92,7 @@ class AskedStep {
   // To be called after read_answers(), before those below.
   void end() { child_->end(); }
   std::size_t nodes() const { return nodes_; }
+  bool was_deaf() const { return child_->was_deaf(); }
   bool has_any_begun() const { return std::ranges::any_of(answers_, &FramedAnswer::has_begun); }
   // The questions that have reached no task, as far as is known.
   std::vector<std::size_t> not_begun() const {
@@ -153,7 +157,8 @@ class AskedStep {
 // node, or waits for it, starts none on the others. If no node of a round answers, there is no use
 // in more.
 void ask_alone(const std::vector<HostQuestion>& questions, std::vector<std::size_t> left,
-               const AskHostsOptions& options, std::vector<HostAnswer>& answers) {
+               AskHostsOptions options, std::vector<HostAnswer>& answers) {
+  options.patience = std::min(options.patience, kMostPatienceAgain);
   while (!left.empty()) {
     std::vector<std::unique_ptr<AskedStep>> steps;
     std::vector<AskChild*> children;
@@ -194,6 +199,7 @@ std::vector<HostAnswer> ask_by_srun(const std::vector<HostQuestion>& questions,
     }
     here.emplace_back(i, AskedDlrun(questions[i], {}));
     children.push_back(here.back().second.child());
+    children.back()->on_said = remarks_in(options.on_remark);
   }
   std::unique_ptr<AskedStep> step;
   if (!of_nodes.empty()) {
@@ -205,7 +211,8 @@ std::vector<HostAnswer> ask_by_srun(const std::vector<HostQuestion>& questions,
   if (!step) return answers;
   step->end();
   step->put_answers(answers);
-  if (options.may_repeat && step->nodes() > 1) {
+  // An srun that does not even end when it is told to is not asked again.
+  if (options.may_repeat && step->nodes() > 1 && !step->was_deaf()) {
     ask_alone(questions, step->not_begun(), options, answers);
   }
   return answers;

@@ -47,6 +47,8 @@ int answer_in_step() {
     indices.push_back(i);
     asked.emplace_back(step.questions[i], std::vector<std::string>());
     children.push_back(asked.back().child());
+    children.back()->on_said =
+        remarks_in([](const std::string& line) { write_error(line + "\n"); });
   }
   read_answers(children, step.patience, {});
   for (std::size_t i = 0; i < asked.size(); ++i) {

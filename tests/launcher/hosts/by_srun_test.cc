@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/system/process/process_stat.h"
 #include "launcher/remote/ask/ask_hosts.h"
 #include "tests/launcher/hosts/fake_srun.h"
 #include "tests/support/gate.h"
@@ -99,6 +100,22 @@ TEST(InAnAllocation, AnSrunThatStartsNothingIsNotTriedForever) {
   EXPECT_EQ(srun.steps().size(), 1U + 16U);
 }
 
+TEST(InAnAllocation, ANodeThatIsNamedTwiceIsAskedOnce) {
+  const FakeSrun srun;
+  Process topo(dlrun({"topo"}), srun.in_allocation("n[1,1,2]"));
+  EXPECT_EQ(topo.wait(), 0) << topo.err();
+  EXPECT_THAT(srun.steps(), ElementsAre("n1,n2"));
+}
+
+TEST(InAnAllocation, KillSaysThatSomeNodesHaveNotAnswered) {
+  const FakeSrun srun;
+  srun.take_down("n1");
+  Process kill(dlrun({"kill", "foo"}), srun.in_allocation("n[1-2]", {"SLURMD_NODENAME=n1"}));
+  EXPECT_EQ(kill.wait(), 1);
+  EXPECT_THAT(kill.err(),
+              HasSubstr("dlrun: you have no job foo on the hosts that have answered; "));
+}
+
 TEST(InAnAllocation, WithoutSrunOneSentenceSaysSo) {
   const tests::TempDir empty;
   Process topo(dlrun({"topo"}), {.environment = {"PATH=" + empty.path(), "SLURM_JOB_ID=7",
@@ -116,7 +133,9 @@ TEST(InAnAllocation, AProgramThatIsNoTaskOfDlrunsStepIsRefused) {
 TEST(InAnAllocation, AnSrunThatHangsEndsWithDlrun) {
   const FakeSrun srun;
   srun.hang();
-  for (const int signal : {SIGINT, SIGKILL}) {
+  for (const auto& [signal, deaf] :
+       {std::pair{SIGINT, false}, std::pair{SIGKILL, false}, std::pair{SIGKILL, true}}) {
+    if (deaf) srun.hang_deaf();
     const std::vector<std::string> before = srun.steps();
     Process topo(dlrun({"topo"}), srun.in_allocation("n[1-2]"));
     EXPECT_TRUE(tests::eventually([&] { return srun.steps() != before; }));
@@ -144,6 +163,17 @@ TEST_F(BySrun, AHungStepIsGivenUp) {
   EXPECT_THAT(answers.at(0).error, HasSubstr("host n1 has not answered within 1 s"));
   EXPECT_THAT(answers.at(1).error, HasSubstr("host n2 has not answered within 1 s"));
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "its process is not gone";
+}
+
+TEST_F(BySrun, ADeafStepIsKilledWithAllOfItsProcesses) {
+  srun_.hang_deaf();
+  const auto answers =
+      remote::ask_hosts({{"n1", {"ps"}}, {"n2", {"ps"}}},
+                        {.ssh = {}, .patience = std::chrono::seconds(1), .by_srun = true});
+  EXPECT_THAT(answers.at(1).error, HasSubstr("host n2 has not answered within 1 s"));
+  EXPECT_THAT(srun_.steps(), ElementsAre("n1,n2"));
+  const std::string child = "/proc/" + std::to_string(srun_.deaf_child());
+  EXPECT_TRUE(tests::eventually([&] { return !read_stat(child).is_alive(); }));
 }
 
 TEST_F(BySrun, ANodeForWhichSrunWaitsTakesNoAnswerFromOthers) {
@@ -199,6 +229,27 @@ TEST(InAnAllocation, PsAndKillAlsoLookHereIfThisIsNoNode) {
   EXPECT_EQ(kill.wait(), 0) << kill.err();
   EXPECT_THAT(kill.out(), AllOf(HasSubstr(" on n1) "), HasSubstr(" on n2) ")));
   EXPECT_EQ(job.wait(), 143);
+}
+
+// The host that the job runs on, a node or the login node, says it.
+TEST(InAnAllocation, KillSaysWhichRanksItWaitsFor) {
+  const FakeSrun srun;
+  srun.take_down("n2");
+  for (const bool on_node : {true, false}) {
+    if (!on_node) srun.take_down("n1");
+    const tests::Gate gate;
+    const std::string script = "trap '' TERM; echo ready; " + gate.wait();
+    Process job(dlrun({"-n", "1", "--grace", "600", "--rdzv-id", "stays", "sh", "-c", script}));
+    ASSERT_TRUE(job.wait_for_out("ready"));
+    std::vector<std::string> more;
+    if (on_node) more = {"SLURMD_NODENAME=n1"};
+    Process kill(dlrun({"kill", "stays"}), srun.in_allocation("n[1-2]", more));
+    EXPECT_TRUE(kill.wait_for_err("dlrun: waiting for stays (dlrun ")) << kill.err();
+    EXPECT_TRUE(kill.wait_for_err("): rank 0 runs\n")) << kill.err();
+    gate.open();
+    kill.wait();
+    EXPECT_EQ(job.wait(), 143);
+  }
 }
 
 TEST(InAnAllocation, OnANodePsAndKillSeeTheNodesAlone) {

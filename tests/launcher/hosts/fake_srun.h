@@ -39,6 +39,13 @@ if test -e "$folder/program"; then
 fi
 cat >"$folder/questions.$$"
 echo "$nodes" >>"$folder/steps"
+if test -e "$folder/deaf"; then
+  trap "" TERM INT HUP
+  sleep 1000 &
+  echo $! >"$folder/child"
+  wait
+  sleep 1000
+fi
 if test -e "$folder/hangs"; then
   echo "srun: error: the controller is busy" >&2
   exec sleep 1000
@@ -74,6 +81,14 @@ wait
   }
   // Steps begin, and no task of them answers.
   void hang() const { std::ofstream(path("hangs")); }
+  // As hang(), and the srun ignores the signals that end programs.
+  void hang_deaf() const { std::ofstream(path("deaf")); }
+  // A process of the last such srun.
+  pid_t deaf_child() const {
+    pid_t child = 0;
+    std::ifstream(path("child")) >> child;
+    return child;
+  }
   // The nodes of each step so far.
   std::vector<std::string> steps() const {
     std::ifstream file(path("steps"));
