@@ -68,6 +68,11 @@ std::vector<VisibleGpu> gpus_to_show() {
 
 // Asio throws errors of its own kind.
 std::string text_of(const std::exception& error) {
+  // fmt::print() does not say to which stream it writes.
+  const auto* const of_print = dynamic_cast<const std::system_error*>(&error);
+  if (of_print != nullptr && std::ferror(stdout) != 0) {
+    return fmt::format("write to standard output: {}", of_print->code().message());
+  }
   const auto* const of_asio = dynamic_cast<const boost::system::system_error*>(&error);
   const bool is_of_limits = of_asio != nullptr && is_resource_exhausted(of_asio->code().value());
   return is_of_limits ? text_with_limits(std::system_error(of_asio->code()))

@@ -95,7 +95,7 @@ Verdict Outcome::verdict_on_job_failure() const {
   Verdict failed{1, {job_failure_->text}, /*keeps_recorders=*/true};
   add_lines(job_failure_->detail, failed.page);
   const std::string fate = fate_of_others(job_failure_->rank, facts);
-  if (!fate.empty()) failed.page.push_back(fmt::format("  on this node: {}", fate));
+  if (!fate.empty()) failed.page.push_back(fmt::format("  on host {}: {}", plan_.host, fate));
   failed.agreed = job_failure_->restart;
   if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
   if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;

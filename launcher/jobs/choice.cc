@@ -34,8 +34,10 @@ std::vector<Chosen> matches(const std::vector<HostJobs>& hosts, std::string_view
       !chosen.empty() || agent == nullptr, kNotFound,
       "job {} was started by a dlrun on another host, which ends it: run `dlrun kill {}` there",
       shown_word(word), shown_word(agent == nullptr ? word : agent->name));
-  DL_CHECK(!chosen.empty(), kNotFound, "you have no job {}; `dlrun ps` lists your jobs",
-           shown_word(word));
+  const bool is_one_silent =
+      std::ranges::any_of(hosts, [](const HostJobs& host) { return !host.error.empty(); });
+  DL_CHECK(!chosen.empty(), kNotFound, "you have no job {}{}; `dlrun ps` lists your jobs",
+           shown_word(word), is_one_silent ? " on the hosts that have answered" : "");
   return chosen;
 }
 
@@ -50,8 +52,10 @@ std::string why_several(const std::vector<Chosen>& chosen, std::string_view word
     return fmt::format("{} is the name of one job and the pid of another dlrun; give one by its id",
                        shown_word(word));
   }
-  return fmt::format("{} names {} jobs; give one by its pid or id, or all of them with --all",
-                     shown_word(word), chosen.size());
+  const bool is_pid = std::ranges::any_of(
+      chosen, [word](const Chosen& one) { return fmt::format("{}", one.job.pid) == word; });
+  return fmt::format("{} names {} jobs; give one by its {}, or all of them with --all",
+                     shown_word(word), chosen.size(), is_pid ? "id" : "pid or id");
 }
 
 bool is_one_job(const std::vector<Chosen>& chosen) {

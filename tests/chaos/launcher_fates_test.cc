@@ -106,8 +106,10 @@ TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
                                         "has not ended on its own; rank 0, which waited for it, "
                                         "ended with exit code 4\n"));
     }
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
     EXPECT_THAT(jobs.back()->err(),
-                HasSubstr(std::string(nodes == 1 ? "the others" : "on this node") +
+                HasSubstr((nodes == 1 ? "the others" : "on host " + std::string(host)) +
                           ": rank 1: had not done its part in all_reduce #3, ended by dlrun with "
                           "SIGTERM\n"));
   }

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include "launcher/doctor/checks/families.h"
 #include "launcher/process/own_process.h"
 #include "launcher/process/start/program.h"
+#include "launcher/slurm/slurm_conf.h"
 
 namespace dl::launcher::doctor {
 namespace {
@@ -69,9 +71,12 @@ ProgramFacts read_programs(const std::string& root) {
   facts.slurm_helper.is_needed = facts.has_slurm;
   facts.pmix_helper.is_there = is_beside_dlrun("dlrun-pmix");
   facts.pmix_helper.is_needed = !path_of("ompi_info").empty();
-  for (const char* const socket : kMungeSockets) {
-    facts.has_munge_socket = facts.has_munge_socket || ::access((root + socket).c_str(), F_OK) == 0;
-  }
+  const auto is_there = [&root](const std::string& socket) {
+    return ::access((root + socket).c_str(), F_OK) == 0;
+  };
+  const std::string named = munge_socket_in(read_slurm_conf());
+  facts.has_munge_socket =
+      named.empty() ? std::ranges::any_of(kMungeSockets, is_there) : is_there(named);
   return facts;
 }
 

@@ -342,6 +342,18 @@ TEST(DoctorPrograms, AreFound) {
   EXPECT_EQ(verdict("ptrace scope", [](ProgramFacts& f) { f.ptrace_scope = 0; }), Verdict::kOk);
 }
 
+TEST(DoctorPrograms, MungesSocketIsWhereSlurmSaysSo) {
+  const tests::TempDir root;
+  std::ofstream(root.path() + "/munge.socket");
+  std::ofstream(root.path() + "/slurm.conf") << "AuthInfo=socket=/munge.socket\n";
+  EXPECT_FALSE(read_programs(root.path()).has_munge_socket);
+  ::setenv("SLURM_CONF", (root.path() + "/slurm.conf").c_str(), 1);
+  EXPECT_TRUE(read_programs(root.path()).has_munge_socket);
+  std::ofstream(root.path() + "/slurm.conf") << "AuthInfo=socket=/another.socket\n";
+  EXPECT_FALSE(read_programs(root.path()).has_munge_socket);
+  ::unsetenv("SLURM_CONF");
+}
+
 TEST(DoctorPackages, AreInstalledAsTheDistributionDoes) {
   struct Case {
     std::string os_release;

@@ -111,6 +111,7 @@ TEST(Doctor, RefusesBadUsage) {
   }
   tests::Process full({"sh", "-c", tests::program("dlrun") + " doctor > /dev/full"});
   EXPECT_EQ(full.wait(), 1);
+  EXPECT_THAT(full.err(), testing::HasSubstr("dlrun: write to standard output: No space left"));
 }
 
 }  // namespace

@@ -234,6 +234,8 @@ TEST(KillJob, ANameThatIsAlsoAPidIsTakenForTheNameWithAll) {
   EXPECT_FALSE(is_one_job(chosen));
   EXPECT_EQ(why_several(chosen, "134"),
             "134 is the name of one job and the pid of another dlrun; give one by its id");
+  EXPECT_EQ(why_several({{"a", other}, {"b", other}}, "134"),
+            "134 names 2 jobs; give one by its id, or all of them with --all");
   keep_namesakes(chosen, "134");
   ASSERT_EQ(chosen.size(), 1u);
   EXPECT_EQ(chosen.front().job.pid, 7);
