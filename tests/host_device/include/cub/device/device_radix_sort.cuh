@@ -21,7 +21,8 @@ struct DeviceRadixSort {
                                int end_bit, cudaStream_t stream) {
     constexpr std::size_t kScratchOfOne = 8;
     const std::size_t needed = kScratchOfOne * static_cast<std::size_t>(count) + 1;
-    if (begin_bit != 0 || end_bit < 1 || end_bit > 8 * int{sizeof(Key)}) return cudaErrorNotSupported;
+    if (begin_bit != 0 || end_bit < 1 || end_bit > 8 * int{sizeof(Key)})
+      return cudaErrorNotSupported;
     if (scratch == nullptr) {
       bytes = needed;
       return cudaSuccess;
