@@ -20,7 +20,7 @@ std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& 
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...] of rank 0, programs [[...]],
 //   rdzv_endpoint or null
 //   gpus      [{token, uuid, name}]
-//   settings  [{option, value, set_by, program}]; set_by: "default", "line", "FILE:LINE" of --app, or a variable's name;
+//   settings  [{option, value, set_by, program}], set_by: "default", "line", "FILE:LINE" of --app, or the name of a variable.
 //             program: the index of the only one that it is for, or null
 //   ranks     [{rank, local_rank, node, program (index into programs), cpus [...] or null, gpus [index into gpus, ...] or null,
 //               environment {NAME: value}}]
