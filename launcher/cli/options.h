@@ -80,7 +80,7 @@ struct Setting {
   std::string variable = {};  // kVariable: "PET_NNODES"
   // kLine: its line in the file of --app, "job.app:3"; empty: it is on dlrun's own line.
   std::string place = {};
-  // Of several programs: the index of the one that it is for; empty: it is for all.
+  // The index of the program that it is for; empty: it is for all programs.
   std::optional<std::size_t> program = std::nullopt;
 
   friend bool operator==(const Setting&, const Setting&) = default;
@@ -215,8 +215,8 @@ struct Options {
   MeetOptions meet;
   OutputOptions output;
   EndOptions end;
-  // All options that have a value, in the order of the table; then those of further programs. Of
-  // the defaults only those that are in force.
+  // All options that have a value, in the order of the table; then those of further programs. A
+  // default is among them if it is in force.
   std::vector<Setting> settings;
   std::vector<std::string> remarks;  // lines to show before the start
 

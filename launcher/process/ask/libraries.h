@@ -15,14 +15,14 @@ struct LoadedLibrary {
   bool operator==(const LoadedLibrary&) const = default;
 };
 
-// All libraries that `file`, a program or a library, loads, also those that these need; the nearest
-// ones first. Empty: it is no such file of this machine. `library_path`: in place of
+// All libraries that `file` loads, and those that these need; the nearest ones first. `file` is a
+// program or a library. Empty: it is no such file of this machine. `library_path`: in place of
 // LD_LIBRARY_PATH; empty: the variable counts. Takes a few milliseconds. As with ask(), to be
 // called before any thread exists.
 std::vector<LoadedLibrary> list_libraries(const std::string& file,
                                           const std::string& library_path = "");
 
-// Those of a text that `ld.so --list FILE` has written.
+// Reads the text that `ld.so --list FILE` writes.
 std::vector<LoadedLibrary> libraries_in(std::string_view text);
 
 // The file of the library with this name; empty: `libraries` has none.

@@ -59,7 +59,7 @@ TEST_F(CudaOrder, MediansAreTheCPUs) {
     for (const Shape& shape : kLines) {
       const Tensor x = few_values(shape, dtype);
       const std::string name = shape.str() + " in " + std::string(name_of(dtype));
-      // Of equal elements either may be the median.
+      // The median may be any of the elements that equal it, so its index is not compared.
       expect_same(median(x.to(kGPU), -1).first, median(x, -1).first, name);
       expect_same(nanmedian(x.to(kGPU), 0).first, nanmedian(x, 0).first, name + ", nanmedian");
     }

@@ -20,7 +20,7 @@ __device__ Bits key_of_bits(Bits bits, Bits infinity) {
   return (bits & kHighest) != 0 ? ~bits : bits | kHighest;
 }
 
-// Of at most 32 bits, unless the dtype has 64.
+// A key has at most 32 bits, or 64 if the dtype has.
 __device__ inline std::uint64_t key_at(const void* in, DType dtype, std::int64_t at) {
   switch (dtype) {
     case DType::kF16:
