@@ -48,6 +48,22 @@ struct Lines {
 #endif
 };
 
+#if defined(__CUDACC__)
+// The sum over this and all earlier threads of a block of kGroupThreads. All threads of the block
+// must call it. `shared` has kGroupThreads entries.
+template <typename T>
+__device__ T sum_up_to_this_thread(T value, T* shared) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int distance = 1; distance < kGroupThreads; distance *= 2) {
+    __syncthreads();  // the sums of the last round have been read
+    shared[thread] = value;
+    __syncthreads();
+    if (thread >= distance) value += shared[thread - distance];
+  }
+  return value;
+}
+#endif
+
 // For lines of `size` elements: enough lanes that none has more than a few, no more than a block.
 inline Lines lines_for(std::int64_t size, bool interleaved) {
   Lines lines{.lanes = 1, .interleaved = interleaved};

@@ -115,22 +115,10 @@ bool convert_flat(const void* from, DType from_dtype, void* to, DType to_dtype, 
 
 void convert_strided(const void* from, DType from_dtype, void* to, DType to_dtype,
                      const OffsetMap<2>& map, cudaStream_t stream) {
-  const auto launch = [&]<typename M>() {
+  with_loaded(from_dtype, [&]<typename M>() {
     convert_strided_kernel<M>
         <<<blocks_for(map.count), kThreads, 0, stream>>>(from, from_dtype, to, to_dtype, map);
-  };
-  switch (from_dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch.template operator()<float>();
-    case DType::kF64:
-      return launch.template operator()<double>();
-    case DType::kU64:
-      return launch.template operator()<std::uint64_t>();
-    default:
-      return launch.template operator()<std::int64_t>();
-  }
+  });
 }
 
 void fill_strided(std::size_t width, std::uint64_t element, void* to, const OffsetMap<1>& map,

@@ -106,18 +106,9 @@ bool binary_flat(BinaryFn fn, DType dtype, const Operand& a, const Operand& b,
 void binary_strided(BinaryFn fn, DType dtype, const Operand& a, const Operand& b,
                     const Parameters& parameters, void* out, const OffsetMap<3>& map,
                     cudaStream_t stream) {
-  switch (dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch_strided<float>(fn, dtype, a, b, parameters, out, map, stream);
-    case DType::kF64:
-      return launch_strided<double>(fn, dtype, a, b, parameters, out, map, stream);
-    case DType::kU64:
-      return launch_strided<std::uint64_t>(fn, dtype, a, b, parameters, out, map, stream);
-    default:
-      return launch_strided<std::int64_t>(fn, dtype, a, b, parameters, out, map, stream);
-  }
+  with_loaded(dtype, [&]<typename M>() {
+    launch_strided<M>(fn, dtype, a, b, parameters, out, map, stream);
+  });
 }
 
 }  // namespace dl::kernels::cuda

@@ -87,22 +87,10 @@ bool where_flat(const Operand& condition, const Operand& b, const Operand& c, DT
 void ternary_strided(TernaryFn fn, bool is_condition, DType dtype, const Operand& a,
                      const Operand& b, const Operand& c, const Parameters& parameters, void* out,
                      const OffsetMap<4>& map, cudaStream_t stream) {
-  const auto launch = [&]<typename M>() {
+  with_loaded(dtype, [&]<typename M>() {
     ternary_kernel<M><<<blocks_for(map.count), kThreads, 0, stream>>>(
         fn, is_condition, dtype, a, b, c, given<M>(parameters), out, map);
-  };
-  switch (dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch.template operator()<float>();
-    case DType::kF64:
-      return launch.template operator()<double>();
-    case DType::kU64:
-      return launch.template operator()<std::uint64_t>();
-    default:
-      return launch.template operator()<std::int64_t>();
-  }
+  });
 }
 
 }  // namespace dl::kernels::cuda

@@ -146,18 +146,8 @@ bool gradient_flat(UnaryFn fn, DType dtype, const Operand& grad, const Operand& 
 
 void unary_strided(UnaryFn fn, DType dtype, const void* in, const Parameters& parameters, void* out,
                    const OffsetMap<2>& map, cudaStream_t stream) {
-  switch (dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch_strided<float>(fn, dtype, in, parameters, out, map, stream);
-    case DType::kF64:
-      return launch_strided<double>(fn, dtype, in, parameters, out, map, stream);
-    case DType::kU64:
-      return launch_strided<std::uint64_t>(fn, dtype, in, parameters, out, map, stream);
-    default:
-      return launch_strided<std::int64_t>(fn, dtype, in, parameters, out, map, stream);
-  }
+  with_loaded(
+      dtype, [&]<typename M>() { launch_strided<M>(fn, dtype, in, parameters, out, map, stream); });
 }
 
 void gradient_strided(UnaryFn fn, DType dtype, const Operand& grad, const Operand& saved,

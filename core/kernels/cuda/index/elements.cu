@@ -134,21 +134,8 @@ void scatter_launch(const ScatterArgs& args, cudaStream_t stream) {
       set_kernel<Bits><<<blocks, kThreads, 0, stream>>>(args);
     });
   }
-  const auto combine = [&]<typename M>() {
-    combine_kernel<M><<<blocks, kThreads, 0, stream>>>(args);
-  };
-  switch (args.dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return combine.template operator()<float>();
-    case DType::kF64:
-      return combine.template operator()<double>();
-    case DType::kU64:
-      return combine.template operator()<std::uint64_t>();
-    default:
-      combine.template operator()<std::int64_t>();
-  }
+  with_loaded(args.dtype,
+              [&]<typename M>() { combine_kernel<M><<<blocks, kThreads, 0, stream>>>(args); });
 }
 
 }  // namespace dl::kernels::cuda

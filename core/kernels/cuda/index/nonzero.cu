@@ -33,16 +33,9 @@ __global__ void __launch_bounds__(kGroupThreads)
 __global__ void __launch_bounds__(kGroupThreads)
     nonzero_kernel(NonzeroArgs args, const std::int64_t* totals, std::int64_t* out) {
   __shared__ int shared[kGroupThreads];
-  const auto thread = static_cast<int>(threadIdx.x);
   const Span span = span_of(args);
   const int own = true_in(args, span);
-  int total = own;
-  for (int distance = 1; distance < kGroupThreads; distance *= 2) {
-    __syncthreads();
-    shared[thread] = total;
-    __syncthreads();
-    if (thread >= distance) total += shared[thread - distance];
-  }
+  const int total = sum_up_to_this_thread(own, shared);
   std::int64_t place = (blockIdx.x == 0 ? 0 : totals[blockIdx.x - 1]) + total - own;
   for (std::int64_t i = span.begin; i < span.end; ++i) {
     if (!args.mask[i]) continue;

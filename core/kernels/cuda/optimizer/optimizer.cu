@@ -123,19 +123,9 @@ void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step
 template <typename Step>
 void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
                       const OptimizerScalars& scalars, cudaStream_t stream) {
-  const auto launch = [&]<typename E>() {
+  with_element(dtype, [&]<typename E>() {
     optimizer_kernel<Step, E><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
-  };
-  switch (dtype) {
-    case DType::kF64:
-      return launch.template operator()<double>();
-    case DType::kF16:
-      return launch.template operator()<Half>();
-    case DType::kBF16:
-      return launch.template operator()<BFloat16>();
-    default:
-      return launch.template operator()<float>();
-  }
+  });
 }
 
 template <typename Step>

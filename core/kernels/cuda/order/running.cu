@@ -56,13 +56,8 @@ __global__ void __launch_bounds__(kGroupThreads)
   for (std::int64_t first = 0; first < args.size; first += kGroupThreads) {
     const std::int64_t k = first + thread;
     const std::int64_t i = args.reverse ? args.size - 1 - k : k;
-    A total = k < args.size ? total_at<A>(in, args.dtype, at.at[1] + i * args.step) : A(0);
-    for (int distance = 1; distance < kGroupThreads; distance *= 2) {
-      __syncthreads();  // the totals of the last round have been read
-      shared[thread] = total;
-      __syncthreads();
-      if (thread >= distance) total += shared[thread - distance];
-    }
+    const A own = k < args.size ? total_at<A>(in, args.dtype, at.at[1] + i * args.step) : A(0);
+    const A total = sum_up_to_this_thread(own, shared);
     __syncthreads();
     shared[thread] = total;
     __syncthreads();
