@@ -155,6 +155,19 @@ __device__ inline void store_as(void* data, DType dtype, std::int64_t at, M valu
   }
 }
 
+// Elements of any floating dtype as double.
+__device__ inline double load_double(const void* data, DType dtype, std::int64_t at) {
+  if (dtype == DType::kF64) return static_cast<const double*>(data)[at];
+  return static_cast<double>(load_as<float>(data, dtype, at));
+}
+__device__ inline void store_double(void* data, DType dtype, std::int64_t at, double value) {
+  if (dtype == DType::kF64) {
+    static_cast<double*>(data)[at] = value;
+  } else {
+    store_as<float>(data, dtype, at, static_cast<float>(value));
+  }
+}
+
 inline constexpr int kThreads = 256;  // of an element-wise block
 
 // The number of blocks if each thread gets one element (or pack).

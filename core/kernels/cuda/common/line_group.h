@@ -9,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace dl::kernels::cuda {
@@ -70,6 +71,17 @@ inline Lines lines_for(std::int64_t size, bool interleaved) {
   const int most = interleaved ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
   while (lines.lanes < most && std::int64_t{lines.lanes} * 4 < size) lines.lanes *= 2;
   return lines;
+}
+
+// The number of parts of each of `results` over `size` elements that gives a few blocks for each
+// multiprocessor, if a lane has at least `least` elements.
+inline std::uint32_t parts_for(std::int64_t results, std::int64_t size, const Lines& lines,
+                               std::int64_t least, int multiprocessors) {
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, (results + lines.lines() - 1) / lines.lines());
+  const std::int64_t wanted = 4 * static_cast<std::int64_t>(multiprocessors);
+  const std::int64_t parts = std::min(wanted / blocks, size / (least * lines.lanes));
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(parts, 1, 1024));
 }
 
 }  // namespace dl::kernels::cuda

@@ -43,11 +43,7 @@ BatchShape shape_of(DType dtype, std::int64_t samples, std::int64_t channels,
                    .by_channels = divisor(channels),
                    .by_positions = divisor(positions)};
   shape.lines = lines_for(shape.count, shape.channels_last && channels > 1);
-  const std::int64_t blocks = (channels + shape.lines.lines() - 1) / shape.lines.lines();
-  const std::int64_t wanted = 4 * static_cast<std::int64_t>(launch.sm_count());
-  const std::int64_t by_size = shape.count / (std::int64_t{32} * shape.lines.lanes);
-  const std::int64_t parts = std::min(wanted / std::max<std::int64_t>(1, blocks), by_size);
-  shape.parts = narrow(std::clamp<std::int64_t>(parts, 1, 1024));
+  shape.parts = parts_for(channels, shape.count, shape.lines, 32, launch.sm_count());
   return shape;
 }
 BatchShape shape_of(const BatchNormArgs& args, const Tensor& x, const Launch& launch) {

@@ -19,12 +19,7 @@ __device__ C number_at(const Numbers& numbers, std::int64_t i, C otherwise) {
   return static_cast<C>(load_as<float>(numbers.data, numbers.dtype, i));
 }
 __device__ inline void put_number(const Numbers& numbers, std::int64_t i, double value) {
-  if (numbers.data == nullptr) return;
-  if (numbers.dtype == DType::kF64) {
-    static_cast<double*>(numbers.data)[i] = value;
-  } else {
-    store_as<float>(numbers.data, numbers.dtype, i, static_cast<float>(value));
-  }
+  if (numbers.data != nullptr) store_double(numbers.data, numbers.dtype, i, value);
 }
 
 // Chan, Golub and LeVeque 1983.

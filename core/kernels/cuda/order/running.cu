@@ -10,8 +10,7 @@ namespace {
 template <typename A>
 __device__ A total_at(const void* in, DType dtype, std::int64_t at) {
   if constexpr (std::is_same_v<A, double>) {
-    if (dtype == DType::kF64) return static_cast<const double*>(in)[at];
-    return static_cast<double>(load_as<float>(in, dtype, at));
+    return load_double(in, dtype, at);
   } else {
     return static_cast<A>(load_as<std::int64_t>(in, dtype, at));
   }
@@ -19,11 +18,7 @@ __device__ A total_at(const void* in, DType dtype, std::int64_t at) {
 template <typename A>
 __device__ void put_total(void* out, DType dtype, std::int64_t at, A value) {
   if constexpr (std::is_same_v<A, double>) {
-    if (dtype == DType::kF64) {
-      static_cast<double*>(out)[at] = value;
-    } else {
-      store_as<float>(out, dtype, at, static_cast<float>(value));
-    }
+    store_double(out, dtype, at, value);
   } else {
     store_as<std::int64_t>(out, dtype, at, static_cast<std::int64_t>(value));
   }

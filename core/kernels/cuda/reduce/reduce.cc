@@ -1,7 +1,6 @@
 // CUDA's reductions. Runs on one kind of device give the same bits.
 #include "core/kernels/declared/reduce.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/kernels/cuda/common/strided.h"
@@ -25,16 +24,6 @@ OffsetMap<static_cast<int>(N)> whole_map(const StridedLoop<N>& loop, std::string
   return map;
 }
 
-// The number of parts of each sum that gives a few blocks for each multiprocessor.
-std::uint32_t parts_for(const ReduceArgs& args, const Launch& launch) {
-  const std::int64_t blocks =
-      (args.kept.count + args.lines.lines() - 1) / std::max(1, args.lines.lines());
-  const std::int64_t wanted = 4 * static_cast<std::int64_t>(launch.sm_count());
-  const std::int64_t by_size = args.reduced.count / (std::int64_t{16} * args.lines.lanes);
-  const std::int64_t parts = std::min(wanted / std::max<std::int64_t>(1, blocks), by_size);
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(parts, 1, 1024));
-}
-
 // Whether load_four_as() may load the elements of each result.
 bool is_in_fours(const ReduceArgs& args) {
   if (args.lines.interleaved || !is_floating(args.dtype)) return false;
@@ -46,7 +35,7 @@ bool is_in_fours(const ReduceArgs& args) {
 }
 
 void run(ReduceArgs args, const Launch& launch) {
-  args.parts = parts_for(args, launch);
+  args.parts = parts_for(args.kept.count, args.reduced.count, args.lines, 16, launch.sm_count());
   args.in_fours = is_in_fours(args);
   const std::size_t bytes =
       args.parts > 1 ? std::size_t{8} * args.parts * args.kept.count : std::size_t{0};
