@@ -122,7 +122,8 @@ GroupFacts read_group(const Group& g, const Timeline& times) {
           .last_called = g.last_called.load(kRelaxed),
           .kind = text(g.kind),
           .cause = text(g.cause),
-          .broken = times.before(g.broken_at)};
+          .broken = times.before(g.broken_at),
+          .broken_at = g.broken_at};
 }
 
 Operation read_slot(const Header& h, const Slot& s, const Timeline& times) {

@@ -55,6 +55,7 @@ struct GroupFacts {
   std::uint64_t last_called = 0;
   std::string kind, cause;       // of the error that broke it; empty: it is not broken
   std::optional<double> broken;  // seconds before the copy
+  std::uint64_t broken_at = 0;   // the same in ticks of its host
 };
 
 struct RankFacts {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <cmath>
 
 #include "core/base/text/columns.h"
 #include "launcher/autopsy/diagnosis.h"
@@ -42,7 +43,12 @@ std::string state_of(const Membership& m) {
   return state;
 }
 
-// The error that broke a group first, by the clock of its own host.
+// The wall clock and the ticks of a recorder are read one after the other, and a process may wait
+// for a CPU in between.
+constexpr double kClocksAgree = 0.1;  // seconds
+
+// The error that broke a group first, by the clock of its own host. Ticks order what the wall clocks
+// of one host's ranks cannot tell apart.
 std::string first_error(const Case& from) {
   const RankFacts* first = nullptr;
   const GroupFacts* broken = nullptr;
@@ -51,7 +57,9 @@ std::string first_error(const Case& from) {
     for (const GroupFacts& group : rank.groups) {
       if (group.kind.empty()) continue;
       const double at = static_cast<double>(rank.copied_at_ns) * 1e-9 - group.broken.value_or(0);
-      if (broken == nullptr || at < earliest) {
+      const bool by_ticks = first != nullptr && rank.host == first->host && group.broken &&
+                            broken->broken && std::abs(at - earliest) < kClocksAgree;
+      if (broken == nullptr || (by_ticks ? group.broken_at < broken->broken_at : at < earliest)) {
         first = &rank;
         broken = &group;
         earliest = at;

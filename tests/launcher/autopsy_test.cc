@@ -174,6 +174,7 @@ TEST(Autopsy, ARankThatGaveUpWithItsGroupIsNotTheCulprit) {
   for (int rank = 0; rank < 3; ++rank) {
     const auto copy = job.copy(rank);
     Job::ended(*copy, rank == 2 ? SIGKILL : kExitedWith1, rank == 0, rank == 2);
+    if (rank == 0) copy->header.copied_at_ns += 20'000'000;  // it waited for a CPU before
     add(found, *copy);
   }
   const Diagnosis diagnosis = diagnose(found);
