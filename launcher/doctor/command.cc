@@ -23,8 +23,6 @@
 
 namespace dl::launcher::doctor {
 
-int run(const SubcommandLine& line);
-
 namespace {
 
 constexpr int kMostRanks = 1 << 20;

@@ -145,7 +145,7 @@ MpiKind mpi_of_library(std::string_view name) {
 
 WhichMpi which_mpi(const std::string& path, const std::string& library_path) {
   const std::vector<std::string> needed = needed_by(path);
-  const WhichMpi direct = first_mpi(needed);
+  WhichMpi direct = first_mpi(needed);
   if (direct.kind != MpiKind::kNone || std::ranges::all_of(needed, is_of_the_system)) return direct;
   std::vector<std::string> all;
   for (LoadedLibrary& library : list_libraries(path, library_path)) {

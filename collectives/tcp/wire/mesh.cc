@@ -218,10 +218,11 @@ Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
 }  // namespace
 
 Mesh connect_mesh(const GroupOptions& options) {
-  constexpr int kToListen = 4;
-  require_open_files(
-      static_cast<std::uint64_t>((options.size - 1) * (lanes_of(options) + 1) + kToListen),
-      fmt::format("group '{}' of {} ranks", options.name, options.size));
+  constexpr std::uint64_t kToListen = 4;
+  const auto peers = static_cast<std::uint64_t>(options.size - 1);
+  const auto sockets = static_cast<std::uint64_t>(lanes_of(options) + 1);
+  require_open_files(peers * sockets + kToListen,
+                     fmt::format("group '{}' of {} ranks", options.name, options.size));
   const Deadline deadline = connect_deadline(options);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options);

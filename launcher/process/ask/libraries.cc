@@ -18,6 +18,7 @@ constexpr std::chrono::seconds kTimeToList{10};
 // The file of the dynamic linker that has started this process; empty if there is none.
 std::string dynamic_linker() {
   Dl_info info{};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives addresses as numbers
   void* const base = reinterpret_cast<void*>(::getauxval(AT_BASE));
   return base != nullptr && ::dladdr(base, &info) != 0 ? info.dli_fname : "";
 }
