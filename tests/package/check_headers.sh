@@ -51,5 +51,5 @@ for h in $headers; do case $h in *.h) of "$h" ;; esac; done |
     language=c++
     case $2 in */c/*) language=c ;; esac
     case $language in c) standard=-std=c11 ;; *) standard=-std=c++20 ;; esac
-    "$1" -x $language $standard -fsyntax-only -Wall -Wno-pragma-once-outside-header -I. -Inn/include "$2" || { echo "$2 does not compile alone"; exit 1; }' sh "$2"
+    "$1" -x $language $standard -fsyntax-only -Wall -Werror -I. -Inn/include -include "$2" /dev/null || { echo "$2 does not compile alone"; exit 1; }' sh "$2"
 echo "each compiles alone"
