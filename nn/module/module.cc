@@ -58,7 +58,7 @@ Module::Module(Module&& other) noexcept
   if (std::exchange(other.seen_, nullptr) != nullptr) tape::rearranged();
 }
 
-const double& Module::in_tape(const double& number) const {
+double Module::in_tape(const double& number) const {
   ThreadWatch* const watch = dl::detail::thread_watch;
   if (watch == nullptr) return number;
   if (seen_ == nullptr) seen_ = std::shared_ptr<const Module>(this, [](const Module*) {});

@@ -238,7 +238,7 @@ class Module {
   }
   // Returns `number`, a member of this module. What is recorded of a call (nn/compile) is for this
   // value, until the module is destroyed: with another value the function is recorded again.
-  const double& in_tape(const double& number) const;
+  double in_tape(const double& number) const;
   // True if this object's class is M itself, not a class derived from M.
   template <typename M>
   bool is_exactly() const noexcept {
