@@ -1,6 +1,7 @@
 #include "core/base/system/machine/cgroup.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
