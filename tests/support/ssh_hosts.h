@@ -73,7 +73,8 @@ class SshHosts {
           << "ListenAddress " << address(host) << "\nHostKey " << path("host_" + name)
           << "\nAuthorizedKeysFile " << path("client.pub")
           << "\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
-          << "AcceptEnv DLRUN_TEST_MARK\nPidFile none\nSetEnv HOME=" << dir_.path() << "\n"
+          << "AcceptEnv DLRUN_TEST_MARK\nPidFile none\nSetEnv HOME=" << dir_.path()
+          << of_sanitizer() << "\n"
           << options.sshd;
       config << "Host " << name << "\n  HostName " << address(host) << "\n";
       std::string type, public_key;
@@ -121,6 +122,12 @@ class SshHosts {
   static std::string new_name(const std::string& what) {
     static std::atomic<int> next{0};
     return "dlrun-ssh-" + std::to_string(::getpid()) + "-" + std::to_string(next++) + what;
+  }
+  // What SetEnv says besides: ssh passes on nothing of this process, and TSan's suppressions hold
+  // behind it, too.
+  static std::string of_sanitizer() {
+    const char* const options = std::getenv("TSAN_OPTIONS");
+    return options == nullptr ? "" : std::string(" TSAN_OPTIONS=") + options;
   }
   static void run(const std::string& command) {
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);

@@ -80,7 +80,7 @@ TEST(Doctor, EndsWithOneIfSomethingIsWrong) {
 }
 
 TEST(Doctor, SaysThatThereIsNoProc) {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer needs /proc itself";
 #endif
   const auto without_proc = [](const std::string& command) {
