@@ -20,9 +20,28 @@ namespace {
 constinit thread_local bool serial = false;
 constinit std::atomic<bool> told_of_too_many{false};
 
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer does not know libgomp's barriers. Our loops use threads, which it does know;
+// OpenMP, which oneDNN uses, keeps the number that it began with.
+constinit thread_local int threads_of_loops = 0;
+int wanted_threads() noexcept {
+  return threads_of_loops != 0 ? threads_of_loops : omp_get_max_threads();
+}
+void want_threads(int threads) noexcept {
+  threads_of_loops = threads;
+}
+#else
+int wanted_threads() noexcept {
+  return omp_get_max_threads();
+}
+void want_threads(int threads) noexcept {
+  omp_set_num_threads(threads);
+}
+#endif
+
 // Also sets OpenMP's number of threads, for libraries that use that instead of num_threads().
 int take_the_most(int wanted) noexcept {
-  omp_set_num_threads(kMostThreads);
+  want_threads(kMostThreads);
   if (!told_of_too_many.exchange(true)) {
     try {
       log::warning(
@@ -38,14 +57,14 @@ int take_the_most(int wanted) noexcept {
 }  // namespace
 
 int num_threads() noexcept {
-  const int wanted = omp_get_max_threads();
+  const int wanted = wanted_threads();
   return wanted <= kMostThreads ? wanted : take_the_most(wanted);
 }
 
 void set_num_threads(int threads) {
   DL_CHECK(threads >= 1 && threads <= kMostThreads, kInvalidArgument,
            "set_num_threads: {} threads, wanted a number from 1 to {}", threads, kMostThreads);
-  omp_set_num_threads(threads);
+  want_threads(threads);
 }
 
 SerialScope::SerialScope() noexcept : before_(serial) {
@@ -61,7 +80,6 @@ int detail::usable_threads() noexcept {
 }
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer does not know libgomp's barriers, so this uses threads, which it does know.
 void detail::run_parts(int parts, PartBody call, const void* body) {
   std::vector<std::jthread> threads;
   for (int part = 1; part < parts; ++part) {
