@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/base/deadline.h"
 #include "core/base/system/output.h"
 #include "core/base/system/process/shell.h"
 #include "launcher/cli/line_prefix.h"
