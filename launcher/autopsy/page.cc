@@ -47,8 +47,8 @@ std::string state_of(const Membership& m) {
 // for a CPU in between.
 constexpr double kClocksAgree = 0.1;  // seconds
 
-// The error that broke a group first, by the clock of its own host. Ticks order what the wall clocks
-// of one host's ranks cannot tell apart.
+// The error that broke a group first, by the clock of its own host. Ticks order what the wall
+// clocks of one host's ranks cannot tell apart.
 std::string first_error(const Case& from) {
   const RankFacts* first = nullptr;
   const GroupFacts* broken = nullptr;
