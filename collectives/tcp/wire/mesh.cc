@@ -219,8 +219,8 @@ Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
 
 Mesh connect_mesh(const GroupOptions& options) {
   constexpr std::uint64_t kToListen = 4;
-  const auto peers = static_cast<std::uint64_t>(options.size - 1);
-  const auto sockets = static_cast<std::uint64_t>(lanes_of(options) + 1);
+  const std::uint64_t peers = static_cast<std::uint64_t>(options.size) - 1;
+  const std::uint64_t sockets = static_cast<std::uint64_t>(lanes_of(options)) + 1;
   require_open_files(peers * sockets + kToListen,
                      fmt::format("group '{}' of {} ranks", options.name, options.size));
   const Deadline deadline = connect_deadline(options);
