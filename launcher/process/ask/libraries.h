@@ -15,10 +15,10 @@ struct LoadedLibrary {
   bool operator==(const LoadedLibrary&) const = default;
 };
 
-// All libraries that `file` loads, and those that these need; the nearest ones first. `file` is a
-// program or a library. Empty: it is no such file of this machine. `library_path`: in place of
-// LD_LIBRARY_PATH; empty: the variable counts. Takes a few milliseconds. As with ask(), to be
-// called before any thread exists.
+// Lists every library that the dynamic linker loads for `file`, a program or a library: first those
+// that `file` needs, then those that they need. The list is empty if `file` is no such file of this
+// machine. `library_path` takes the place of LD_LIBRARY_PATH; if it is empty, the variable counts.
+// Takes a few milliseconds. As with ask(), call it before any thread exists.
 std::vector<LoadedLibrary> list_libraries(const std::string& file,
                                           const std::string& library_path = "");
 

@@ -328,7 +328,7 @@ std::vector<Tensor> inputs_of(const parity::Arrays& arrays, const std::string& n
 
 namespace {
 
-// The same numbers in memory that has gaps between them and holds the dimensions in reverse.
+// Copies x into memory with a gap after each element, its dimensions in reverse order.
 Tensor scattered(const Tensor& x, Device device) {
   Shape shape = x.sizes();
   std::reverse(shape.begin(), shape.end());
