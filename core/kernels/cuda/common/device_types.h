@@ -184,21 +184,17 @@ void with_arithmetic(DType dtype, const Launch& launch) {
   if (dtype == DType::kF64) return launch.template operator()<double>();
   launch.template operator()<float>();
 }
+// The same for any dtype: M is int64 for integers and bool.
+template <typename Launch>
+void with_any_arithmetic(DType dtype, const Launch& launch) {
+  if (is_floating(dtype)) return with_arithmetic(dtype, launch);
+  launch.template operator()<std::int64_t>();
+}
 // Calls launch.operator()<M>(). M is the type as which load_as() loads elements of any dtype.
 template <typename Launch>
 void with_loaded(DType dtype, const Launch& launch) {
-  switch (dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch.template operator()<float>();
-    case DType::kF64:
-      return launch.template operator()<double>();
-    case DType::kU64:
-      return launch.template operator()<std::uint64_t>();
-    default:
-      return launch.template operator()<std::int64_t>();
-  }
+  if (dtype == DType::kU64) return launch.template operator()<std::uint64_t>();
+  with_any_arithmetic(dtype, launch);
 }
 // Calls launch.operator()<T>(). T is the type in which elements of a floating dtype are stored.
 template <typename Launch>

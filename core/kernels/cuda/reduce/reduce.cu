@@ -264,20 +264,6 @@ void launch_row(const ReduceArgs& args, const Row& row, cudaStream_t stream) {
   }
 }
 
-template <typename Launch>
-void with_any_arithmetic(DType dtype, const Launch& launch) {
-  switch (dtype) {
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kF32:
-      return launch.template operator()<float>();
-    case DType::kF64:
-      return launch.template operator()<double>();
-    default:
-      return launch.template operator()<std::int64_t>();
-  }
-}
-
 }  // namespace
 
 void reduce_launch(const ReduceArgs& args, cudaStream_t stream) {
@@ -298,12 +284,10 @@ void extreme_launch(const ExtremeArgs& args, cudaStream_t stream) {
 
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
                         double* partial, void* out, cudaStream_t stream) {
-  const auto launch = [&]<typename M>() {
+  with_arithmetic(dtype, [&]<typename M>() {
     square_kernel<M><<<kSquareParts, kGroupThreads, 0, stream>>>(dtype, a, b, count, partial);
     square_parts_kernel<M><<<1, kGroupThreads, 0, stream>>>(dtype, partial, count, out);
-  };
-  if (dtype == DType::kF64) return launch.template operator()<double>();
-  launch.template operator()<float>();
+  });
 }
 
 }  // namespace dl::kernels::cuda
