@@ -16,6 +16,11 @@
 #define DL_FORMULAS_NAMESPACE dl::kernels::formulas
 #include "core/kernels/formulas/formulas-inl.h"
 
+// Losses of two elements.
+#define DL_INLINE DL_NUMBER_INLINE
+#define DL_FORMULAS_NAMESPACE dl::kernels::formulas
+#include "core/kernels/formulas/loss_formulas-inl.h"
+
 // Optimizers.
 #define DL_INLINE DL_NUMBER_INLINE
 #define DL_FORMULAS_NAMESPACE dl::kernels::formulas

@@ -9,6 +9,7 @@
 #include "core/kernels/cpu/common/parts.h"
 #include "core/kernels/cpu/elementwise/compute_type.h"
 #include "core/kernels/formulas/numbers.h"
+#include "core/kernels/formulas/scalars.h"
 
 #ifndef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/loss/pair_loss.cc"
@@ -149,10 +150,6 @@ float sum_of_floats(const float* x, std::int64_t n) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#define DL_INLINE inline
-#define DL_FORMULAS_NAMESPACE dl::kernels::formulas
-#include "core/kernels/formulas/loss_formulas-inl.h"
-
 namespace dl::kernels::cpu {
 namespace {
 

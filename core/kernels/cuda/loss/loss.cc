@@ -2,6 +2,7 @@
 // fault (fault.h), and the loss is NaN.
 #include "core/kernels/declared/loss.h"
 
+#include "core/kernels/cuda/loss/pair_loss_kernels.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/softmax/softmax_kernels.h"
@@ -19,6 +20,23 @@ CrossEntropyArgs args_of(const Tensor& logits, const Tensor& target, const Tenso
           .row_sums = row_sums.data_ptr(),
           .counted = counted.data<std::int64_t>(),
           .ignore_index = kIgnoreIndex};
+}
+
+const void* data_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+PairLossOperands operands_of(PairLoss fn, const Tensor& input, const Tensor& target,
+                             const Tensor& weight, const Tensor& pos_weight,
+                             const PairLossArgs& args) {
+  return {.fn = fn,
+          .dtype = input.dtype(),
+          .count = input.numel(),
+          .input = input.data_ptr(),
+          .target = target.data_ptr(),
+          .weight = data_of(weight),
+          .pos_weight = data_of(pos_weight),
+          .a = args.a};
 }
 
 }  // namespace
@@ -56,6 +74,33 @@ void mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& ta
   mse_backward_launch(input.dtype(), grad.data_ptr(), input.data_ptr(), target.data_ptr(), sign,
                       input.numel(), d.data_ptr(), launch.stream());
   DL_CUDA_LAUNCHED("mse_loss_backward");
+}
+
+// A value that is no probability is reported as a fault, and its loss is NaN.
+std::int64_t pair_loss(PairLoss fn, const Tensor& input, const Tensor& target, const Tensor& weight,
+                       const Tensor& pos_weight, const PairLossArgs& args, const Tensor& out) {
+  const PairLossOperands in = operands_of(fn, input, target, weight, pos_weight, args);
+  const Launch launch;
+  if (args.reduced) {
+    const Workspace partial(sizeof(double) * kLossParts, launch.stream());
+    pair_loss_sum_launch(in, args.divisor, partial.as<double>(), out.data_ptr(), launch.fault(),
+                         launch.stream());
+  } else if (in.count > 0) {
+    pair_loss_launch(in, out.data_ptr(), launch.fault(), launch.stream());
+  }
+  DL_CUDA_LAUNCHED("pair_loss");
+  return -1;
+}
+
+void pair_loss_backward(PairLoss fn, const Tensor& grad, const Tensor& input, const Tensor& target,
+                        const Tensor& weight, const Tensor& pos_weight, const PairLossArgs& args,
+                        bool of_target, const Tensor& d) {
+  if (d.numel() == 0) return;
+  const Launch launch;
+  pair_loss_gradient_launch(operands_of(fn, input, target, weight, pos_weight, args),
+                            grad.data_ptr(), args.reduced, args.divisor, of_target, d.data_ptr(),
+                            launch.stream());
+  DL_CUDA_LAUNCHED("pair_loss_backward");
 }
 
 }  // namespace dl::kernels::cuda
