@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace dl {
@@ -43,7 +44,18 @@ struct NllArgs {
   double smoothing = 0;  // the share of a target that all classes get
   bool reduced = false;  // one number, the sum of all elements
   bool mean = false;     // over the sum of the weights of their targets
+  // Targets may come in parts: their sums continue, and the last part has the reduced loss.
+  bool first_part = true;
+  bool last_part = true;
   bool operator==(const NllArgs&) const = default;
+
+  // The reduced loss, from the sums of all losses and of the weights of their targets. PyTorch adds
+  // two means, over own classes and over all; the first is 0 / 0 if the weights sum to 0.
+  constexpr double reduce(double losses, double weights) const {
+    if (!mean) return losses;
+    const bool is_nan = smoothing != 0 && weights == 0;
+    return is_nan ? std::numeric_limits<double>::quiet_NaN() : losses / weights;
+  }
 };
 
 }  // namespace dl

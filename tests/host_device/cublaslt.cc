@@ -58,6 +58,8 @@ struct Layout : cublasLtMatrixLayoutOpaque_t {
   std::uint64_t rows;
   std::uint64_t columns;
   std::int64_t stride;
+  std::int32_t count = 1;
+  std::int64_t step = 0;  // from a matrix of the batch to the next
 };
 
 struct Preference : cublasLtMatmulPreferenceOpaque_t {
@@ -123,6 +125,7 @@ struct Problem {
   bool a_transposed, b_transposed;
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc, ldd;
+  std::int64_t count, step_a, step_b, step_c, step_d;
   std::uint32_t epilogue;
   Steps steps;
   std::int64_t aux_stride;
@@ -159,7 +162,8 @@ bool is_supported(cudaDataType_t type, cublasComputeType_t compute, cudaDataType
 
 cublasStatus_t check_layout(const Layout& layout) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (layout.rows == 0 || layout.columns == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (layout.rows == 0 || layout.columns == 0 || layout.count < 1)
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (layout.rows > kMost || layout.columns > kMost) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (layout.stride < static_cast<std::int64_t>(layout.rows)) return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
@@ -167,6 +171,8 @@ cublasStatus_t check_layout(const Layout& layout) {
 
 cublasStatus_t check_epilogue(const Problem& p, const void* aux) {
   const Steps& steps = p.steps;
+  // No algorithm of a batch with an epilogue is asked for.
+  if (p.count > 1 && p.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   // cuBLASLt's documentation has no epilogues for f64, nvmath-python none for the sums of one
   // column and no slope for a product of one term.
   if (p.type == CUDA_R_64F && p.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
@@ -210,7 +216,7 @@ cublasStatus_t read(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a_layout,
   const std::uint64_t k = a_transposed ? a.rows : a.columns;
   if ((a_transposed ? a.columns : a.rows) != d.rows || (b_transposed ? b.columns : b.rows) != k ||
       (b_transposed ? b.rows : b.columns) != d.columns || c.rows != d.rows ||
-      c.columns != d.columns) {
+      c.columns != d.columns || a.count != d.count || b.count != d.count || c.count != d.count) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   problem = {.type = d.type,
@@ -224,6 +230,11 @@ cublasStatus_t read(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a_layout,
              .ldb = b.stride,
              .ldc = c.stride,
              .ldd = d.stride,
+             .count = d.count,
+             .step_a = a.step,
+             .step_b = b.step,
+             .step_c = c.step,
+             .step_d = d.step,
              .epilogue = product.epilogue,
              .steps = *steps,
              .aux_stride = product.aux_stride};
@@ -242,8 +253,8 @@ std::uint64_t fingerprint(const Problem& p) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const std::int64_t value :
        {std::int64_t{p.type}, std::int64_t{p.tf32}, std::int64_t{p.a_transposed},
-        std::int64_t{p.b_transposed}, p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd,
-        std::int64_t{p.epilogue}, p.aux_stride}) {
+        std::int64_t{p.b_transposed}, p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.ldd, p.count, p.step_a,
+        p.step_b, p.step_c, p.step_d, std::int64_t{p.epilogue}, p.aux_stride}) {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3U;
   }
   return hash;
@@ -323,7 +334,7 @@ void finish(const Job& job, std::int64_t i, std::int64_t j, Sum sum) {
 }
 
 template <typename T, typename Sum>
-void multiply(const Job& job) {
+void multiply_one(const Job& job) {
   const Problem& p = job.problem;
   const auto* const a = static_cast<const T*>(job.a);
   const auto* const b = static_cast<const T*>(job.b);
@@ -358,6 +369,18 @@ void multiply(const Job& job) {
       for (const Sum value : right) sum += value;
       static_cast<T*>(job.bias)[j] = static_cast<T>(sum);
     }
+  }
+}
+
+template <typename T, typename Sum>
+void multiply(Job job) {
+  const Problem& p = job.problem;
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    multiply_one<T, Sum>(job);
+    job.a = static_cast<const T*>(job.a) + p.step_a;
+    job.b = static_cast<const T*>(job.b) + p.step_b;
+    job.c = static_cast<const T*>(job.c) + p.step_c;
+    job.d = static_cast<T*>(job.d) + p.step_d;
   }
 }
 
@@ -502,6 +525,21 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete static_cast<Layout*>(layout);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, std::size_t bytes) {
+  if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& matrix = *static_cast<Layout*>(layout);
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return set(matrix.count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(matrix.step, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <vector>
 
 #include "core/elementwise/losses.h"
 #include "core/kernels/kernel.h"
@@ -48,65 +46,35 @@ DL_KERNEL(void, pair_loss_backward,
            const Tensor& weight, const Tensor& pos_weight, const PairLossArgs& args, bool of_target,
            const Tensor& d))
 
-// The negative log likelihood of classes.
-struct NllResult {
-  std::int64_t bad = -1;  // the first target that is neither a class nor ignored
-  double total = 0;       // sum of the weights of the targets that count
-
-  // The loss with args.reduced, from the sum of all losses. PyTorch adds two means, over own
-  // classes and over all; the first is 0 / 0 if the weights sum to 0.
-  double reduce(double sum, const NllArgs& args) const {
-    if (!args.mean) return sum;
-    const bool is_nan = args.smoothing != 0 && total == 0;
-    return is_nan ? std::numeric_limits<double>::quiet_NaN() : sum / total;
-  }
-};
-// log_probabilities [n, classes, positions], target [n, positions] int64, weight [classes] or
-// undefined. out [n, positions], or 0-d with args.reduced.
-DL_KERNEL(NllResult, nll_loss,
+// The negative log likelihood of classes. log_probabilities [n, classes, positions], target
+// [n, positions] int64, weight [classes] or undefined. out [n, positions], or 0-d with
+// args.reduced. sums [2] float64 receives the sum of the losses and that of the weights of the
+// targets that count. Returns the first target that is neither a class nor ignored, or -1; an
+// asynchronous device as in cross_entropy.
+DL_KERNEL(std::int64_t, nll_loss,
           (const Tensor& log_probabilities, const Tensor& target, const Tensor& weight,
-           const NllArgs& args, const Tensor& out))
-// `total` is what nll_loss() returned.
+           const NllArgs& args, const Tensor& out, const Tensor& sums))
+// `sums` is what nll_loss() wrote, over all parts.
 DL_KERNEL(void, nll_loss_backward,
-          (const Tensor& grad, const Tensor& target, const Tensor& weight, const NllArgs& args,
-           double total, const Tensor& d))
-
-// cross_entropy of the logits input linear_weight^T + linear_bias, which are computed for a chunk
-// of rows at a time: their memory does not grow with n. input [n, in], linear_weight [classes, in],
-// target [n] int64; linear_bias and weight [classes] or undefined. n and classes are at least 1.
-// out [n], or 0-d with args.reduced.
-DL_KERNEL(NllResult, linear_cross_entropy,
-          (const Tensor& input, const Tensor& linear_weight, const Tensor& linear_bias,
-           const Tensor& target, const Tensor& weight, const NllArgs& args, const Tensor& out))
-// `grad` has the shape of `out`; `total` is what linear_cross_entropy() returned. Each of the
-// gradients may be undefined.
-DL_KERNEL(void, linear_cross_entropy_backward,
-          (const Tensor& grad, const Tensor& input, const Tensor& linear_weight,
-           const Tensor& linear_bias, const Tensor& target, const Tensor& weight,
-           const NllArgs& args, double total, const Tensor& dinput, const Tensor& dweight,
-           const Tensor& dbias))
+          (const Tensor& grad, const Tensor& target, const Tensor& weight, const Tensor& sums,
+           const NllArgs& args, const Tensor& d))
 
 // Connectionist temporal classification (Graves et al. 2006), in log space; log_probs, grad and d
 // are float32 or float64.
 //
-// The lengths of each sample. Lengths and labels are checked by the caller.
-struct CtcLengths {
-  std::vector<std::int64_t> inputs;   // steps
-  std::vector<std::int64_t> targets;  // labels
-  std::vector<std::int64_t> first;    // index of its first label
-  std::int64_t blank = 0;
-  bool operator==(const CtcLengths&) const = default;
-};
-// log_probs has the shape [T, N, C], and labels is [n] int64. The kernel writes the loss of each
-// sample to losses, [N] float64, and the logarithm of the probability of each prefix to alpha,
-// [N, T, 2 S + 1] float64. S is the number of labels of the sample that has the most.
+// log_probs has the shape [T, N, C], and labels is [n] int64. lengths, [3, N] int64, holds each
+// sample's steps, the number of its labels, and the index of the first one. The caller has checked
+// lengths and labels. The kernel writes the loss of each sample to losses, [N] float64, and the
+// logarithm of the probability of each prefix to alpha, [N, T, 2 S + 1] float64. S is the number of
+// labels of the sample that has the most.
 DL_KERNEL(void, ctc_loss,
-          (const Tensor& log_probs, const Tensor& labels, const CtcLengths& lengths,
+          (const Tensor& log_probs, const Tensor& labels, const Tensor& lengths, std::int64_t blank,
            const Tensor& alpha, const Tensor& losses))
 // The gradient for log_probs that come from log_softmax, as in PyTorch: this is the gradient of the
 // logits. grad is [N]. With zero_infinity an infinite loss has the gradient 0.
 DL_KERNEL(void, ctc_loss_backward,
-          (const Tensor& grad, const Tensor& log_probs, const Tensor& labels, const Tensor& alpha,
-           const Tensor& losses, const CtcLengths& lengths, bool zero_infinity, const Tensor& d))
+          (const Tensor& grad, const Tensor& log_probs, const Tensor& labels, const Tensor& lengths,
+           const Tensor& alpha, const Tensor& losses, std::int64_t blank, bool zero_infinity,
+           const Tensor& d))
 
 }  // namespace dl::kernels

@@ -198,7 +198,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
   shape.push_back(b.size(-1));
   Tensor result = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   const std::int64_t count = element_count(batch, "matmul");
-  if (count > 1 && !a.is_cuda()) {
+  if (count > 1) {
     // The kernel computes the last dimension of the batch; the others are looped over here.
     const std::int64_t last = batch.back();
     for (std::int64_t i = 0; i < count; i += last) {

@@ -18,17 +18,33 @@ namespace {
 
 constexpr std::string_view kCtcName = "ctc_loss";
 
-// Input: log probabilities [T, N, C]. Saved: these, the labels, alpha and the losses.
+// Input: log probabilities [T, N, C]. Saved: these, the labels, the lengths, alpha and the losses.
 struct CtcLossBackward final : Node {
   std::string_view name() const noexcept override { return kCtcName; }
   void backward(BackwardContext& context) override {
     const Tensor d = empty_like(saved(0));
     call<Op::kCtcLossBackward>(d.device(), laid_out(context.grad_output()), saved(0), saved(1),
-                               saved(2), saved(3), lengths, zero_infinity, d);
+                               saved(2), saved(3), saved(4), blank, zero_infinity, d);
     context.give(0, d);
   }
-  kernels::CtcLengths lengths;
+  std::int64_t blank = 0;
   bool zero_infinity = false;
+};
+
+// Of each sample.
+struct Lengths {
+  std::vector<std::int64_t> steps;
+  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> first;  // index of its first label
+
+  // As the kernel wants them, [3, N].
+  Tensor on(Device device) const {
+    std::vector<std::int64_t> all;
+    for (const auto& each : {steps, labels, first}) all.insert(all.end(), each.begin(), each.end());
+    return tensor(all, {.dtype = DType::kI64})
+        .view({3, static_cast<std::int64_t>(steps.size())})
+        .to(device);
+  }
 };
 
 std::vector<std::int64_t> lengths_in(const Tensor& lengths, std::int64_t samples,
@@ -48,9 +64,9 @@ std::vector<std::int64_t> lengths_in(const Tensor& lengths, std::int64_t samples
   return result;
 }
 
-void check_labels(const Tensor& labels, const kernels::CtcLengths& lengths, std::int64_t classes) {
+void check_labels(const Tensor& labels, const Lengths& lengths, std::int64_t classes) {
   for (std::size_t i = 0; i < lengths.first.size(); ++i) {
-    for (std::int64_t k = 0; k < lengths.targets[i]; ++k) {
+    for (std::int64_t k = 0; k < lengths.labels[i]; ++k) {
       const std::int64_t label = labels.data<std::int64_t>()[lengths.first[i] + k];
       DL_CHECK(label >= 0 && label < classes, kIndex,
                "{}: label {} of sample {} is {}, wanted a class in [0, {})", kCtcName, k, i, label,
@@ -89,18 +105,16 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
            "another",
            kCtcName, targets.sizes().str(), samples);
   const Tensor labels = targets.detach().cpu().to(DType::kI64).reshape({-1}).contiguous();
-  kernels::CtcLengths lengths{
-      .inputs = lengths_in(input_lengths, samples, x.size(0), "input_lengths"),
-      .targets = lengths_in(target_lengths, samples, padded ? targets.size(1) : labels.numel(),
-                            "target_lengths"),
-      .first = {},
-      .blank = options.blank};
+  Lengths lengths{.steps = lengths_in(input_lengths, samples, x.size(0), "input_lengths"),
+                  .labels = lengths_in(target_lengths, samples,
+                                       padded ? targets.size(1) : labels.numel(), "target_lengths"),
+                  .first = {}};
   std::int64_t longest = 0;
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < lengths.targets.size(); ++i) {
+  for (std::size_t i = 0; i < lengths.labels.size(); ++i) {
     lengths.first.push_back(padded ? static_cast<std::int64_t>(i) * targets.size(1) : total);
-    longest = std::max(longest, lengths.targets[i]);
-    total += lengths.targets[i];
+    longest = std::max(longest, lengths.labels[i]);
+    total += lengths.labels[i];
   }
   DL_CHECK(padded || total == labels.numel(), kShape,
            "{}: the targets have {} labels, target_lengths {} in sum", kCtcName, labels.numel(),
@@ -110,13 +124,16 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const TensorOptions wide{.dtype = DType::kF64, .device = x.device()};
   const Tensor alpha = empty({samples, x.size(0), 2 * longest + 1}, wide);
   const Tensor exact = empty({samples}, wide);
-  call<Op::kCtcLoss>(x.device(), x, labels, lengths, alpha, exact);
+  const Tensor labels_there = labels.to(x.device());
+  const Tensor lengths_there = lengths.on(x.device());
+  call<Op::kCtcLoss>(x.device(), x, labels_there, lengths_there, options.blank, alpha, exact);
   Tensor losses = promoted_to(exact, x.dtype());
   if (auto* node = record<CtcLossBackward>(losses, input)) {
-    node->lengths = lengths;
+    node->blank = options.blank;
     node->zero_infinity = options.zero_infinity;
     node->save(x);
-    node->save(labels);
+    node->save(labels_there);
+    node->save(lengths_there);
     node->save(alpha);
     node->save(exact);
   }
@@ -124,9 +141,9 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     losses = where(eq(losses, std::numeric_limits<double>::infinity()), 0.0, losses);
   }
   if (options.reduction == Reduction::kMean) {
-    std::vector<std::int64_t> divisors = lengths.targets;
+    std::vector<std::int64_t> divisors = lengths.labels;
     for (std::int64_t& each : divisors) each = std::max<std::int64_t>(1, each);
-    losses = div(losses, tensor(divisors, {.dtype = x.dtype()}));
+    losses = div(losses, tensor(divisors, {.dtype = x.dtype(), .device = x.device()}));
   }
   if (!batched && options.reduction == Reduction::kNone) {
     return detail::finish_composed(losses.view({}), log_probs, "SqueezeBackward1");

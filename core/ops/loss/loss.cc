@@ -9,7 +9,7 @@
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/layout.h"
-#include "core/ops/linear/linear.h"
+#include "core/ops/loss/class_targets.h"
 #include "core/ops/loss/loss_reduction.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/softmax/softmax.h"
@@ -32,44 +32,21 @@ struct CrossEntropyBackward final : Node {
   }
 };
 
-// Input: log probabilities. Saved: target, weight.
+// Input: log probabilities. Saved: target, weight, sums.
 struct NllLossBackward final : Node {
   std::string_view name() const noexcept override { return "nll_loss"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
     const Tensor d = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kNllLossBackward>(
-        d.device(), laid_out(grad), saved(0), has_weight ? saved(1) : Tensor(), args, total,
+        d.device(), laid_out(grad), saved(0), saved(1), saved(2), args,
         d.view({d.numel() / std::max<std::int64_t>(1, classes * places), classes, places}));
     context.give(0, d);
   }
   Shape shape;
   std::int64_t classes = 0;
   std::int64_t places = 0;
-  bool has_weight = false;
   NllArgs args;
-  double total = 0;
-};
-
-// Inputs: input, linear weight, linear bias. Saved: these, target, weight of the classes.
-struct LinearCrossEntropyBackward final : Node {
-  std::string_view name() const noexcept override { return "linear_cross_entropy"; }
-  std::string grad_fn_name() const override { return "NllLossBackward0"; }
-  void backward(BackwardContext& context) override {
-    Tensor d[3];
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (context.needs(i)) d[i] = empty_like(saved(i));
-    }
-    call<Op::kLinearCrossEntropyBackward>(saved(0).device(), laid_out(context.grad_output()),
-                                          saved(0), saved(1), saved(2), saved(3), saved(4), args,
-                                          total, d[0], d[1], d[2]);
-    // Leaves first: a gradient that is final early is all-reduced early.
-    for (const std::size_t i : {std::size_t{2}, std::size_t{1}, std::size_t{0}}) {
-      if (d[i].defined()) context.give(i, d[i]);
-    }
-  }
-  NllArgs args;
-  double total = 0;
 };
 
 std::size_t class_dim(const Tensor& scores) {
@@ -106,6 +83,32 @@ void check_classes(const Tensor& scores, const Tensor& target, std::string_view 
            "{}: the target is {}, wanted int64 class numbers", op, name_of(target.dtype()));
 }
 
+// "target[2, 0]"
+std::string place_in_target(const Shape& sizes, std::int64_t element) {
+  if (sizes.empty()) return "target";
+  Dims index(sizes.size(), 0);
+  for (std::size_t d = index.size(); d-- > 0;) {
+    index[d] = element % sizes[d];
+    element /= sizes[d];
+  }
+  return "target" + index.str();
+}
+
+[[noreturn]] void refuse_class(std::string_view op, const Tensor& targets, std::int64_t element,
+                               std::int64_t classes, std::int64_t ignore_index,
+                               const TargetPart& part) {
+  throw_error(ErrorKind::kIndex,
+              "{}: {} is {}, wanted a class in [0, {}) or {} for a row to ignore", op,
+              place_in_target(part.shape, part.first + element),
+              targets.data<std::int64_t>()[element], classes, ignore_index);
+}
+
+std::int64_t classes_of(const Tensor& scores) {
+  return scores.sizes()[class_dim(scores)];
+}
+
+}  // namespace
+
 // `scores` gives the device and the dtype.
 void check_class_weight(const Tensor& weight, const Tensor& scores, std::int64_t classes,
                         std::string_view op) {
@@ -120,68 +123,58 @@ void check_class_weight(const Tensor& weight, const Tensor& scores, std::int64_t
            "{}: the weight requires gradients, which it does not get; give its detach()", op);
 }
 
-// "target[2, 0]"
-std::string place_in_target(const Tensor& target, std::int64_t element) {
-  if (target.dim() == 0) return "target";
-  Dims index(target.sizes().size(), 0);
-  for (std::size_t d = index.size(); d-- > 0;) {
-    index[d] = element % target.sizes()[d];
-    element /= target.sizes()[d];
-  }
-  return "target" + index.str();
-}
-
-[[noreturn]] void refuse_class(std::string_view op, const Tensor& target, std::int64_t element,
-                               std::int64_t classes, std::int64_t ignore_index) {
-  throw_error(ErrorKind::kIndex,
-              "{}: {} is {}, wanted a class in [0, {}) or {} for a row to ignore", op,
-              place_in_target(target, element), target.data<std::int64_t>()[element], classes,
-              ignore_index);
-}
-
-std::int64_t classes_of(const Tensor& scores) {
-  return scores.sizes()[class_dim(scores)];
-}
-
 void check_smoothing(double smoothing, std::string_view op) {
   DL_CHECK(smoothing >= 0 && smoothing <= 1, kInvalidArgument,
            "{}: label_smoothing is {}, wanted a share, 0 to 1", op, smoothing);
 }
 
-NllArgs args_of(std::int64_t ignore_index, Reduction reduction, double smoothing) {
+NllArgs nll_args(std::int64_t ignore_index, Reduction reduction, double smoothing) {
   return {.ignore_index = ignore_index,
           .smoothing = smoothing,
           .reduced = reduction != Reduction::kNone,
           .mean = reduction == Reduction::kMean};
 }
 
+void nll_of_part(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
+                 const Tensor& weight, const NllArgs& args, const Tensor& out, const Tensor& sums,
+                 const TargetPart& part) {
+  const std::int64_t bad =
+      call<Op::kNllLoss>(target.device(), log_probabilities, target, weight, args, out, sums);
+  const auto refuse = [op, classes = log_probabilities.size(1), ignore_index = args.ignore_index,
+                       part](std::int64_t element, const Tensor& targets) {
+    refuse_class(op, targets, element, classes, ignore_index, part);
+  };
+  if (bad >= 0) refuse(bad, target);
+  tape::refuse_with([refuse](std::int64_t element, std::span<const tape::Operand> tensors) {
+    refuse(element, tensors[1].bound);
+  });
+}
+
+namespace {
+
 // The part that nll_loss and cross_entropy share; arguments are checked.
 Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
            const NLLLossOptions& options, double smoothing) {
-  DL_CHECK(!log_probabilities.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use x.cpu()", op);
   const Tensor x = laid_out(log_probabilities);
   const Tensor t = laid_out(target);
   const std::int64_t classes = classes_of(x);
   const std::int64_t samples = x.dim() == 1 ? 1 : x.size(0);
   std::int64_t places = 1;
   for (std::int64_t d = 2; d < x.dim(); ++d) places *= x.size(d);
-  const NllArgs args = args_of(options.ignore_index, options.reduction, smoothing);
+  const NllArgs args = nll_args(options.ignore_index, options.reduction, smoothing);
   const Tensor weight = options.weight.defined() ? laid_out(options.weight) : Tensor();
   Tensor loss =
       empty(args.reduced ? Shape() : t.sizes(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor by_place = t.detach().view({samples, places});
-  const kernels::NllResult result = call<Op::kNllLoss>(
-      x.device(), x.detach().view({samples, classes, places}), by_place, weight, args, loss);
-  if (result.bad >= 0) refuse_class(op, t, result.bad, classes, options.ignore_index);
+  const Tensor sums = empty({2}, {.dtype = DType::kF64, .device = x.device()});
+  nll_of_part(op, x.detach().view({samples, classes, places}), by_place, weight, args, loss, sums,
+              {.shape = t.sizes()});
   if (auto* node = record<NllLossBackward>(loss, log_probabilities)) {
     node->shape = x.sizes();
     node->classes = classes;
     node->places = places;
-    node->has_weight = weight.defined();
     node->args = args;
-    node->total = result.total;
-    node->save(by_place);
-    if (weight.defined()) node->save(weight);
+    for (const Tensor& tensor : {by_place, weight, sums}) node->save(tensor);
   }
   return loss;
 }
@@ -217,51 +210,6 @@ Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target
   return detail::finish_composed(
       div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes)), logits,
       "DivBackward1");
-}
-
-void check_linear_classes(const Tensor& input, const Tensor& linear_weight, const Tensor& target,
-                          const Tensor& linear_bias, std::string_view op) {
-  check_defined(input, op, "the input");
-  check_defined(linear_weight, op, "the linear weight");
-  check_defined(target, op, "the target");
-  check_floating(input, op);
-  const Shape& sizes = linear_weight.sizes();
-  DL_CHECK(input.dim() == 1 || input.dim() == 2, kShape,
-           "{}: the input has shape {}, wanted [N, in] or [in]", op, input.sizes().str());
-  DL_CHECK(sizes.size() >= 2 && sizes.back() == input.size(-1), kShape,
-           "{}: the linear weight has shape {}, wanted [C, {}] or [C, d..., {}] for an input of "
-           "shape {}",
-           op, sizes.str(), input.size(-1), input.size(-1), input.sizes().str());
-  DL_CHECK(sizes.size() == 2 || input.dim() == 2, kShape,
-           "{}: the input has shape {}, wanted [N, {}] for a linear weight of shape {}", op,
-           input.sizes().str(), input.size(-1), sizes.str());
-  Shape outputs = sizes;
-  outputs.pop_back();
-  DL_CHECK(!linear_bias.defined() || linear_bias.sizes() == outputs, kShape,
-           "{}: the linear bias has shape {}, wanted {}", op, linear_bias.sizes().str(),
-           outputs.str());
-  check_same_device(input, target, op);
-  check_same_device(input, linear_weight, op);
-  if (linear_bias.defined()) check_same_device(input, linear_bias, op);
-}
-
-void check_dtype_of(const Tensor& tensor, const Tensor& input, std::string_view op,
-                    std::string_view what) {
-  DL_CHECK(!tensor.defined() || tensor.dtype() == input.dtype(), kDType,
-           "{}: {} is {}, but the input is {}", op, what, name_of(tensor.dtype()),
-           name_of(input.dtype()));
-}
-
-// All logits in memory.
-Tensor linear_cross_entropy_at_once(const Tensor& input, const Tensor& linear_weight,
-                                    const Tensor& target, const Tensor& linear_bias,
-                                    const CrossEntropyLossOptions& options) {
-  const Tensor logits = linear(input, linear_weight.reshape({-1, input.size(-1)}),
-                               linear_bias.defined() ? linear_bias.reshape({-1}) : Tensor());
-  Shape sizes = linear_weight.sizes();
-  sizes.pop_back();
-  if (input.dim() == 2) sizes.insert(0, input.size(0));
-  return cross_entropy(logits.reshape(sizes), target, options);
 }
 
 }  // namespace
@@ -306,7 +254,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   const Tensor counted = empty({}, {.dtype = DType::kI64, .device = logits.device()});
   const std::int64_t bad = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums, counted);
   const auto refuse = [classes = logits.size(1)](std::int64_t element, const Tensor& targets) {
-    refuse_class("cross_entropy", targets, element, classes, kIgnoreIndex);
+    refuse_class("cross_entropy", targets, element, classes, kIgnoreIndex,
+                 {.shape = targets.sizes()});
   };
   if (bad >= 0) refuse(bad, t);
   tape::refuse_with([refuse](std::int64_t element, std::span<const tape::Operand> tensors) {
@@ -317,55 +266,6 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
     node->save(t);
     node->save(row_sums);
     node->save(counted);
-  }
-  return loss;
-}
-
-Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, const Tensor& target,
-                            const Tensor& linear_bias, const CrossEntropyLossOptions& options) {
-  constexpr std::string_view kOp = "linear_cross_entropy";
-  check_linear_classes(input, linear_weight, target, linear_bias, kOp);
-  const bool in_chunks = linear_weight.dim() == 2 && linear_weight.numel() > 0 &&
-                         input.dim() == 2 && input.numel() > 0 && !input.is_cuda() &&
-                         !is_floating(target.dtype());
-  if (!in_chunks) {
-    return linear_cross_entropy_at_once(input, linear_weight, target, linear_bias, options);
-  }
-  if (const auto cast = autocast_of<Op::kLinearCrossEntropy>(input)) {
-    CrossEntropyLossOptions with_weight = options;
-    with_weight.weight = cast(options.weight);
-    return linear_cross_entropy(cast(input), cast(linear_weight), target, cast(linear_bias),
-                                with_weight);
-  }
-  if (target.dtype() == DType::kU8) {
-    return linear_cross_entropy(input, linear_weight, target.to(DType::kI64), linear_bias, options);
-  }
-  check_dtype_of(linear_weight, input, kOp, "the linear weight");
-  check_dtype_of(linear_bias, input, kOp, "the linear bias");
-  const std::int64_t classes = linear_weight.size(0);
-  DL_CHECK(target.dtype() == DType::kI64, kDType,
-           "{}: the target is {}, wanted int64 class numbers", kOp, name_of(target.dtype()));
-  DL_CHECK(target.sizes() == Shape{input.size(0)}, kShape,
-           "{}: the target has shape {}, wanted [{}] for an input of shape {}", kOp,
-           target.sizes().str(), input.size(0), input.sizes().str());
-  check_class_weight(options.weight, input, classes, kOp);
-  check_reduction(options.reduction, kOp);
-  check_smoothing(options.label_smoothing, kOp);
-  const NllArgs args = args_of(options.ignore_index, options.reduction, options.label_smoothing);
-  const Tensor x = laid_out(input);
-  const Tensor w = laid_out(linear_weight);
-  const Tensor b = linear_bias.defined() ? laid_out(linear_bias) : Tensor();
-  const Tensor t = laid_out(target);
-  const Tensor weight = options.weight.defined() ? laid_out(options.weight) : Tensor();
-  Tensor loss = empty(args.reduced ? Shape() : t.sizes(), {.dtype = x.dtype()});
-  const kernels::NllResult result =
-      call<Op::kLinearCrossEntropy>(x.device(), x.detach(), w.detach(),
-                                    b.defined() ? b.detach() : b, t.detach(), weight, args, loss);
-  if (result.bad >= 0) refuse_class(kOp, t, result.bad, classes, options.ignore_index);
-  if (auto* node = record<LinearCrossEntropyBackward>(loss, input, linear_weight, linear_bias)) {
-    node->args = args;
-    node->total = result.total;
-    for (const Tensor& tensor : {x, w, b, t, weight}) node->save(tensor);
   }
   return loss;
 }

@@ -5,8 +5,7 @@
 // core/elementwise/losses.def has the formulas of element-wise losses. Names, options and defaults
 // are PyTorch's. All floating operands except weights have a gradient.
 // Throws Error{kShape, kDType, kIndex, kInvalidArgument}; the text names the argument and the first
-// bad index. CUDA devices support mse_loss, cosine_similarity, and cross_entropy with its default
-// options or with probabilities.
+// bad index; on CUDA, a later wait for the device throws it.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +46,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
 //   linear_weight  [C, in], or [C, d..., in] for an input [N, in]
 //   target         [N], [N, d...] or []: classes; or the probabilities of the classes, [N, C, d...]
 //   linear_bias    [C] or [C, d...], or undefined
-// With classes and without d..., on the CPU, a chunk of the logits is computed at a time and again
-// in backward, so their memory does not grow with N; PyTorch does so if it is given `options`.
-// Otherwise, and on CUDA, it is composed of both, and all logits are in memory.
+// With classes and without d..., a chunk of the logits is computed at a time and again in backward,
+// so their memory does not grow with N; PyTorch does so if it is given `options`. On CUDA a
+// gradient of half width is rounded after each chunk. Otherwise it is composed of both, and all
+// logits are in memory.
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, const Tensor& target,
                             const Tensor& linear_bias = {},
                             const CrossEntropyLossOptions& options = {});

@@ -14,6 +14,8 @@
 #include "core/base/error.h"
 #include "core/device/parallel.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/linear/linear.h"
+#include "core/ops/loss/loss.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
@@ -478,6 +480,30 @@ TEST(Compile, ChecksTargetsInEachCall) {
                 HasSubstr("cross_entropy: target[0] is 10, wanted a class in [0, 10)"));
   }
   step(here.x, zeros({4}, {.dtype = DType::kI64}));
+}
+
+TEST(Compile, CountsTheTargetsOfEachCall) {
+  Generator generator(4);
+  const Tensor x = rand({4, 3}, {}, generator);
+  const Tensor a = rand({3, 5}, {}, generator).requires_grad_();
+  const Tensor b = rand({5, 3}, {}, generator).requires_grad_();
+  const auto pass = [&](const Tensor& in, const Tensor& y) {
+    a.zero_grad();
+    b.zero_grad();
+    const Tensor loss = nn::functional::cross_entropy(matmul(in, a), y, {.label_smoothing = 0.1}) +
+                        linear_cross_entropy(in, b, y);
+    loss.backward();
+    return loss.detach();
+  };
+  auto step = compile(pass, {.whole = true});
+  for (int i = 0; i < 8; ++i) {
+    const Tensor y = tensor({0, 2, 1, 2});
+    for (int k = 0; k < i % 4; ++k) y.select(0, k).fill_(kIgnoreIndex);
+    const Tensor got[] = {step(x, y).clone(), a.grad().clone(), b.grad().clone()};
+    const Tensor wanted[] = {pass(x, y), a.grad(), b.grad()};
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_TRUE(same_bits(got[k], wanted[k])) << i << ", " << k;
+  }
+  EXPECT_GT(step.summary().replays, 2) << step.summary().str();
 }
 
 TEST(Compile, ReadsLearningRatesAnew) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "core/device/parallel.h"
 
@@ -22,16 +23,19 @@ double log_sum(double a, double b, double c) {
 // A sample: its labels with a blank before, between and after them.
 template <typename T>
 struct CtcSample {
-  CtcSample(const Tensor& log_probs, const Tensor& labels, const CtcLengths& lengths,
-            std::int64_t sample)
-      : steps(lengths.inputs[static_cast<std::size_t>(sample)]),
-        places(2 * lengths.targets[static_cast<std::size_t>(sample)] + 1),
+  CtcSample(const Tensor& log_probs, const Tensor& labels, const Tensor& lengths,
+            std::int64_t blank_class, std::int64_t sample)
+      : steps(length(lengths, 0, sample)),
+        places(2 * length(lengths, 1, sample) + 1),
         classes(log_probs.size(2)),
         step_size(log_probs.size(1) * classes),
-        blank(lengths.blank),
-        label(labels.data<std::int64_t>() + lengths.first[static_cast<std::size_t>(sample)]),
+        blank(blank_class),
+        label(labels.data<std::int64_t>() + length(lengths, 2, sample)),
         x(log_probs.data<T>() + sample * classes) {}
 
+  static std::int64_t length(const Tensor& lengths, std::int64_t which, std::int64_t sample) {
+    return lengths.data<std::int64_t>()[which * lengths.size(1) + sample];
+  }
   std::int64_t class_at(std::int64_t place) const {
     return place % 2 == 0 ? blank : label[place / 2];
   }
@@ -101,15 +105,16 @@ void gradient_of_sample(const CtcSample<T>& s, const double* alpha, std::int64_t
 
 }  // namespace
 
-void ctc_loss(const Tensor& log_probs, const Tensor& labels, const CtcLengths& lengths,
-              const Tensor& alpha, const Tensor& losses) {
+void ctc_loss(const Tensor& log_probs, const Tensor& labels, const Tensor& lengths,
+              std::int64_t blank, const Tensor& alpha, const Tensor& losses) {
   const auto run = [&]<typename T>(T) {
     const std::int64_t width = alpha.size(2);
     const std::int64_t size = alpha.size(1) * width;
     parallel_for(losses.numel(), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        losses.data<double>()[i] = loss_of_sample(CtcSample<T>(log_probs, labels, lengths, i),
-                                                  alpha.data<double>() + i * size, width);
+        losses.data<double>()[i] =
+            loss_of_sample(CtcSample<T>(log_probs, labels, lengths, blank, i),
+                           alpha.data<double>() + i * size, width);
       }
     });
   };
@@ -117,8 +122,8 @@ void ctc_loss(const Tensor& log_probs, const Tensor& labels, const CtcLengths& l
 }
 
 void ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor& labels,
-                       const Tensor& alpha, const Tensor& losses, const CtcLengths& lengths,
-                       bool zero_infinity, const Tensor& d) {
+                       const Tensor& lengths, const Tensor& alpha, const Tensor& losses,
+                       std::int64_t blank, bool zero_infinity, const Tensor& d) {
   const auto run = [&]<typename T>(T) {
     const std::int64_t width = alpha.size(2);
     const std::int64_t size = alpha.size(1) * width;
@@ -127,7 +132,7 @@ void ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor
       for (std::int64_t i = begin; i < end; ++i) {
         const double loss = losses.data<double>()[i];
         if (zero_infinity && loss == -kNever) continue;
-        gradient_of_sample(CtcSample<T>(log_probs, labels, lengths, i),
+        gradient_of_sample(CtcSample<T>(log_probs, labels, lengths, blank, i),
                            alpha.data<double>() + i * size, width, loss,
                            static_cast<double>(grad.data<T>()[i]), d.data<T>() + i * d.size(2));
       }

@@ -61,18 +61,19 @@ T loss_of_target(const NllTargets<T>& t, const T* log_probabilities, std::int64_
   return (T(1) - share) * loss + share / static_cast<T>(t.classes) * all;
 }
 
+struct NllSums {
+  double loss = 0;
+  double weight = 0;
+};
+
 template <typename T>
-NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out) {
-  NllResult result{.bad = first_bad_target(t)};
-  if (result.bad >= 0) return result;
+std::int64_t forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out, double* all) {
+  const std::int64_t bad = first_bad_target(t);
+  if (bad >= 0) return bad;
   const std::int64_t count = t.samples * t.positions;
-  struct Sums {
-    double loss = 0;
-    double weight = 0;
-  };
-  std::vector<Sums> sums(static_cast<std::size_t>(parts_of(count, kNllGrain)));
+  std::vector<NllSums> sums(static_cast<std::size_t>(parts_of(count, kNllGrain)));
   parallel_parts(count, kNllGrain, [&](int part, std::int64_t begin, std::int64_t end) {
-    Sums mine;
+    NllSums mine;
     for (std::int64_t i = begin; i < end; ++i) {
       const bool counts = t.target[i] != t.args.ignore_index;
       const T loss = counts ? loss_of_target(t, log_probabilities, i) : T(0);
@@ -83,13 +84,13 @@ NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out
     }
     sums[static_cast<std::size_t>(part)] = mine;
   });
-  double sum = 0;
-  for (const Sums& part : sums) {
-    sum += part.loss;
-    result.total += part.weight;
+  if (t.args.first_part) all[0] = all[1] = 0;
+  for (const NllSums& part : sums) {
+    all[0] += part.loss;
+    all[1] += part.weight;
   }
-  if (t.args.reduced) *out = static_cast<T>(result.reduce(sum, t.args));
-  return result;
+  if (t.args.reduced && t.args.last_part) *out = static_cast<T>(t.args.reduce(all[0], all[1]));
+  return -1;
 }
 
 template <typename T>
@@ -114,37 +115,31 @@ void backward_nll(const NllTargets<T>& t, const T* grad, double total, T* d) {
 
 }  // namespace
 
-NllResult nll_loss(const Tensor& log_probabilities, const Tensor& target, const Tensor& weight,
-                   const NllArgs& args, const Tensor& out) {
+std::int64_t nll_loss(const Tensor& log_probabilities, const Tensor& target, const Tensor& weight,
+                      const NllArgs& args, const Tensor& out, const Tensor& sums) {
   if (is_half_width(log_probabilities)) {
     const Tensor wide = wide_like(out);
-    const NllResult result =
-        nll_loss(widened(log_probabilities), target, widened(weight), args, wide);
-    if (result.bad < 0) round_into(wide, out);
-    return result;
+    const std::int64_t bad =
+        nll_loss(widened(log_probabilities), target, widened(weight), args, wide, sums);
+    if (bad < 0) round_into(wide, out);
+    return bad;
   }
-  return visit_floating(log_probabilities.dtype(), "nll_loss", [&]<typename T>() -> NllResult {
-    if constexpr (kIsReduced<T>) {
-      return {};
-    } else {
-      const NllTargets<T> targets(target, weight, args, log_probabilities.size(1));
-      return forward_nll(targets, log_probabilities.data<T>(), out.data<T>());
-    }
+  return visit_f32_f64(log_probabilities, "nll_loss", [&]<typename T>() {
+    const NllTargets<T> targets(target, weight, args, log_probabilities.size(1));
+    return forward_nll(targets, log_probabilities.data<T>(), out.data<T>(), sums.data<double>());
   });
 }
 
 void nll_loss_backward(const Tensor& grad, const Tensor& target, const Tensor& weight,
-                       const NllArgs& args, double total, const Tensor& d) {
+                       const Tensor& sums, const NllArgs& args, const Tensor& d) {
   if (is_half_width(d)) {
     const Tensor wide = wide_like(d);
-    nll_loss_backward(widened(grad), target, widened(weight), args, total, wide);
+    nll_loss_backward(widened(grad), target, widened(weight), sums, args, wide);
     return round_into(wide, d);
   }
-  visit_floating(d.dtype(), "nll_loss", [&]<typename T>() {
-    if constexpr (!kIsReduced<T>) {
-      const NllTargets<T> targets(target, weight, args, d.size(1));
-      backward_nll(targets, grad.data<T>(), total, d.data<T>());
-    }
+  visit_f32_f64(d, "nll_loss", [&]<typename T>() {
+    const NllTargets<T> targets(target, weight, args, d.size(1));
+    backward_nll(targets, grad.data<T>(), sums.data<double>()[1], d.data<T>());
   });
 }
 

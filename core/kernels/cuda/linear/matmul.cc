@@ -5,6 +5,7 @@
 #include "core/kernels/declared/linear.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/kernels/cuda/linear/bias_relu.h"
@@ -16,21 +17,22 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// A product without terms, which cuBLASLt does not support.
-void set_zero(const Tensor& c, const Launch& launch) {
+// A product without terms, which cuBLASLt does not support. `c` is one matrix, at `data`.
+void set_zero(void* data, const Tensor& c, const Launch& launch) {
+  const std::size_t row_dim = c.sizes().size() - 2;
   const auto width = size_of(c.dtype());
-  const auto row = static_cast<std::size_t>(c.sizes()[1]) * width;
+  const auto rows = static_cast<std::size_t>(c.sizes()[row_dim]);
+  const auto row = static_cast<std::size_t>(c.sizes()[row_dim + 1]) * width;
   const auto pitch =
-      std::max(row, static_cast<std::size_t>(c.sizes()[0] == 1 ? 0 : c.strides()[0]) * width);
-  DL_CUDA_CHECK(cudaMemset2DAsync(c.data_ptr(), pitch, 0, row,
-                                  static_cast<std::size_t>(c.sizes()[0]), launch.stream()));
+      std::max(row, static_cast<std::size_t>(rows == 1 ? 0 : c.strides()[row_dim]) * width);
+  DL_CUDA_CHECK(cudaMemset2DAsync(data, pitch, 0, row, rows, launch.stream()));
 }
 
 // c = a b, or c += a b, without an epilogue.
 void plain_product(const Stored& a, const Stored& b, bool accumulate, std::int64_t k,
                    const Tensor& c, const Launch& launch) {
   if (k == 0) {
-    if (!accumulate) set_zero(c, launch);
+    if (!accumulate) set_zero(c.data_ptr(), c, launch);
     return;
   }
   multiply({.left = a, .right = b, .c = c, .accumulate = accumulate}, k, launch);
@@ -47,6 +49,25 @@ EpilogueCase case_of(const Tensor& c, const Launch& launch) {
 void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) {
   if (c.numel() == 0) return;
   plain_product(Stored(a), Stored(b), accumulate, a.sizes()[1], c, Launch());
+}
+
+void matmul_batch(const Tensor& a, const Tensor& b, const Tensor& c) {
+  if (c.numel() == 0) return;
+  const Launch launch;
+  const std::int64_t k = a.sizes()[2];
+  const Batch batch{.count = c.sizes()[0],
+                    .left = a.strides()[0],
+                    .right = b.strides()[0],
+                    .result = c.strides()[0]};
+  if (k == 0) {
+    for (std::int64_t i = 0; i < batch.count; ++i) {
+      const std::int64_t bytes = i * batch.result * static_cast<std::int64_t>(size_of(c.dtype()));
+      set_zero(static_cast<std::byte*>(c.data_ptr()) + bytes, c, launch);
+    }
+    return;
+  }
+  multiply({.left = Stored::first_of(a), .right = Stored::first_of(b), .c = c, .batch = batch}, k,
+           launch);
 }
 
 bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,

@@ -21,6 +21,7 @@ constexpr std::size_t kWorkspace = std::size_t{4} << 20;
 struct Key {
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc;
+  std::int64_t count, a_step, b_step, c_step;
   std::int32_t dtype;
   std::int32_t transposed;  // a: 1, b: 2
   std::int32_t epilogue;
@@ -121,14 +122,23 @@ void describe(const Key& key, const Product& p, Plan& plan) {
   }
   set_pointers(plan, p);  // the heuristic uses their alignment
 
-  const auto layout = [type](auto& owned, std::int64_t rows, std::int64_t columns,
-                             std::int64_t stride) {
+  const auto layout = [&](auto& owned, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                          std::int64_t step) {
     DL_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(owned.out(), type, static_cast<std::uint64_t>(rows),
                                                static_cast<std::uint64_t>(columns), stride));
+    if (key.count == 1) return;
+    const auto set_batch = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+      DL_CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(
+          owned.get(), attribute, static_cast<const void*>(&value), sizeof(value)));
+    };
+    set_batch(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(key.count));
+    set_batch(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step);
   };
-  layout(plan.left, b_transposed ? key.k : key.n, b_transposed ? key.n : key.k, key.ldb);
-  layout(plan.right, a_transposed ? key.m : key.k, a_transposed ? key.k : key.m, key.lda);
-  layout(plan.result, key.n, key.m, key.ldc);
+  layout(plan.left, b_transposed ? key.k : key.n, b_transposed ? key.n : key.k, key.ldb,
+         key.b_step);
+  layout(plan.right, a_transposed ? key.m : key.k, a_transposed ? key.k : key.m, key.lda,
+         key.a_step);
+  layout(plan.result, key.n, key.m, key.ldc, key.c_step);
 }
 
 std::unique_ptr<Plan> make_plan(const Key& key, const Product& p, cublasLtHandle_t handle,
@@ -179,27 +189,38 @@ std::unique_ptr<Plan> make_plan(const Key& key, const Product& p, cublasLtHandle
 
 }  // namespace
 
-Stored::Stored(const Tensor& matrix)
-    : data(matrix.data_ptr()), transposed(matrix.sizes()[1] != 1 && matrix.strides()[1] != 1) {
-  const std::int64_t length = matrix.sizes()[transposed ? 0 : 1];
-  const std::int64_t rows = matrix.sizes()[transposed ? 1 : 0];
+Stored::Stored(void* memory, const Shape& sizes, const Strides& strides, std::size_t first_dim)
+    : data(memory), transposed(sizes[first_dim + 1] != 1 && strides[first_dim + 1] != 1) {
+  const std::int64_t length = sizes[first_dim + (transposed ? 0 : 1)];
+  const std::size_t row_dim = first_dim + (transposed ? 1 : 0);
   // The stride of a dimension of size 1 is arbitrary.
-  stride =
-      std::max<std::int64_t>({1, length, rows == 1 ? 1 : matrix.strides()[transposed ? 1 : 0]});
+  stride = std::max<std::int64_t>({1, length, sizes[row_dim] == 1 ? 1 : strides[row_dim]});
+}
+
+Stored::Stored(const Tensor& matrix)
+    : Stored(matrix.data_ptr(), matrix.sizes(), matrix.strides(), 0) {}
+
+Stored Stored::first_of(const Tensor& batch) {
+  return {batch.data_ptr(), batch.sizes(), batch.strides(), 1};
 }
 
 bool multiply(const Product& p, std::int64_t k, const Launch& launch) {
   const DType dtype = p.c.dtype();
-  const Stored result(p.c);
+  const bool is_batch = p.c.sizes().size() == 3;
+  const Stored result = is_batch ? Stored::first_of(p.c) : Stored(p.c);
   DL_CHECK(!result.transposed, kInternal, "matmul: a result that is stored by columns");
   const bool tf32 =
       dtype == DType::kF32 && dl::cuda::opener().math->matmul_tf32.load(std::memory_order_relaxed);
-  const Key key{.m = p.c.sizes()[0],
-                .n = p.c.sizes()[1],
+  const Key key{.m = p.c.sizes()[is_batch ? 1 : 0],
+                .n = p.c.sizes()[is_batch ? 2 : 1],
                 .k = k,
                 .lda = p.left.stride,
                 .ldb = p.right.stride,
                 .ldc = result.stride,
+                .count = p.batch.count,
+                .a_step = p.batch.left,
+                .b_step = p.batch.right,
+                .c_step = p.batch.result,
                 .dtype = static_cast<std::int32_t>(dtype),
                 .transposed = (p.left.transposed ? 1 : 0) | (p.right.transposed ? 2 : 0),
                 .epilogue = static_cast<std::int32_t>(p.epilogue),

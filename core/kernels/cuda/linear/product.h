@@ -1,4 +1,4 @@
-// One product of two matrices by cuBLASLt, with a fused epilogue: c = epilogue(a b), or c += a b.
+// Products of two matrices by cuBLASLt, with a fused epilogue: c = epilogue(a b), or c += a b.
 //
 // The choice of cuBLASLt's heuristic for a case is cached by a key of plain data: every call of a
 // case uses the same algorithm, and so gives the same bits.
@@ -15,6 +15,8 @@ namespace dl::kernels::cuda {
 // A row-major matrix, or the transpose of one.
 struct Stored {
   explicit Stored(const Tensor& matrix);
+  // The first of a batch of matrices [count, rows, columns].
+  static Stored first_of(const Tensor& batch);
   // The transpose, in the same memory.
   Stored turned() const noexcept {
     Stored result = *this;
@@ -25,12 +27,24 @@ struct Stored {
   void* data;
   bool transposed;
   std::int64_t stride;
+
+ private:
+  Stored(void* data, const Shape& sizes, const Strides& strides, std::size_t first_dim);
+};
+
+// Products of matrices that lie at the same distance from each other, in elements.
+struct Batch {
+  std::int64_t count = 1;
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+  std::int64_t result = 0;
 };
 
 struct Product {
   Stored left;
   Stored right;
-  const Tensor& c;
+  const Tensor& c;  // a matrix, or a batch of them
+  Batch batch{};
   bool accumulate = false;
   Epilogue epilogue = Epilogue::kNone;
   const void* bias = nullptr;    // added, or written by kBiasGradient
