@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "core/base/version.h"
+#include "core/elementwise/losses.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
 #include "core/ops/dispatch/dispatch.h"
@@ -18,7 +19,10 @@
 namespace dl::cuda {
 namespace {
 
+// As a user knows what reports a fault.
 const char* name_of_op(int op) {
+  // Of its family, one takes probabilities.
+  if (op == static_cast<int>(Op::kPairLoss)) return facts(PairLoss::kBce).name.data();
   return op >= 0 && static_cast<std::size_t>(op) < kOpCount ? info(static_cast<Op>(op)).name.data()
                                                             : "an operation";
 }

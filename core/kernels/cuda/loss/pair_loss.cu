@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/kernels/cuda/common/device_types.h"
 #include "core/kernels/cuda/common/line_group.h"
 #include "core/kernels/cuda/loss/pair_loss_kernels.h"
@@ -69,10 +71,11 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
-    pair_loss_parts_kernel(DType dtype, const double* partial, double divisor, void* out) {
+    pair_loss_parts_kernel(DType dtype, const double* partial, int parts, double divisor,
+                           void* out) {
   __shared__ double shared[kGroupThreads];
   double total = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < kLossParts; i += kGroupThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < parts; i += kGroupThreads) {
     total += partial[i];
   }
   total = Lines{}.combine(total, shared, AddLosses());
@@ -104,9 +107,12 @@ void pair_loss_launch(const PairLossOperands& in, void* out, dl::cuda::FaultPlac
 
 void pair_loss_sum_launch(const PairLossOperands& in, double divisor, double* partial, void* out,
                           dl::cuda::FaultPlace fault, cudaStream_t stream) {
+  const auto parts =
+      static_cast<int>(std::clamp<std::int64_t>(in.count / (4 * kGroupThreads), 1, kLossParts));
   with_arithmetic(in.dtype, [&]<typename M>() {
-    pair_loss_sum_kernel<M><<<kLossParts, kGroupThreads, 0, stream>>>(in, partial, fault);
-    pair_loss_parts_kernel<M><<<1, kGroupThreads, 0, stream>>>(in.dtype, partial, divisor, out);
+    pair_loss_sum_kernel<M><<<parts, kGroupThreads, 0, stream>>>(in, partial, fault);
+    pair_loss_parts_kernel<M>
+        <<<1, kGroupThreads, 0, stream>>>(in.dtype, partial, parts, divisor, out);
   });
 }
 

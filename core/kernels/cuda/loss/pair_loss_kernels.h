@@ -24,7 +24,7 @@ struct PairLossOperands {
 // out[i], an operand outside [0, 1] of binary_cross_entropy is reported.
 void pair_loss_launch(const PairLossOperands& in, void* out, dl::cuda::FaultPlace fault,
                       cudaStream_t stream);
-// The sum over `divisor`, written to the element at `out`. `partial`: kLossParts doubles.
+// The sum over `divisor`, written to the element at `out`. `partial`: kLossParts doubles at most.
 inline constexpr int kLossParts = 512;
 void pair_loss_sum_launch(const PairLossOperands& in, double divisor, double* partial, void* out,
                           dl::cuda::FaultPlace fault, cudaStream_t stream);
