@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "core/args/part_work.h"
@@ -38,19 +37,9 @@ struct BatchNormArgs {
   bool batch_statistics = true;  // false: the running ones
   double momentum = 0;           // the weight of this batch in the running statistics
   double eps = 0;
-  // For the backward pass of SyncBatchNorm: the number of values per channel on all ranks, and the
-  // sums over ranks of the bias gradient, then of the weight gradient [2 * channels]. 0 and empty:
-  // the batch is on one rank.
-  std::int64_t rows_of_all = 0;
-  std::span<const double> sums_of_all{};
   PartHooks hooks{};  // of y; backward of dy and dx
 
-  // Not the sums, which are memory and no number.
-  bool operator==(const BatchNormArgs& other) const noexcept {
-    return samples == other.samples && channels == other.channels && positions == other.positions &&
-           channels_last == other.channels_last && batch_statistics == other.batch_statistics &&
-           momentum == other.momentum && eps == other.eps && rows_of_all == other.rows_of_all;
-  }
+  bool operator==(const BatchNormArgs&) const = default;
 };
 
 }  // namespace dl

@@ -2,6 +2,7 @@
 
 #include "core/ops/norm/sync_batch_norm.h"
 #include "core/tensor/factories.h"
+#include "nn/parallel/reducer/broadcast.h"
 
 namespace dl::nn::parallel {
 namespace {
@@ -11,13 +12,15 @@ class GroupRanks final : public BatchRanks {
   explicit GroupRanks(const Ref<collectives::ProcessGroup>& group) : group_(group) {}
 
   Tensor gather(const Tensor& mine) override {
-    const Tensor all = empty({group_->size(), mine.numel()}, {.dtype = DType::kF64});
+    const Tensor all =
+        empty({group_->size(), mine.numel()}, {.dtype = DType::kF64, .device = mine.device()});
     group_
         ->all_gather({.input = mine.data_ptr(),
                       .output = all.data_ptr(),
                       .count = static_cast<std::size_t>(mine.numel()),
-                      .dtype = DType::kF64})
-        ->wait();
+                      .dtype = DType::kF64,
+                      .call = {.stream = stream_of(mine)}})
+        ->wait(stream_of(mine));
     return all;
   }
   void add_up(const Tensor& tensor) override {
@@ -25,8 +28,9 @@ class GroupRanks final : public BatchRanks {
         ->all_reduce({.input = tensor.data_ptr(),
                       .output = tensor.data_ptr(),
                       .count = static_cast<std::size_t>(tensor.numel()),
-                      .dtype = DType::kF64})
-        ->wait();
+                      .dtype = DType::kF64,
+                      .call = {.stream = stream_of(tensor)}})
+        ->wait(stream_of(tensor));
   }
 
  private:

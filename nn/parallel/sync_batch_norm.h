@@ -8,8 +8,10 @@
 // process with the whole batch, to rounding; running statistics have the same bits on all ranks.
 // Every rank must run its forward and backward passes in the same order.
 //
-// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm. Inputs
-// must be on the CPU; forward() throws kInvalidArgument for others.
+// On GPUs the host waits for nothing if each rank has two values a channel or more, so that such a
+// step can be captured.
+//
+// Ownership: layers share the group. Thread-safety: one thread at a time, as for BatchNorm.
 #pragma once
 
 #include "collectives/api/process_group.h"

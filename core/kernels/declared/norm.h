@@ -31,12 +31,16 @@ DL_KERNEL(void, batch_moments, (const BatchNormArgs& args, const Tensor& x, cons
 // 1 / deviation, and the rounding error of the mean. With batch statistics, defined running
 // statistics are updated by them, the variance with divisor n - 1. Without batch statistics,
 // running_mean and running_var may be float64.
+// In the backward pass of a batch that is divided among ranks, all_ranks [2 * channels + 1] float64
+// has the sums over ranks of the gradients of bias, then of weight, then the number of values a
+// channel. Undefined: the batch is on one rank.
 DL_KERNEL(void, batch_norm,
           (const BatchNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
            const Tensor& running_mean, const Tensor& running_var, const Tensor& y,
            const Tensor& stats))
 DL_KERNEL(void, batch_norm_backward,
           (const BatchNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
-           const Tensor& stats, const Tensor& dx, const Tensor& dweight, const Tensor& dbias))
+           const Tensor& stats, const Tensor& all_ranks, const Tensor& dx, const Tensor& dweight,
+           const Tensor& dbias))
 
 }  // namespace dl::kernels

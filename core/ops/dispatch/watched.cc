@@ -14,7 +14,7 @@ template <>
 inline constexpr tape::PartOperands kParts<Op::kBatchNorm>{.also_read = 0, .written = 5};
 template <>
 inline constexpr tape::PartOperands kParts<Op::kBatchNormBackward>{
-    .read = 0, .also_read = 1, .written = 4, .in_place = true};
+    .read = 0, .also_read = 1, .written = 5, .in_place = true};
 template <>
 inline constexpr tape::PartOperands kParts<Op::kRowNorm>{.read = 0, .written = 3};
 template <>

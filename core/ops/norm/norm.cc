@@ -77,9 +77,12 @@ struct BatchNormBackward final : NormBackward {
   std::string_view name() const noexcept override { return "batch_norm"; }
   std::string grad_fn_name() const override { return "NativeBatchNormBackward0"; }
   void backward(BackwardContext& context) override {
-    run(context, format, in_torch, [this](const Tensor& grad, const auto&... others) {
-      call<Op::kBatchNormBackward>(grad.device(), args, grad, others...);
-    });
+    run(context, format, in_torch,
+        [this](const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& stats,
+               const auto&... results) {
+          call<Op::kBatchNormBackward>(grad.device(), args, grad, x, weight, stats, Tensor(),
+                                       results...);
+        });
   }
   BatchNormArgs args;
   MemoryFormat format = MemoryFormat::kContiguous;

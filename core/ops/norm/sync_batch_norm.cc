@@ -1,17 +1,35 @@
 #include "core/ops/norm/sync_batch_norm.h"
 
-#include <algorithm>
 #include <string>
 
+#include "core/autograd/grad_mode.h"
 #include "core/ops/common.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/index.h"
 #include "core/ops/layout.h"
+#include "core/ops/logic/logic.h"
 #include "core/ops/norm/batch_norm_plan.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
+#include "core/tensor/factories.h"
 
 namespace dl {
 namespace {
 
-constexpr TensorOptions kWide{.dtype = DType::kF64};
+// Numbers that ranks exchange are float64.
+TensorOptions wide_on(Device device) {
+  return {.dtype = DType::kF64, .device = device};
+}
+
+std::int64_t values_a_channel(const BatchNormArgs& args) {
+  return args.samples * args.positions;
+}
+
+// Two numbers for each channel, and the number of values a channel: [2 * channels + 1].
+Tensor with_count(const BatchNormArgs& args, const Tensor& numbers) {
+  return cat({numbers.view({-1}), full({1}, values_a_channel(args), wide_on(numbers.device()))});
+}
 
 // Inputs: input, weight, bias. Saved: input, statistics, weight if defined.
 struct SyncBatchNormBackward final : Node {
@@ -21,66 +39,52 @@ struct SyncBatchNormBackward final : Node {
     const Tensor grad = laid_out(context.grad_output(), plan.format);
     const Tensor& x = saved(0);
     const Tensor weight = has_weight ? saved(2) : Tensor();
-    const Tensor sums = empty({2, plan.args.channels}, kWide);
+    const Tensor sums = empty({2, plan.args.channels}, wide_on(x.device()));
     call<Op::kBatchNormBackward>(x.device(), plan.args, grad, x, weight, saved(1), Tensor(),
-                                 sums[1], sums[0]);
+                                 Tensor(), sums[1], sums[0]);
     if (context.needs(1)) context.give(1, sums[1].to(weight.dtype()));
     if (context.needs(2)) context.give(2, sums[0].to(bias_dtype));
     if (!context.needs(0)) return;
     // The gradients of weight and bias are this rank's part; the input's gradient needs the sums
     // over all ranks.
-    const Tensor all = sums.clone();
+    const Tensor all = with_count(plan.args, sums);
     ranks->add_up(all);
-    BatchNormArgs args = plan.args;
-    args.rows_of_all = rows_of_all;
-    args.sums_of_all = {all.data<double>(), static_cast<std::size_t>(all.numel())};
     const Tensor dx = plan.empty_result(x);
-    call<Op::kBatchNormBackward>(x.device(), args, grad, x, weight, saved(1), dx, Tensor(),
-                                 Tensor());
+    call<Op::kBatchNormBackward>(x.device(), plan.args, grad, x, weight, saved(1), all, dx,
+                                 Tensor(), Tensor());
     context.give(0, plan.result_over(dx));
   }
   BatchNormPlan plan;
   Ref<BatchRanks> ranks;
-  std::int64_t rows_of_all = 0;
   bool has_weight = false;
   DType bias_dtype = DType::kF32;
 };
 
-// The statistics of each channel over all ranks.
+// The statistics of each channel over all ranks, on the input's device.
 struct WholeBatch {
-  std::int64_t count = 0;
+  Tensor count;     // [1] float64, values a channel
   Tensor mean;      // [C] float64
   Tensor variance;  // [C] float64, with divisor count
 };
 
-// Merges the ranks' moments (Chan, Golub and LeVeque 1983) in the order of ranks, so that all ranks
-// get the same bits.
+// Merges the ranks' moments (Chan, Golub and LeVeque 1983). Each rank computes the same from the
+// same numbers, so that all get the same bits.
 WholeBatch whole_batch(const BatchNormArgs& args, const Tensor& x, BatchRanks& ranks) {
   const std::int64_t channels = args.channels;
-  const Tensor moments = empty({2, channels}, kWide);
+  const Tensor moments = empty({2, channels}, wide_on(x.device()));
   call<Op::kBatchMoments>(x.device(), args, x, moments);
-  const Tensor mine = empty({2 * channels + 1}, kWide);
-  mine.data<double>()[0] = static_cast<double>(args.samples * args.positions);
-  std::copy_n(moments.data<double>(), 2 * channels, mine.data<double>() + 1);
-  const Tensor all = ranks.gather(mine);
-  WholeBatch whole{.mean = zeros({channels}, kWide), .variance = zeros({channels}, kWide)};
-  auto* const mean = whole.mean.data<double>();
-  auto* const squares = whole.variance.data<double>();
-  double count = 0;
-  for (std::int64_t r = 0; r < all.size(0); ++r) {
-    const double* const of_rank = all.data<double>() + r * (2 * channels + 1);
-    if (of_rank[0] == 0) continue;
-    const double both = count + of_rank[0];
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double delta = of_rank[1 + c] - mean[c];
-      mean[c] += delta * (of_rank[0] / both);
-      squares[c] += of_rank[1 + channels + c] + delta * delta * (count * of_rank[0] / both);
-    }
-    count = both;
-  }
-  whole.count = static_cast<std::int64_t>(count);
-  whole.variance.div_(std::max(count, 1.0));
-  return whole;
+  const Tensor all = ranks.gather(with_count(args, moments));
+  const Tensor counts = all.narrow(1, 2 * channels, 1);
+  // A rank without values has no mean.
+  const Tensor means = where(gt(counts, 0), all.narrow(1, 0, channels), 0.0);
+  const Tensor squares = all.narrow(1, channels, channels);
+  const Tensor count = sum(counts, {0});
+  const Tensor divisor = clamp(count, 1.0);
+  const Tensor mean = sum(counts * means, {0}) / divisor;
+  const Tensor apart = means - mean;
+  return {.count = count,
+          .mean = mean,
+          .variance = (sum(squares, {0}) + sum(counts * apart * apart, {0})) / divisor};
 }
 
 void move_running(const Tensor& running, const Tensor& value, double momentum) {
@@ -97,21 +101,26 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
            "sync_batch_norm: it only trains; in evaluation call batch_norm, which needs no other "
            "rank");
   BatchNormPlan plan = plan_batch_norm(input, running_mean, running_var, weight, bias, options);
-  DL_CHECK(!input.is_cuda(), kInvalidArgument, "sync_batch_norm: the input is on {}, wanted cpu",
-           input.device().str());
   const Tensor x = laid_out(input, plan.format);
   const Tensor w = weight.defined() ? laid_out(weight) : weight;
-  const WholeBatch whole = whole_batch(plan.args, x, *ranks);
-  check_enough_to_train(whole.count, input);
-  if (running_mean.defined() && whole.count > 0) {
+  std::int64_t values = values_a_channel(plan.args);
+  WholeBatch whole;
+  {
     const NoGradGuard no_grad;
-    const auto n = static_cast<double>(whole.count);
-    move_running(running_mean, whole.mean, options.momentum);
-    move_running(running_var, whole.variance * (n / (n - 1)), options.momentum);
+    whole = whole_batch(plan.args, x, *ranks);
+    // Two values here are enough for all, and nothing has to be read from a device.
+    if (values < 2) values = static_cast<std::int64_t>(whole.count.item<double>());
+    check_enough_to_train(values, input);
+    if (running_mean.defined() && values > 0) {
+      move_running(running_mean, whole.mean, options.momentum);
+      move_running(running_var, whole.variance * (whole.count / (whole.count - 1)),
+                   options.momentum);
+    }
   }
   const Tensor memory = plan.empty_result(x);
-  const Tensor stats = empty({3, plan.args.channels},
-                             {.dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32});
+  const Tensor stats =
+      empty({3, plan.args.channels},
+            {.dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, .device = x.device()});
   BatchNormArgs by_given = plan.args;
   by_given.batch_statistics = false;
   call<Op::kBatchNorm>(x.device(), by_given, x, w, bias.defined() ? laid_out(bias) : bias,
@@ -120,7 +129,6 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
   if (auto* node = record<SyncBatchNormBackward>(y, input, weight, bias)) {
     node->plan = plan;
     node->ranks = ranks;
-    node->rows_of_all = whole.count;
     node->save(x);
     node->save(stats);
     node->has_weight = w.defined();

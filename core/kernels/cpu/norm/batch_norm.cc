@@ -207,12 +207,12 @@ BatchSums sums_of(const BatchNormArgs& args, const Tensor& gradient, const Tenso
 }
 
 template <typename T>
-BatchSums sums_of_all_ranks(const BatchNormArgs& args, const T* scales) {
-  const auto size = static_cast<std::size_t>(args.channels);
-  const auto by_weight = args.sums_of_all.subspan(size);
-  BatchSums result{{args.sums_of_all.begin(), by_weight.begin()}, std::vector<double>(size)};
+BatchSums sums_of_all_ranks(const Tensor& all_ranks, const T* scales) {
+  const auto size = static_cast<std::size_t>(all_ranks.numel() / 2);
+  const auto* const by_bias = all_ranks.data<double>();
+  BatchSums result{{by_bias, by_bias + size}, std::vector<double>(size)};
   for (std::size_t c = 0; c < size; ++c) {
-    result.by_x[c] = by_weight[c] / static_cast<double>(scales[c]);
+    result.by_x[c] = by_bias[size + c] / static_cast<double>(scales[c]);
   }
   return result;
 }
@@ -224,11 +224,10 @@ struct Combination {
 };
 
 template <typename T>
-Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
+Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums, double n,
                               const ConvertedTensor<T>& weights, const T* scales, const T* rests) {
   const auto size = static_cast<std::size_t>(args.channels);
   Combination<T> result{std::vector<T>(size), std::vector<T>(size), std::vector<T>(size)};
-  const auto n = static_cast<double>(args.rows_of_all > 0 ? args.rows_of_all : rows_of(args));
   for (std::size_t c = 0; c < size; ++c) {
     const auto scale = static_cast<double>(scales[c]);
     const double a = scale * static_cast<double>(weights.get(static_cast<std::int64_t>(c), T(1)));
@@ -310,20 +309,23 @@ void write_gradient(const BatchNormArgs& args, const Tensor& gradient, const Ten
 
 template <typename T>
 void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                    const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                    const Tensor& dweight, const Tensor& dbias) {
+                    const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
+                    const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   const ConvertedTensor<T> kept(stats);
   const T* const means = kept.data();
   const T* const scales = means + args.channels;
   const T* const rests = scales + args.channels;
-  BatchSums sums =
-      args.sums_of_all.empty() ? sums_of<T>(args, dy, x, means) : sums_of_all_ranks(args, scales);
-  for (std::size_t c = 0; args.sums_of_all.empty() && c < sums.by_x.size(); ++c) {
+  const bool divided = all_ranks.defined();
+  BatchSums sums = divided ? sums_of_all_ranks(all_ranks, scales) : sums_of<T>(args, dy, x, means);
+  for (std::size_t c = 0; !divided && c < sums.by_x.size(); ++c) {
     sums.by_x[c] -= static_cast<double>(rests[c]) * sums.by_g[c];
   }
   if (dx.defined()) {
     const ConvertedTensor<T> weights(weight);
-    write_gradient<T>(args, dy, x, means, combination_of(args, sums, weights, scales, rests), dx);
+    const double n =
+        divided ? all_ranks.data<double>()[2 * args.channels] : static_cast<double>(rows_of(args));
+    write_gradient<T>(args, dy, x, means, combination_of(args, sums, n, weights, scales, rests),
+                      dx);
   }
   if (dbias.defined()) {
     store_from(DType::kF64, dbias.dtype())(sums.by_g.data(), dbias.data_ptr(), 1, args.channels);
@@ -347,16 +349,16 @@ void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight
 }
 
 void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                         const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                         const Tensor& dweight, const Tensor& dbias) {
+                         const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
+                         const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   const auto is_extreme = [&] {
     const float* const scales = stats.data<float>() + args.channels;
     return std::any_of(scales, scales + args.channels, &is_extreme_scale);
   };
   if (x.dtype() == DType::kF64 || is_extreme()) {
-    return backward_batch<double>(args, dy, x, weight, stats, dx, dweight, dbias);
+    return backward_batch<double>(args, dy, x, weight, stats, all_ranks, dx, dweight, dbias);
   }
-  backward_batch<float>(args, dy, x, weight, stats, dx, dweight, dbias);
+  backward_batch<float>(args, dy, x, weight, stats, all_ranks, dx, dweight, dbias);
 }
 
 }  // namespace dl::kernels::cpu

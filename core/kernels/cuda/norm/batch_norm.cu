@@ -204,9 +204,15 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t c = thread_number();
   if (c >= shape.channels) return;
   Pair total{0, 0};
-  for (std::uint32_t part = 0; part < shape.parts; ++part) {
-    const double* const from = args.partial + 2 * (std::int64_t{part} * shape.channels + c);
-    total = AddPairs()(total, {from[0], from[1]});
+  double count = shape.count;
+  if (args.all_ranks != nullptr) {
+    total = {args.all_ranks[c], args.all_ranks[shape.channels + c]};
+    count = args.all_ranks[2 * std::int64_t{shape.channels}];
+  } else {
+    for (std::uint32_t part = 0; part < shape.parts; ++part) {
+      const double* const from = args.partial + 2 * (std::int64_t{part} * shape.channels + c);
+      total = AddPairs()(total, {from[0], from[1]});
+    }
   }
   put_number(args.dbias, c, total.g);
   put_number(args.dweight, c, total.x);
@@ -218,8 +224,8 @@ __global__ void __launch_bounds__(kThreads)
                   0};
   if (args.batch_statistics) {
     const double rest = static_cast<double>(stats[2 * std::int64_t{shape.channels}]);
-    by[2] = -by[1] * exact * total.x / shape.count;
-    by[3] = -by[1] * total.g / shape.count - by[2] * rest;
+    by[2] = -by[1] * exact * total.x / count;
+    by[3] = -by[1] * total.g / count - by[2] * rest;
   }
   for (int k = 0; k < 4; ++k) {
     args.wide[4 * c + k] = by[k];

@@ -155,22 +155,25 @@ void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight
 }
 
 void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                         const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                         const Tensor& dweight, const Tensor& dbias) {
-  DL_CHECK(args.sums_of_all.empty(), kNotImplemented,
-           "sync_batch_norm: not on CUDA yet; use x.cpu()");
+                         const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
+                         const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   if (args.channels == 0) return;
   const Launch launch;
   const BatchShape shape = shape_of(args, x, launch);
-  const Workspace partial(partial_bytes(shape, 2 * sizeof(double)), launch.stream());
-  gradient_sums_launch(shape, {.stats = stats.data_ptr(), .by_group = {}}, dy.data_ptr(),
-                       x.data_ptr(), partial.as<double>(), launch.stream());
+  const bool divided = all_ranks.defined();
+  const std::size_t bytes = divided ? 0 : partial_bytes(shape, 2 * sizeof(double));
+  const Workspace partial(bytes, launch.stream());
+  if (!divided) {
+    gradient_sums_launch(shape, {.stats = stats.data_ptr(), .by_group = {}}, dy.data_ptr(),
+                         x.data_ptr(), partial.as<double>(), launch.stream());
+  }
   const bool wants_dx = dx.defined() && dx.numel() > 0;
   const std::size_t numbers = wants_dx ? std::size_t{4} * shape.channels : 0;
   const Workspace by(size_of(stats_dtype(x.dtype())) * numbers, launch.stream());
   const Workspace wide(sizeof(double) * numbers, launch.stream());
   join_gradient_sums_launch(shape,
                             {.partial = partial.as<double>(),
+                             .all_ranks = divided ? all_ranks.data<double>() : nullptr,
                              .stats = stats.data_ptr(),
                              .weight = numbers_of(weight),
                              .dweight = numbers_of(dweight),

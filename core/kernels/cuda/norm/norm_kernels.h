@@ -71,6 +71,9 @@ void gradient_sums_launch(const BatchShape& shape, const SavedStats& saved, cons
                           const void* x, double* partial, cudaStream_t stream);
 struct BatchGradientArgs {
   const double* partial = nullptr;
+  // Null, or [2 * channels + 1] in the place of `partial`, as batch_norm_backward() of
+  // declared/norm.h takes it.
+  const double* all_ranks = nullptr;
   const void* stats = nullptr;  // [3, channels]; null: rows were normalised, and only dweight and
                                 // dbias are wanted
   Numbers weight, dweight, dbias;
