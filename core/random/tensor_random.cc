@@ -55,6 +55,19 @@ Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, s
   return result;
 }
 
+// f(row, its weights) for each row of contiguous float32 or float64 weights on the CPU.
+template <typename F>
+void for_each_row(const Tensor& weights, const F& f) {
+  visit_floating(weights.dtype(), "multinomial", [&]<typename T>() {
+    if constexpr (!kIsReduced<T>) {
+      const std::span<const T> all = elements<T>(weights);
+      const auto width = static_cast<std::size_t>(weights.size(-1));
+      const std::size_t rows = weights.dim() == 2 ? static_cast<std::size_t>(weights.size(0)) : 1;
+      for (std::size_t row = 0; row < rows; ++row) f(row, all.subspan(row * width, width));
+    }
+  });
+}
+
 }  // namespace
 
 Tensor detail::draw_memory(const Tensor& tensor) {
@@ -184,11 +197,16 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
   return result;
 }
 
+void detail::check_multinomial(const Tensor& weights, std::int64_t count, bool replacement) {
+  for_each_row(weights, [&](std::size_t, const auto& of_row) {
+    random::check_multinomial(of_row, count, replacement);
+  });
+}
+
 Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options,
                    Generator& generator) {
   constexpr const char* kName = "multinomial";
   DL_CHECK(weights.defined(), kInvalidArgument, "{}: the weights are an undefined tensor", kName);
-  DL_CHECK(!weights.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use .cpu()", kName);
   if (!is_floating(weights.dtype())) refuse_dtype(kName, weights.dtype(), "a floating dtype");
   DL_CHECK(weights.dim() == 1 || weights.dim() == 2, kShape,
            "{}: the weights have shape {}, wanted [n] or [rows, n]", kName, weights.sizes().str());
@@ -200,24 +218,15 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions
   // float16 and bfloat16 weights are converted to float32.
   const DType dtype = weights.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   const Tensor from = weights.detach().to(dtype).contiguous();
+  if (weights.is_cuda()) return detail::philox_multinomial(from, count, options, generator);
+  detail::check_multinomial(from, count, options.replacement);
   Shape shape = weights.sizes();
   shape[shape.size() - 1] = count;
   const Tensor result = empty(shape, {.dtype = DType::kI64});
-  const auto rows = static_cast<std::size_t>(weights.dim() == 2 ? weights.size(0) : 1);
-  const auto n = static_cast<std::size_t>(width);
   const auto drawn = static_cast<std::size_t>(count);
-  visit_floating(dtype, kName, [&]<typename T>() {
-    if constexpr (!kIsReduced<T>) {
-      const std::span<const T> all = elements<T>(from);
-      // Checks all rows before anything is drawn.
-      for (std::size_t row = 0; row < rows; ++row) {
-        random::check_multinomial(all.subspan(row * n, n), count, options.replacement);
-      }
-      for (std::size_t row = 0; row < rows; ++row) {
-        random::fill_multinomial(elements<std::int64_t>(result).subspan(row * drawn, drawn),
-                                 all.subspan(row * n, n), options.replacement, generator);
-      }
-    }
+  for_each_row(from, [&](std::size_t row, const auto& of_row) {
+    random::fill_multinomial(elements<std::int64_t>(result).subspan(row * drawn, drawn), of_row,
+                             options.replacement, generator);
   });
   return result;
 }

@@ -48,7 +48,7 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_gen
 // With replacement, two or more indices a row equal PyTorch's. One index, or indices without
 // replacement, equal those of PyTorch's own exponential_() kernel, but its wheels use MKL instead.
 // Throws kInvalidArgument for wrong weights, also if fewer than `count` are above 0 without
-// replacement. On the CPU only.
+// replacement; for weights on a GPU the host waits to know.
 Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options = {},
                    Generator& generator = default_generator());
 
@@ -68,6 +68,11 @@ void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
                          Generator& generator);
 Tensor philox_randperm(std::int64_t n, Device device, Generator& generator);
 Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator);
+// Throws what multinomial() throws for contiguous float32 or float64 weights on the CPU.
+void check_multinomial(const Tensor& weights, std::int64_t count, bool replacement);
+// Of float32 or float64 weights; the other arguments are checked by multinomial().
+Tensor philox_multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options,
+                          Generator& generator);
 // Sets each element to zero with probability p and divides the others by 1 - p.
 //   input   floating, any strides
 // Returns a row-major tensor of the input's shape and dtype. Takes one word of the stream for each

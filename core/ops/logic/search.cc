@@ -71,8 +71,8 @@ bool stands_before(const T* a, const T* b, std::int64_t width) {
   return false;
 }
 
-// The order of the rows of a contiguous [rows, width].
-std::vector<std::int64_t> order_of_rows(const Tensor& rows) {
+// The order of the rows of a contiguous [rows, width] on the CPU.
+Tensor order_by_comparison(const Tensor& rows) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(rows.size(0)));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const std::int64_t width = rows.size(1);
@@ -84,7 +84,25 @@ std::vector<std::int64_t> order_of_rows(const Tensor& rows) {
       return a < b && !stands_before(first + b * width, first + a * width, width);
     });
   });
-  return order;
+  return tensor(order);
+}
+
+// The same on any device. The rank of an element, its place among all distinct ones, stands for it.
+// Each round ranks pairs of neighbours, which halves the columns.
+Tensor order_by_ranks(const Tensor& rows) {
+  const std::int64_t count = rows.size(0);
+  if (rows.numel() == 0) return arange(count, {.dtype = DType::kI64, .device = rows.device()});
+  const std::int64_t above_all = rows.numel();
+  Tensor ranks = unique(rows, {.return_inverse = true}).inverse;
+  // In the order of rows, NaN equals NaN.
+  if (is_floating(rows.dtype())) ranks = where(ne(rows, rows), above_all, ranks);
+  while (ranks.size(1) > 1) {
+    if (ranks.size(1) % 2 == 1) ranks = cat({ranks, zeros_like(ranks.narrow(1, 0, 1))}, 1);
+    const Tensor pairs = ranks.view({count, -1, 2});
+    const Tensor both = pairs.select(2, 0) * (above_all + 1) + pairs.select(2, 1);
+    ranks = unique(both, {.return_inverse = true}).inverse;
+  }
+  return argsort(ranks.view({count}), 0);
 }
 
 }  // namespace
@@ -158,9 +176,6 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
 
 UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
   check_defined(input, "unique", "the input");
-  DL_CHECK(input.device().type == DeviceType::kCPU, kInvalidArgument,
-           "unique: the input is on {}, wanted cpu for slices along a dimension",
-           input.device().str());
   const auto d = static_cast<std::int64_t>(wrap_dim(dim, input.sizes().size(), "unique"));
   const NoGradGuard no_grad;
   if (input.dim() == 0) return unique(input.view({1}), 0, options);
@@ -168,28 +183,17 @@ UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options
   const Tensor slices = input.detach().movedim(d, 0).contiguous();
   const std::int64_t width = count == 0 ? 0 : slices.numel() / count;
   const Tensor rows = slices.view({count, width});
-  const std::vector<std::int64_t> order = order_of_rows(rows);
-  std::vector<std::int64_t> firsts;
-  std::vector<std::int64_t> counts;
-  const Tensor inverse = empty({count}, {.dtype = DType::kI64});
-  visit_all(rows.dtype(), [&]<typename T>() {
-    const T* const numbers = rows.data<T>();
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const T* const row = numbers + order[i] * width;
-      const bool again = i > 0 && std::equal(row, row + width, numbers + order[i - 1] * width);
-      if (!again) {
-        firsts.push_back(order[i]);
-        counts.push_back(0);
-      }
-      ++counts.back();
-      inverse.data<std::int64_t>()[order[i]] = std::ssize(firsts) - 1;
-    }
-  });
-  UniqueResult result;
-  result.values =
-      detail::drop_base(index_select(slices, 0, tensor(firsts)).movedim(0, d).contiguous());
-  if (options.return_inverse) result.inverse = inverse;
-  if (options.return_counts) result.counts = tensor(counts);
+  const Tensor order =
+      input.device().type == DeviceType::kCPU ? order_by_comparison(rows) : order_by_ranks(rows);
+  const Tensor sorted = index_select(rows, 0, order);
+  const Tensor begins = ones({count}, {.dtype = DType::kBool, .device = input.device()});
+  if (count > 1) {
+    begins.slice(0, 1, count)
+        .copy_(any(ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1)), 1));
+  }
+  UniqueResult result = detail::runs_of(begins, order, {count}, options);
+  const Tensor firsts = masked_select(order, begins);
+  result.values = detail::drop_base(index_select(slices, 0, firsts).movedim(0, d).contiguous());
   return result;
 }
 

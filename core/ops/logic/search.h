@@ -41,7 +41,7 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim = -1,
                                ReduceOptions options = {});
 
 // The distinct slices along a dimension, in lexicographic order; `inverse` and `counts` have one
-// number for each slice. A slice with NaN equals no other slice. On the CPU only. No gradient.
+// number for each slice. A slice with NaN equals no other slice. No gradient.
 UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options = {});
 
 }  // namespace dl

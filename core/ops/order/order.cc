@@ -149,29 +149,16 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
   return result;
 }
 
-// The elements of a 1-d `sorted` without repetitions. `places`: the elements' indices before
-// sorting; undefined if they were not sorted.
+// The elements of a 1-d `sorted` without repetitions. `places` as in runs_of().
 UniqueResult unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
                        UniqueOptions options) {
   const std::int64_t count = sorted.numel();
-  const TensorOptions whole{.dtype = DType::kI64, .device = sorted.device()};
-  Tensor begins = ones({count}, {.dtype = DType::kBool, .device = sorted.device()});
+  const Tensor begins = ones({count}, {.dtype = DType::kBool, .device = sorted.device()});
   if (count > 1) {
     begins.slice(0, 1, count).copy_(ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1)));
   }
-  UniqueResult result;
+  UniqueResult result = detail::runs_of(begins, places, shape, options);
   result.values = masked_select(sorted, begins);
-  if (options.return_inverse) {
-    const Tensor numbers = cumsum(begins, 0) - 1;
-    result.inverse =
-        places.defined() ? scatter(zeros({count}, whole), 0, places, numbers) : numbers;
-    result.inverse = detail::drop_base(result.inverse.view(shape));
-  }
-  if (options.return_counts) {
-    const Tensor first = nonzero(begins).view({-1});
-    const Tensor next = cat({first, full({1}, count, whole)}).slice(0, 1, first.numel() + 1);
-    result.counts = next - first;
-  }
   return result;
 }
 
@@ -246,6 +233,25 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
   return {detail::finish_composed(last(values).clone(MemoryFormat::kContiguous), input,
                                   "KthvalueBackward0"),
           last(indices).clone(MemoryFormat::kContiguous)};
+}
+
+UniqueResult detail::runs_of(const Tensor& begins, const Tensor& places, const Shape& shape,
+                             UniqueOptions options) {
+  const std::int64_t count = begins.numel();
+  const TensorOptions whole{.dtype = DType::kI64, .device = begins.device()};
+  UniqueResult result;
+  if (options.return_inverse) {
+    const Tensor numbers = cumsum(begins, 0) - 1;
+    result.inverse =
+        places.defined() ? scatter(zeros({count}, whole), 0, places, numbers) : numbers;
+    result.inverse = drop_base(result.inverse.view(shape));
+  }
+  if (options.return_counts) {
+    const Tensor first = nonzero(begins).view({-1});
+    const Tensor next = cat({first, full({1}, count, whole)}).slice(0, 1, first.numel() + 1);
+    result.counts = next - first;
+  }
+  return result;
 }
 
 UniqueResult unique(const Tensor& input, UniqueOptions options) {

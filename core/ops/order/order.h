@@ -44,6 +44,14 @@ UniqueResult unique(const Tensor& input, UniqueOptions options = {});
 // The elements of the flattened tensor in their order, without those that equal the element before.
 // They have no gradient.
 UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options = {});
+namespace detail {
+// What unique() returns of sorted elements or slices, without their values.
+//   begins [n]  bool: true if it differs from the one before
+//   places [n]  int64: their indices before sorting; undefined if they were not sorted
+// The inverse has shape `shape`.
+UniqueResult runs_of(const Tensor& begins, const Tensor& places, const Shape& shape,
+                     UniqueOptions options);
+}  // namespace detail
 
 // Sorts along a dimension. Returns the values and their indices in the input (int64). Equal values
 // keep their order, and NaN is the largest. A value's gradient goes to the element at its index.

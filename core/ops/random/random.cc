@@ -1,13 +1,21 @@
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/common.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/logic/logic.h"
+#include "core/ops/logic/search.h"
+#include "core/ops/order/order.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/distributions.h"
 #include "core/random/tensor_random.h"
 
@@ -231,6 +239,29 @@ Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
   call<Op::kPhiloxBernoulli>(p.device(), p, reserve(generator, p.device(), two_words_of(p.numel())),
                              result);
   return result;
+}
+
+Tensor philox_multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options,
+                          Generator& generator) {
+  const NoGradGuard no_grad;
+  const Tensor numbers = all(logical_and(ge(weights, 0), isfinite(weights)), -1);
+  const Tensor above_0 = sum(gt(weights, 0), {-1});
+  const Tensor usable = logical_and(numbers, ge(above_0, options.replacement ? 1 : count));
+  if (!all(usable).item<bool>()) check_multinomial(weights.cpu(), count, options.replacement);
+  Shape shape = weights.sizes();
+  if (options.replacement && count > 1) {
+    const Tensor sums = cumsum(weights.to(DType::kF64), -1);
+    shape[shape.size() - 1] = count;
+    const Tensor draws =
+        philox_rand(shape, {.dtype = DType::kF64, .device = weights.device()}, generator);
+    // To the right of equal sums: a draw of 0 takes no weight of 0.
+    return searchsorted(sums / sums.narrow(-1, sums.size(-1) - 1, 1), draws, {.right = true});
+  }
+  // As the CPU: the largest of the weights over exponential numbers, which must not be 0.
+  const Tensor draws =
+      philox_rand(shape, {.dtype = weights.dtype(), .device = weights.device()}, generator);
+  const Tensor exponentials = clamp(draws.neg().log1p().neg(), std::numeric_limits<float>::min());
+  return topk(weights / exponentials, count, -1).second;
 }
 
 }  // namespace detail
