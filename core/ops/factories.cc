@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/autograd/grad_mode.h"
 #include "core/ops/dispatch/dispatch.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/order/order.h"
 
 namespace dl {
 namespace {
@@ -166,12 +169,22 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
     check_fits(element(0), dtype, "arange");
     check_fits(element(count - 1), dtype, "arange");
   }
-  Tensor result = empty({count}, {.dtype = dtype});
-  visit_all(dtype, [&]<typename T>() {
-    T* out = result.data<T>();
-    for (std::int64_t i = 0; i < count; ++i) out[i] = element(i).template to<T>();
-  });
-  result = result.to(options.device);
+  Tensor result;
+  if (options.device.type == DeviceType::kCPU) {
+    result = empty({count}, {.dtype = dtype});
+    visit_all(dtype, [&]<typename T>() {
+      T* out = result.data<T>();
+      for (std::int64_t i = 0; i < count; ++i) out[i] = element(i).template to<T>();
+    });
+  } else {
+    // By the device itself: a copy from the host would have to be waited for.
+    const NoGradGuard no_grad;
+    const Tensor ones = full({count}, 1, {.dtype = DType::kI64, .device = options.device});
+    const Tensor number = cumsum(ones, 0) - 1;
+    result = integers ? number * static_cast<std::int64_t>(by) + static_cast<std::int64_t>(first)
+                      : number.to(DType::kF64) * step.as_double() + start.as_double();
+    result = result.to(dtype);
+  }
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

@@ -6,8 +6,10 @@
 
 #include "core/autograd/record.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
 #include "core/ops/layout.h"
 #include "core/ops/linear/linear.h"
+#include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
@@ -19,13 +21,10 @@ namespace {
 
 // Converts a bool mask to an additive mask: 0 if an element equals `seen`, else minus infinity.
 Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
-  const Tensor here = mask.cpu().contiguous();
-  Tensor numbers = empty(here.sizes());
-  for (std::int64_t i = 0; i < here.numel(); ++i) {
-    numbers.data<float>()[i] =
-        here.data<bool>()[i] == seen ? 0.0f : -std::numeric_limits<float>::infinity();
-  }
-  return numbers.to(like.dtype()).to(like.device());
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  return (seen ? where(mask, 0.0, kHidden) : where(mask, kHidden, 0.0))
+      .to(like.dtype())
+      .to(like.device());
 }
 
 // The mask as an additive mask, or undefined.
@@ -39,11 +38,8 @@ Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_vi
 }
 
 Tensor causal(std::int64_t queries, std::int64_t keys, const Tensor& like) {
-  const Tensor seen = empty({queries, keys}, {.dtype = DType::kBool});
-  for (std::int64_t i = 0; i < queries; ++i) {
-    for (std::int64_t j = 0; j < keys; ++j) seen.data<bool>()[i * keys + j] = j <= i;
-  }
-  return additive(seen, true, like);
+  const TensorOptions place{.device = like.device()};
+  return additive(le(arange(keys, place), arange(queries, place).unsqueeze(1)), true, like);
 }
 
 void check_vectors(const Tensor& query, const Tensor& key, const Tensor& value,
