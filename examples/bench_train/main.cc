@@ -1,6 +1,7 @@
 // bench_train: how long a training step takes, alone or on every rank of a job, timed as PyTorch's
 // steps are timed, so that both can be compared in one run.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/compile/compile.h"
 #include "nn/functional/functional.h"
+#include "nn/layers/activation/dropout.h"
 #include "nn/optim/algorithms/algorithms.h"
 #include "nn/parallel/distributed.h"
 
@@ -91,9 +93,10 @@ Batch make_batch(const Options& options, dl::Device device) {
 }
 
 struct Result {
-  std::int64_t parameters;
+  std::int64_t parameters = 0;
+  std::vector<double> losses;  // of all steps, if --losses is given; then nothing follows
   std::vector<double> sorted_ms;
-  double peak_mib;                                        // of the whole run
+  double peak_mib = 0;                                    // of the whole run
   std::optional<double> steps_peak_mib;                   // of the timed steps; CPU only
   std::string processor;                                  // the GPU's name; empty on a CPU
   std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
@@ -110,6 +113,12 @@ Result train(const Options& options, dl::Device device) {
   dl::manual_seed(options.seed);
   const std::unique_ptr<dl::nn::Module> made = options.work.make();
   dl::nn::Module& model = *made;
+  if (options.losses) {
+    // Each device draws other numbers.
+    for (const auto& [name, module] : model.named_modules()) {
+      if (auto* const dropout = dynamic_cast<dl::nn::Dropout*>(module)) dropout->eval();
+    }
+  }
   model.to(device);
   const auto [x, y] = make_batch(options, device);
   const auto opt = make_optimizer(options.optim, model.parameters());
@@ -139,6 +148,13 @@ Result train(const Options& options, dl::Device device) {
   const auto synchronize = [&] {
     if (on_gpu) dl::cuda::synchronize();
   };
+  if (options.losses) {
+    std::vector<double> losses;
+    for (int i = 0; i < options.steps; ++i) losses.push_back(compiled(x, y).item<double>());
+    Result result;
+    result.losses = std::move(losses);
+    return result;
+  }
   // In captured mode the first step runs eagerly, and the second captures; in compile mode the
   // first records, three check, and the first replay makes the arena.
   const int least = options.mode == "captured" ? 2 : options.mode == "compile" ? 5 : 0;
@@ -162,6 +178,7 @@ Result train(const Options& options, dl::Device device) {
   if (options.profile) profile.stop();
   std::ranges::sort(times);
   return {model.count_parameters(),
+          {},
           std::move(times),
           std::max(peak_before, peak_mib(device)),
           steps_peak.mib(),
@@ -171,6 +188,17 @@ Result train(const Options& options, dl::Device device) {
           options.profile && !options.json
               ? profile.key_averages().table({.sort_by = "self_cpu_time_total", .row_limit = 20})
               : std::string()};
+}
+
+void print_losses(const Options& options, const std::vector<double>& losses) {
+  if (options.json) {
+    const nlohmann::ordered_json object = {{"work", options.work.name}, {"batch", options.batch},
+                                           {"mode", options.mode},      {"dtype", options.dtype},
+                                           {"device", options.device},  {"losses", losses}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{}\n", fmt::join(losses, "\n"));
+  }
 }
 
 void print(const Options& options, const Result& result) {
@@ -242,7 +270,11 @@ int main(int argc, char** argv) {
   dl::init_process_group();
   const bench_train::Result result = bench_train::train(*options, device);
   if (dl::rank() == 0) {
-    bench_train::print(*options, result);
+    if (options->losses) {
+      bench_train::print_losses(*options, result.losses);
+    } else {
+      bench_train::print(*options, result);
+    }
     dl::require_written(stdout, "standard output");
   }
   dl::destroy_process_group();

@@ -27,6 +27,7 @@ struct Options {
   int per_sync;  // steps between two waits for the GPU
   bool no_sync;
   bool profile;
+  bool losses;  // print the loss of each step, and no times
   std::uint64_t seed;
   bool json;
 };

@@ -55,6 +55,24 @@ TEST(BenchTrain, TrainsEveryNetwork) {
   }
 }
 
+TEST(BenchTrain, PrintsTheLossesOfStepsWithoutDropout) {
+  const auto losses = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {tests::program("bench_train"), "efficientnet-b0", "--batch", "2",
+                               "--losses", "--steps", "2", "--json"});
+    tests::Process run(more, alone());
+    EXPECT_EQ(run.wait(kLimit), 0) << run.err();
+    const auto object = nlohmann::json::parse(run.out());
+    EXPECT_FALSE(object.contains("median_ms"));
+    return object["losses"].get<std::vector<double>>();
+  };
+  const std::vector<double> first = losses({});
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_NE(first[0], first[1]);
+  // A recorded step's dropout would draw other numbers.
+  EXPECT_EQ(losses({"--mode", "compile"}), first);
+  EXPECT_NE(losses({"--seed", "5"}), first);
+}
+
 TEST(BenchTrain, TrainsWithAGradientForAllUnderDlrun) {
   for (const std::string mode : {"--json", "--no-sync"}) {
     tests::Process run({tests::program("dlrun"), "--nproc-per-node", "2",
