@@ -48,11 +48,13 @@ if [ $# -gt 0 ]; then
   printf '%s\n' '#!/bin/sh' '# Every test program in turn; a test that lacks a GPU, or a file of the sources, says so and is skipped.' \
     'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)' 'status=0' 'for t in "$here"/tests/*; do' \
     '  DLRUN_TEST_BIN=$here/bin DLRUN_TEST_SOURCE=$here/share/dlrun "$t" "$@" || status=1' 'done' 'exit $status' >"$folder/run-tests"
-  mkdir "$folder/gpu"
-  cp "$(dirname "$0")"/../tests/gpu/figures.py "$(dirname "$0")"/../tests/gpu/parts.py "$(dirname "$0")"/../tests/gpu/runner.py \
-    "$(dirname "$0")"/../tests/gpu/steps.py "$(dirname "$0")"/../tests/gpu/summary.py "$folder/gpu/"
+  # The one file of the sources that tests on a GPU read.
+  mkdir -p "$folder/share/dlrun/tests/parity/arrays" "$folder/gpu"
+  cp "$(dirname "$0")/../tests/parity/arrays/composed.safetensors" "$folder/share/dlrun/tests/parity/arrays/"
+  cp "$(dirname "$0")"/../tests/gpu/*.py "$folder/gpu/"
+  rm "$folder"/gpu/*_test.py
   # shellcheck disable=SC2016
-  printf '%s\n' '#!/bin/sh' '# Tests, training, failures and times on a GPU: --help.' \
+  printf '%s\n' '#!/bin/sh' '# Tests, training, failures and times on a GPU: ./gpu-figures ten, or --help.' \
     'exec "${PYTHON:-python3}" -B "$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)/gpu/figures.py" "$@"' >"$folder/gpu-figures"
   chmod +x "$folder/run-tests" "$folder/gpu-figures"
 fi
