@@ -20,6 +20,10 @@ inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat:
   if (tensor.is_contiguous(format) && tensor.impl()->is_materialized()) return tensor;
   return detail::in_stored_format(tensor, format);
 }
+// The same of an operand that may be undefined.
+inline Tensor laid_out_or_none(const Tensor& tensor) {
+  return tensor.defined() ? laid_out(tensor) : tensor;
+}
 
 // The memory format in which PyTorch computes this image.
 inline MemoryFormat torch_format(const Tensor& tensor) {

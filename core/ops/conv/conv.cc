@@ -192,7 +192,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const Tensor w = laid_out(weight);
   const Tensor memory = empty({input.size(0), weight.size(0), size[0], size[1]}, kLast,
                               {.dtype = input.dtype(), .device = input.device()});
-  call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, memory);
+  call<Op::kConv2d>(input.device(), x, w, laid_out_or_none(bias), args, memory);
   const MemoryFormat in_torch = convolved_format(input, weight);
   Tensor output = with_visible_format(memory, in_torch);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {

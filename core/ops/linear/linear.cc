@@ -246,9 +246,8 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const Tensor output_rows = rows_of(output);
   const bool recorded = is_recorded(input, weight, bias);
   const Tensor kept = recorded ? room_to_keep(args.activation, output_rows) : Tensor();
-  const bool was_kept =
-      call<Op::kLinear>(input.device(), rows, w, bias.defined() ? laid_out(bias) : bias,
-                        args.activation, kept, output_rows);
+  const bool was_kept = call<Op::kLinear>(input.device(), rows, w, laid_out_or_none(bias),
+                                          args.activation, kept, output_rows);
   if (auto* node = record<LinearBackward>(output, input, weight, bias)) {
     node->activation = args.activation;
     node->set_grad_fn_name(grad_fn_of_linear(input, bias, args.activation));

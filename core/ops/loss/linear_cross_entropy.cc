@@ -203,12 +203,11 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& linear_weight, co
   check_reduction(options.reduction, kLinearLossName);
   check_smoothing(options.label_smoothing, kLinearLossName);
   const NllArgs args = nll_args(options.ignore_index, options.reduction, options.label_smoothing);
-  const auto laid = [](const Tensor& x) { return x.defined() ? laid_out(x) : x; };
-  const Tensor x = laid(input);
-  const Tensor w = laid(linear_weight);
-  const Tensor b = laid(linear_bias);
-  const Tensor t = laid(target);
-  const Tensor weight = laid(options.weight);
+  const Tensor x = laid_out(input);
+  const Tensor w = laid_out(linear_weight);
+  const Tensor b = laid_out_or_none(linear_bias);
+  const Tensor t = laid_out(target);
+  const Tensor weight = laid_out_or_none(options.weight);
   const LinearLossOperands of{.input = LinearLossOperands::computed(x),
                               .matrix = LinearLossOperands::computed(w),
                               .bias = LinearLossOperands::computed(b),

@@ -162,7 +162,7 @@ Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& t
   std::int64_t places = 1;
   for (std::int64_t d = 2; d < x.dim(); ++d) places *= x.size(d);
   const NllArgs args = nll_args(options.ignore_index, options.reduction, smoothing);
-  const Tensor weight = options.weight.defined() ? laid_out(options.weight) : Tensor();
+  const Tensor weight = laid_out_or_none(options.weight);
   Tensor loss =
       empty(args.reduced ? Shape() : t.sizes(), {.dtype = x.dtype(), .device = x.device()});
   const Tensor by_place = t.detach().view({samples, places});

@@ -7,6 +7,11 @@
 
 namespace dl {
 
+// Of the statistics that are saved for backward.
+inline DType stats_dtype(const Tensor& x) {
+  return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
 struct BatchNormPlan {
   BatchNormArgs args;
   MemoryFormat format = MemoryFormat::kContiguous;    // of the input, the result and the gradients

@@ -12,10 +12,6 @@ namespace dl {
 namespace {
 
 // The dtype of the statistics that are saved for backward.
-DType stats_dtype(const Tensor& x) {
-  return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-}
-
 // Inputs: input, weight, bias. Saved: input, statistics, weight if defined.
 struct NormBackward : Node {
   // `format`: of the kernel's tensors; `in_torch`: of the input's gradient.
@@ -103,10 +99,6 @@ void check_of_channels(const Tensor& tensor, const Tensor& input, const Shape& s
   DL_CHECK(tensor.dtype() == input.dtype() || tensor.dtype() == stats_dtype(input), kDType,
            "{}: the {} is {}, wanted {}", op, what, name_of(tensor.dtype()),
            name_of(input.dtype()));
-}
-
-Tensor laid_out_or_none(const Tensor& tensor) {
-  return tensor.defined() ? laid_out(tensor) : tensor;
 }
 
 // Arguments are checked.

@@ -102,7 +102,7 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
            "rank");
   BatchNormPlan plan = plan_batch_norm(input, running_mean, running_var, weight, bias, options);
   const Tensor x = laid_out(input, plan.format);
-  const Tensor w = weight.defined() ? laid_out(weight) : weight;
+  const Tensor w = laid_out_or_none(weight);
   std::int64_t values = values_a_channel(plan.args);
   WholeBatch whole;
   {
@@ -119,12 +119,11 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
   }
   const Tensor memory = plan.empty_result(x);
   const Tensor stats =
-      empty({3, plan.args.channels},
-            {.dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32, .device = x.device()});
+      empty({3, plan.args.channels}, {.dtype = stats_dtype(x), .device = x.device()});
   BatchNormArgs by_given = plan.args;
   by_given.batch_statistics = false;
-  call<Op::kBatchNorm>(x.device(), by_given, x, w, bias.defined() ? laid_out(bias) : bias,
-                       whole.mean, whole.variance, memory, stats);
+  call<Op::kBatchNorm>(x.device(), by_given, x, w, laid_out_or_none(bias), whole.mean,
+                       whole.variance, memory, stats);
   Tensor y = plan.result_over(memory);
   if (auto* node = record<SyncBatchNormBackward>(y, input, weight, bias)) {
     node->plan = plan;
