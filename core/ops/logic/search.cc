@@ -87,8 +87,9 @@ Tensor order_by_comparison(const Tensor& rows) {
   return tensor(order);
 }
 
-// The same on any device. The rank of an element, its place among all distinct ones, stands for it.
-// Each round ranks pairs of neighbours, which halves the columns.
+// The order of the rows on any device. Each element is replaced by its rank, which is its place
+// among the sorted distinct elements. Each round then replaces two neighbouring ranks of a row by
+// the rank of the pair, so that the number of columns is halved.
 Tensor order_by_ranks(const Tensor& rows) {
   const std::int64_t count = rows.size(0);
   if (rows.numel() == 0) return arange(count, {.dtype = DType::kI64, .device = rows.device()});
@@ -185,12 +186,7 @@ UniqueResult unique(const Tensor& input, std::int64_t dim, UniqueOptions options
   const Tensor rows = slices.view({count, width});
   const Tensor order =
       input.device().type == DeviceType::kCPU ? order_by_comparison(rows) : order_by_ranks(rows);
-  const Tensor sorted = index_select(rows, 0, order);
-  const Tensor begins = ones({count}, {.dtype = DType::kBool, .device = input.device()});
-  if (count > 1) {
-    begins.slice(0, 1, count)
-        .copy_(any(ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1)), 1));
-  }
+  const Tensor begins = detail::begins_of_runs(index_select(rows, 0, order));
   UniqueResult result = detail::runs_of(begins, order, {count}, options);
   const Tensor firsts = masked_select(order, begins);
   result.values = detail::drop_base(index_select(slices, 0, firsts).movedim(0, d).contiguous());

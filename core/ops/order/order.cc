@@ -152,11 +152,7 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
 // The elements of a 1-d `sorted` without repetitions. `places` as in runs_of().
 UniqueResult unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
                        UniqueOptions options) {
-  const std::int64_t count = sorted.numel();
-  const Tensor begins = ones({count}, {.dtype = DType::kBool, .device = sorted.device()});
-  if (count > 1) {
-    begins.slice(0, 1, count).copy_(ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1)));
-  }
+  const Tensor begins = detail::begins_of_runs(sorted);
   UniqueResult result = detail::runs_of(begins, places, shape, options);
   result.values = masked_select(sorted, begins);
   return result;
@@ -233,6 +229,16 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
   return {detail::finish_composed(last(values).clone(MemoryFormat::kContiguous), input,
                                   "KthvalueBackward0"),
           last(indices).clone(MemoryFormat::kContiguous)};
+}
+
+Tensor detail::begins_of_runs(const Tensor& sorted) {
+  const std::int64_t count = sorted.size(0);
+  const Tensor begins = ones({count}, {.dtype = DType::kBool, .device = sorted.device()});
+  if (count > 1) {
+    const Tensor differs = ne(sorted.slice(0, 1, count), sorted.slice(0, 0, count - 1));
+    begins.slice(0, 1, count).copy_(differs.dim() == 1 ? differs : any(differs, 1));
+  }
+  return begins;
 }
 
 UniqueResult detail::runs_of(const Tensor& begins, const Tensor& places, const Shape& shape,

@@ -45,8 +45,12 @@ UniqueResult unique(const Tensor& input, UniqueOptions options = {});
 // They have no gradient.
 UniqueResult unique_consecutive(const Tensor& input, UniqueOptions options = {});
 namespace detail {
+// [n] bool: true if sorted[i], an element or a row, differs from the one before. The first one
+// does.
+//   sorted  [n] or [n, width]
+Tensor begins_of_runs(const Tensor& sorted);
 // What unique() returns of sorted elements or slices, without their values.
-//   begins [n]  bool: true if it differs from the one before
+//   begins [n]  as begins_of_runs() returns it
 //   places [n]  int64: their indices before sorting; undefined if they were not sorted
 // The inverse has shape `shape`.
 UniqueResult runs_of(const Tensor& begins, const Tensor& places, const Shape& shape,
