@@ -50,6 +50,14 @@ struct Lines {
 };
 
 #if defined(__CUDACC__)
+// For Lines::combine().
+struct Add {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
 // The sum over this and all earlier threads of a block of kGroupThreads. All threads of the block
 // must call it. `shared` has kGroupThreads entries.
 template <typename T>

@@ -7,13 +7,6 @@
 namespace dl::kernels::cuda {
 namespace {
 
-struct AddNll {
-  template <typename M>
-  __device__ M operator()(M a, M b) const {
-    return a + b;
-  }
-};
-
 template <typename M>
 __device__ M class_weight(const NllOperands& in, std::int64_t c) {
   return in.weight == nullptr ? M(1) : load_as<M>(in.weight, in.dtype, c);
@@ -47,7 +40,7 @@ __global__ void __launch_bounds__(kGroupThreads)
       for (std::int64_t c = lines.lane(); counts && c < in.classes; c += lines.lanes) {
         all -= class_weight<M>(in, c) * load_as<M>(x, in.dtype, first + c * in.positions);
       }
-      all = lines.combine(all, shared, AddNll());
+      all = lines.combine(all, shared, Add());
     }
     if (lines.lane() != 0 || !present) continue;
     M loss = 0;
@@ -65,8 +58,8 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
     if (!in.args.reduced) store_as<M>(out, in.dtype, i, loss);
   }
-  losses = Lines{}.combine(losses, shared_sums, AddNll());
-  weights = Lines{}.combine(weights, shared_sums, AddNll());
+  losses = Lines{}.combine(losses, shared_sums, Add());
+  weights = Lines{}.combine(weights, shared_sums, Add());
   if (threadIdx.x != 0) return;
   partial[2 * blockIdx.x] = losses;
   partial[2 * blockIdx.x + 1] = weights;
@@ -81,8 +74,8 @@ __global__ void __launch_bounds__(kGroupThreads)
   static_assert(kNllParts <= kGroupThreads);
   double losses = part < parts ? partial[2 * part] : 0;
   double weights = part < parts ? partial[2 * part + 1] : 0;
-  losses = Lines{}.combine(losses, shared, AddNll());
-  weights = Lines{}.combine(weights, shared, AddNll());
+  losses = Lines{}.combine(losses, shared, Add());
+  weights = Lines{}.combine(weights, shared, Add());
   if (threadIdx.x != 0) return;
   if (!in.args.first_part) {
     losses += sums[0];

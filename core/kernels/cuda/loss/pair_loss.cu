@@ -52,10 +52,6 @@ __global__ void __launch_bounds__(kThreads)
   if (i < in.count) store_as<M>(out, in.dtype, i, loss_at<M>(in, i, fault));
 }
 
-struct AddLosses {
-  __device__ double operator()(double a, double b) const { return a + b; }
-};
-
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
     pair_loss_sum_kernel(PairLossOperands in, double* partial, dl::cuda::FaultPlace fault) {
@@ -65,7 +61,7 @@ __global__ void __launch_bounds__(kGroupThreads)
        i < in.count; i += static_cast<std::int64_t>(gridDim.x) * kGroupThreads) {
     total += static_cast<double>(loss_at<M>(in, i, fault));
   }
-  total = Lines{}.combine(total, shared, AddLosses());
+  total = Lines{}.combine(total, shared, Add());
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
@@ -78,7 +74,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   for (int i = static_cast<int>(threadIdx.x); i < parts; i += kGroupThreads) {
     total += partial[i];
   }
-  total = Lines{}.combine(total, shared, AddLosses());
+  total = Lines{}.combine(total, shared, Add());
   if (threadIdx.x == 0) store_as<M>(out, dtype, 0, static_cast<M>(total / divisor));
 }
 
