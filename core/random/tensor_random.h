@@ -70,7 +70,7 @@ Tensor philox_randperm(std::int64_t n, Device device, Generator& generator);
 Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator);
 // Throws what multinomial() throws for contiguous float32 or float64 weights on the CPU.
 void check_multinomial(const Tensor& weights, std::int64_t count, bool replacement);
-// Of float32 or float64 weights; the other arguments are checked by multinomial().
+// Draws by float32 or float64 weights. multinomial() has checked the other arguments.
 Tensor philox_multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options,
                           Generator& generator);
 // Sets each element to zero with probability p and divides the others by 1 - p.

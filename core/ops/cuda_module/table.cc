@@ -21,7 +21,7 @@ namespace {
 
 // As a user knows what reports a fault.
 const char* name_of_op(int op) {
-  // Of its family, one takes probabilities.
+  // One loss of the family reports faults: the one that takes probabilities.
   if (op == static_cast<int>(Op::kPairLoss)) return facts(PairLoss::kBce).name.data();
   return op >= 0 && static_cast<std::size_t>(op) < kOpCount ? info(static_cast<Op>(op)).name.data()
                                                             : "an operation";

@@ -10,7 +10,8 @@
 
 namespace dl {
 
-// Of the user's target, for messages: its shape, and the number of the kernel's first element.
+// Says for messages what part of the user's target a kernel gets: the target's shape, and the
+// number of the element that is the kernel's first.
 struct TargetPart {
   Shape shape;
   std::int64_t first = 0;

@@ -31,7 +31,7 @@ struct CtcLossBackward final : Node {
   bool zero_infinity = false;
 };
 
-// Of each sample.
+// Each vector has a number for each sample.
 struct Lengths {
   std::vector<std::int64_t> steps;
   std::vector<std::int64_t> labels;

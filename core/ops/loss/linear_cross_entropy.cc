@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kLinearLossName = "linear_cross_entropy";
 
-// Of a chunk. A GPU wants more for a product that fills it.
+// The number of logits in a chunk. It is larger on a GPU, because a small product leaves most of
+// the GPU idle.
 constexpr std::int64_t kLogitsOnCpu = std::int64_t{1} << 20;
 constexpr std::int64_t kLogitsOnCuda = std::int64_t{1} << 26;
 constexpr std::int64_t kLeastRows = 64;  // fewer make the products slow
