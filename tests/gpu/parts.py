@@ -89,7 +89,9 @@ def machine(s, a):
 
 
 def test_environment(a):
-    return {"DLRUN_TEST_BIN": str(a.bin), "DLRUN_TEST_SOURCE": str(a.data / "share/dlrun" if (a.data / "share/dlrun").exists() else a.data)}
+    # Counts are read from GoogleTest's words, whatever the user's environment wants of them.
+    return {"GTEST_BRIEF": "0", "GTEST_COLOR": "no", "DLRUN_TEST_BIN": str(a.bin),
+            "DLRUN_TEST_SOURCE": str(a.data / "share/dlrun" if (a.data / "share/dlrun").exists() else a.data)}
 
 
 def programs(a):

@@ -37,7 +37,7 @@ class Rehearsal(unittest.TestCase):
     def figures(self, plan, budget):
         """(what it found, its page)"""
         done = subprocess.run([sys.executable, "-B", str(self.root / "gpu/figures.py"), plan, "--quick", "--budget", str(budget), "--out", "found"],
-                              capture_output=True, text=True, timeout=budget + 200, cwd=self.root)
+                              capture_output=True, text=True, timeout=budget + 200, cwd=self.root, env={**os.environ, "GTEST_BRIEF": "1"})
         self.assertIn(done.returncode, (0, 1), done.stderr)
         page = (self.root / "found/summary.md").read_text()
         self.assertIn(page, done.stdout)
