@@ -13,6 +13,9 @@
 #define DL_HAS_CYCLE_CLOCK 0
 #endif
 
+#include <pthread.h>
+
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -34,6 +37,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Of the first thread that gRPC did not get; 0 if it got all.
+std::atomic<int> thread_error{0};
+
+}  // namespace
+
+// The linker puts these for pthread_create() in what it links statically (--wrap), which gRPC is in
+// Debian. A thread that a shared gRPC does not get is not seen here.
+extern "C" int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                     void* (*run)(void*), void* argument);
+extern "C" int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                     void* (*run)(void*), void* argument) {
+  const int error = __real_pthread_create(thread, attributes, run, argument);
+  if (error != 0) thread_error = error;
+  return error;
+}
+
+namespace {
+
 constexpr auto kShutdownTime = 5s;
 constexpr auto kTimersTime = 10s;
 
@@ -53,6 +74,10 @@ Library& library() {
 [[noreturn]] void throw_no_thread(int error) {
   throw_error(ErrorKind::kIo, "store: gRPC cannot start the threads that it needs: {}",
               spawn_error_text(error));
+}
+
+void check_threads() {
+  if (thread_error != 0) throw_no_thread(thread_error);
 }
 
 void quiet_grpc() {
@@ -146,9 +171,11 @@ GrpcUse::GrpcUse() {
   if (grpc.users == 0) {
     require_threads();
     ::grpc_init();
+    check_threads();
     measure_frequency();
     // If it throws, gRPC stays initialised, because its shutdown would wait for the missing thread.
     require_timers();
+    check_threads();
   }
   ++grpc.users;
 }

@@ -28,10 +28,11 @@ inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 
 // become dlrun's debug lines.
 //
 // If the system refuses gRPC a thread, gRPC neither reports it nor works without it: calls have no
-// deadlines any more, and destroying its last object waits for that thread for ever. So the first
-// object of this class tests that threads can be made and that gRPC's timers work. The last one
-// shuts the library down on a thread of its own, which can be left behind. If one of gRPC's threads
-// runs out of memory, the process ends with a text that names the limit.
+// deadlines any more or never return, and destroying its last object waits for that thread for
+// ever. So the first object of this class tests that threads can be made, that gRPC got all it
+// asked for, and that its timers work. The last one shuts the library down on a thread of its own,
+// which can be left behind. If one of gRPC's threads runs out of memory, the process ends with a
+// text that names the limit.
 class GrpcUse {
  public:
   // Throws kIo and names the limit if the system does not give this process gRPC's threads.
