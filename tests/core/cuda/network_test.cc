@@ -343,14 +343,19 @@ TEST_F(CudaNetwork, ConvolutionsFirstMetInACapture) {
   const Tensor x_there = x.to(kGPU);
   const Tensor w_there = w.to(kGPU);
   cuda::Graph graph(cuda::runtime());
+  const Stream stream = cuda::default_stream(0);
+  cuda::PoolId pool = 0;  // launches write into its memory
   const Tensor y = std::async(std::launch::async, [&] {
-                     graph.begin(cuda::default_stream(0));
+                     pool = cuda::allocator(0).begin_pool(stream.handle);
+                     graph.begin(stream);
                      Tensor result = conv2d(x_there, w_there);
                      graph.end();
+                     cuda::allocator(0).end_pool(stream.handle);
                      return result;
                    }).get();
-  graph.launch(cuda::default_stream(0));
+  graph.launch(stream);
   expect_close(y, conv2d(x, w), tolerance(DType::kF32, 72, {.times = kOfWinograd}), "captured");
+  cuda::allocator(0).release_pool(pool);
 }
 
 TEST_F(CudaNetwork, AStreamThatAsksForMemoryWaitsForTheResult) {
