@@ -42,13 +42,6 @@ void record_span(const record::Header& header, const record::Group& group, const
   }
 }
 
-bool is_on() {
-  const std::string value = env::get(env::Var::kRecorder).value_or("on");
-  DL_CHECK(value == "on" || value == "off", kInvalidArgument,
-           "DLRUN_RECORDER is {}, wanted on or off", value);
-  return value == "on";
-}
-
 }  // namespace
 
 record::Names recorded_names() {
@@ -61,7 +54,7 @@ record::Names recorded_names() {
 
 std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
                                                 std::uint64_t generation) {
-  if (!is_on()) return nullptr;
+  if (!env::get_switch(env::Var::kRecorder)) return nullptr;
   record::tick_time();  // starts the measurement of the clock's rate
   record::observe_ends(&record_span);
   if (const auto fd = env::get_int(env::Var::kRecorderFd)) {

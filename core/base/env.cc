@@ -94,6 +94,13 @@ std::int64_t require_int(Var var) {
   return *value;
 }
 
+bool get_switch(Var var) {
+  const std::string value = get(var).value_or("on");
+  DL_CHECK(value == "on" || value == "off", kInvalidArgument, "{} is {}, wanted on or off",
+           name_of(var), value);
+  return value == "on";
+}
+
 bool is_pmi_of_srun() {
   const auto rank = get_int(Var::kPmiRank);
   const auto size = get_int(Var::kPmiSize);

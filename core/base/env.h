@@ -44,6 +44,9 @@ std::optional<std::int64_t> get_int(Var var);
 // rank".
 std::int64_t require_int(Var var);
 
+// Of a variable that is on or off: on if it is not set. Throws kInvalidArgument for another value.
+bool get_switch(Var var);
+
 // True if srun has set PMI_RANK and PMI_SIZE (--mpi=pmi2): they then equal SLURM_PROCID and
 // SLURM_STEP_NUM_TASKS. An mpirun inside a step of srun sets other values.
 bool is_pmi_of_srun();

@@ -56,8 +56,8 @@ bool CachingAllocator::BySize::operator()(const Block* a, const Block* b) const 
   return before(a->data, b->data);
 }
 
-CachingAllocator::CachingAllocator(Runtime& runtime, int device)
-    : runtime_(runtime), device_(device) {}
+CachingAllocator::CachingAllocator(Runtime& runtime, int device, Caching caching)
+    : runtime_(runtime), device_(device), caches_(caching == Caching::kOn) {}
 
 // Blocks in use are leaked: their holders can no longer free them.
 CachingAllocator::~CachingAllocator() {
@@ -102,7 +102,7 @@ void* CachingAllocator::allocate(std::size_t bytes, void* stream) {
   const Lock lock(mutex_);
   constexpr std::size_t kMost = std::size_t{1} << 47;
   if (bytes > kMost) out_of_memory(bytes);
-  const std::size_t size = rounded(bytes, kUnit);
+  const std::size_t size = caches_ ? rounded(bytes, kUnit) : bytes;
   process_events(false);
   Pool& pool = pool_for(stream);
   Block* block = take_free(pool, size, stream);
@@ -124,6 +124,7 @@ CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, std::size_t siz
   Block wanted{.stream = stream, .data = nullptr, .size = size, .pool = &pool};
   const auto found = list.lower_bound(&wanted);
   if (found == list.end() || (*found)->stream != stream) return nullptr;
+  if (!caches_ && (*found)->size != size) return nullptr;
   Block* const block = *found;
   list.erase(found);
   return block;
@@ -131,7 +132,7 @@ CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, std::size_t siz
 
 CachingAllocator::Block* CachingAllocator::take_segment(Pool& pool, std::size_t size,
                                                         void* stream) {
-  const std::size_t bytes = segment_size(size);
+  const std::size_t bytes = caches_ ? segment_size(size) : size;
   void* data = runtime_.allocate(device_, bytes);
   if (data == nullptr) {
     ++stats_.num_alloc_retries;
@@ -212,7 +213,9 @@ void CachingAllocator::free_block(Block* block) {
   }
   free_list(*block->pool, block->small).insert(block);
   Pool& pool = *block->pool;
-  if (pool.released && block->before == nullptr && block->after == nullptr) {
+  // A graph's memory stays its own without caching, too: each replay uses the same addresses.
+  const bool is_kept = pool.id == 0 ? caches_ : !pool.released;
+  if (!is_kept && block->before == nullptr && block->after == nullptr) {
     free_list(*block->pool, block->small).erase(block);
     drop_segment(block);
     if (pool.segments == 0) pools_.erase(pool.id);

@@ -8,6 +8,9 @@
 // neighbours are merged. If the device is out of memory, all free segments but those of private
 // pools in use are returned to it before the allocation is retried.
 //
+// With Caching::kOff each block is an allocation of its own of exactly the bytes asked for, so that
+// compute-sanitizer sees what leaves it, and the device gets it back when it is free.
+//
 // Between begin_pool() and end_pool(), while a graph is captured, the captured stream and the
 // streams that join its capture allocate from a private pool. Each replay uses the same addresses,
 // so no other allocation may use them until release_pool().
@@ -58,15 +61,18 @@ struct AllocatorStats {
 
 using PoolId = std::uint64_t;
 
+enum class Caching : bool { kOff, kOn };
+
 class CachingAllocator {
  public:
-  CachingAllocator(Runtime& runtime, int device);
+  CachingAllocator(Runtime& runtime, int device, Caching caching = Caching::kOn);
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
 
-  // At least `bytes` > 0 bytes, aligned to 512. Throws kInvalidArgument if the device is out of
-  // memory: the text has the bytes requested, free, in use, cached, and used by other processes.
+  // At least `bytes` > 0 bytes, aligned to 512, and uncached to what CUDA gives. Throws
+  // kInvalidArgument if the device is out of memory: the text has the bytes requested, free, in
+  // use, cached, and used by other processes.
   void* allocate(std::size_t bytes, void* stream);
   void deallocate(void* block) noexcept;
   // Another stream uses the block; `stream` must outlive the block.
@@ -138,6 +144,7 @@ class CachingAllocator {
 
   Runtime& runtime_;
   const int device_;
+  const bool caches_;
   mutable Mutex mutex_;
   AllocatorStats stats_ DL_GUARDED_BY(mutex_);
   Pool shared_ DL_GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/device/cuda/module/module.h"
@@ -34,10 +35,11 @@ CachingAllocator& allocator(int device) {
     if (CachingAllocator* const known = place.load(std::memory_order_acquire)) return *known;
   }
   default_stream(device);  // throws if the device does not exist
+  const Caching caching = env::get_switch(env::Var::kCudaCache) ? Caching::kOn : Caching::kOff;
   std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
   const Lock lock(allocators_mutex);
   if (place.load(std::memory_order_relaxed) == nullptr) {
-    place.store(new CachingAllocator(runtime(), device), std::memory_order_release);
+    place.store(new CachingAllocator(runtime(), device, caching), std::memory_order_release);
   }
   return *place.load(std::memory_order_relaxed);
 }

@@ -53,6 +53,21 @@ TEST(Env, MissingRequiredVariableSaysWhoSetsIt) {
   EXPECT_THROW(require_int(Var::kRank), Error);
 }
 
+TEST(Env, ASwitchIsOnUnlessItIsOff) {
+  ::unsetenv("DLRUN_CUDA_CACHE");
+  EXPECT_TRUE(get_switch(Var::kCudaCache));
+  ::setenv("DLRUN_CUDA_CACHE", "off", 1);
+  EXPECT_FALSE(get_switch(Var::kCudaCache));
+  ::setenv("DLRUN_CUDA_CACHE", "0", 1);
+  try {
+    get_switch(Var::kCudaCache);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "DLRUN_CUDA_CACHE is 0, wanted on or off");
+  }
+  ::unsetenv("DLRUN_CUDA_CACHE");
+}
+
 TEST(Env, NamesAreUnique) {
   std::set<std::string_view> names;
   for (const Row& row : table()) {

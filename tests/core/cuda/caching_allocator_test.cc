@@ -139,6 +139,40 @@ TEST_F(CachingAllocatorTest, AGraphsPoolIsNotShared) {
   EXPECT_EQ(runtime_.blocks.size(), 1U);
 }
 
+TEST_F(CachingAllocatorTest, WithoutCachingABlockIsAnAllocation) {
+  CachingAllocator uncached(runtime_, 0, Caching::kOff);
+  void* const first = uncached.allocate(1000, stream_);
+  void* const second = uncached.allocate(3 * kMiB, stream_);
+  EXPECT_EQ(runtime_.blocks[first], 1000U);
+  EXPECT_EQ(runtime_.blocks[second], 3 * kMiB);
+  uncached.record_stream(second, other_);
+  runtime_.busy = {other_};
+  uncached.deallocate(first);
+  uncached.deallocate(second);
+  EXPECT_EQ(runtime_.used(), 3 * kMiB) << "another stream still uses it";
+  runtime_.busy = {};
+  void* const third = uncached.allocate(1000, stream_);
+  EXPECT_EQ(runtime_.used(), 1000U);
+  EXPECT_EQ(uncached.stats().reserved_bytes.current, 1000);
+  uncached.deallocate(third);
+  EXPECT_EQ(runtime_.used(), 0U);
+}
+
+TEST_F(CachingAllocatorTest, WithoutCachingAGraphKeepsItsMemory) {
+  CachingAllocator uncached(runtime_, 0, Caching::kOff);
+  const PoolId pool = uncached.begin_pool(stream_);
+  void* const captured = uncached.allocate(1000, stream_);
+  uncached.deallocate(captured);
+  EXPECT_NE(uncached.allocate(900, stream_), captured) << "its end would be in another block";
+  EXPECT_EQ(uncached.allocate(1000, stream_), captured);
+  uncached.deallocate(captured);
+  uncached.end_pool(stream_);
+  EXPECT_EQ(runtime_.used(), 1900U) << "a replay still writes there";
+  uncached.release_pool(pool);
+  uncached.empty_cache();
+  EXPECT_EQ(runtime_.used(), 900U);
+}
+
 TEST_F(CachingAllocatorTest, APoolGoesWithItsGraphsLastBlock) {
   const PoolId pool = memory_.begin_pool(stream_);
   void* const result = memory_.allocate(1000, stream_);
