@@ -1,7 +1,4 @@
-// Devices and their memory.
-#include <sys/mman.h>
-#include <unistd.h>
-
+// Devices, and the calls that allocate, copy and fill memory.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,27 +12,9 @@
 namespace dl::host_device {
 namespace {
 
-constexpr std::size_t kMemory = std::size_t{1} << 30;  // of a device
 constexpr int kMultiprocessors = 4;
 constexpr int kThreadsOfOne = 2048;
 constexpr int kL2Bytes = 1 << 20;
-
-struct Block {
-  std::size_t bytes;   // asked for
-  std::size_t mapped;  // with the guard behind it
-  Place place;
-  int device;
-};
-
-struct Memory {
-  std::mutex mutex;
-  std::map<const char*, Block> blocks;
-  std::map<int, std::size_t> used;  // of each device
-};
-Memory& memory() {
-  static Memory& all = *new Memory;
-  return all;
-}
 
 // What CUDA_VISIBLE_DEVICES leaves of DLRUN_TEST_DEVICES (default: one): up to the first entry that
 // is none.
@@ -63,46 +42,6 @@ const std::vector<int>& devices() {
   return all;
 }
 
-// Allocates whole pages and an inaccessible page after them; unwritten memory reads as NaN.
-cudaError_t allocate(void** out, std::size_t bytes, Place place) {
-  const int device = this_thread().device;
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  if (place == Place::kDevice && bytes > kMemory - all.used[device]) {
-    return cudaErrorMemoryAllocation;
-  }
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t rounded = (bytes + page - 1) / page * page;
-  void* const base = ::mmap(nullptr, rounded + page, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return cudaErrorMemoryAllocation;
-  ::mprotect(static_cast<char*>(base) + rounded, page, PROT_NONE);
-  std::memset(base, 0xff, rounded);
-  all.blocks.emplace(static_cast<const char*>(base), Block{bytes, rounded + page, place, device});
-  if (place == Place::kDevice) all.used[device] += bytes;
-  *out = base;
-  return cudaSuccess;
-}
-
-cudaError_t release(void* data, Place place) {
-  if (data == nullptr) return cudaSuccess;
-  int device = 0;
-  Memory& all = memory();
-  {
-    const std::lock_guard lock(all.mutex);
-    const auto found = all.blocks.find(static_cast<const char*>(data));
-    if (found == all.blocks.end() || found->second.place != place) return cudaErrorInvalidValue;
-    device = found->second.device;
-  }
-  drain(device);  // as cudaFree does
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.blocks.find(static_cast<const char*>(data));
-  if (place == Place::kDevice) all.used[device] -= found->second.bytes;
-  ::munmap(data, found->second.mapped);
-  all.blocks.erase(found);
-  return cudaSuccess;
-}
-
 }  // namespace
 
 int device_count() {
@@ -111,15 +50,6 @@ int device_count() {
 
 int physical_device(int device) {
   return devices().at(static_cast<std::size_t>(device));
-}
-
-Place place_of(const void* data) {
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  auto after = all.blocks.upper_bound(static_cast<const char*>(data));
-  if (after == all.blocks.begin()) return Place::kPageable;
-  const auto& [base, block] = *--after;
-  return static_cast<const char*>(data) < base + block.bytes ? block.place : Place::kPageable;
 }
 
 }  // namespace dl::host_device
@@ -219,9 +149,8 @@ const char* cudaGetErrorString(cudaError_t) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  const std::lock_guard lock(memory().mutex);
   *total = kMemory;
-  *free = kMemory - memory().used[this_thread().device];
+  *free = kMemory - used_memory(this_thread().device);
   return cudaSuccess;
 }
 

@@ -3,11 +3,17 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/host_device/kernel.h"
+#include "tests/host_device/runtime.h"
 
 namespace dl::host_device {
 
@@ -18,28 +24,71 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 constexpr unsigned kMostThreads = 1024;
 
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "host device: %s\n", what);
-  std::abort();
+unsigned long seed() {
+  static const unsigned long value = [] {
+    const char* const given = std::getenv("DLRUN_TEST_ORDER");
+    return given == nullptr ? 1 : std::strtoul(given, nullptr, 10);
+  }();
+  return value;
+}
+
+// SplitMix64, as std::shuffle() takes it: a stream's orders follow from the seed.
+struct Random {
+  using result_type = std::uint64_t;
+  static constexpr result_type min() { return 0; }
+  static constexpr result_type max() { return ~result_type{0}; }
+  result_type operator()() {
+    result_type z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  result_type state = seed();
+};
+thread_local Random random_numbers;
+
+template <typename T>
+void shuffle(std::vector<T>& items) {
+  // The bias of one number in 2^32 does not matter here, and divisions would take long.
+  for (std::size_t left = items.size(); left > 1; --left) {
+    const std::uint64_t at = (random_numbers() >> 32) * left >> 32;
+    std::swap(items[left - 1], items[at]);
+  }
+}
+
+void number(std::vector<unsigned>& items, std::size_t count) {
+  items.resize(count);
+  std::iota(items.begin(), items.end(), 0U);
+}
+
+// The launch that the thread runs; of a thread that has run none, line() is 0.
+thread_local std::source_location launched;
+
+std::string text_of(const dim3& at) {
+  return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) +
+         ")";
 }
 
 class Block {
  public:
-  void run(dim3 threads, bool backwards, const std::function<void()>& thread) {
+  void run(dim3 threads, const std::function<void()>& thread) {
     thread_ = &thread;
     threads_ = threads;
     count_ = threads.x * threads.y * threads.z;
-    backwards_ = backwards;
+    if (order_.size() != count_) number(order_, count_);
+    shuffle(order_);
+    shared_.clear();
     next_ = ended_ = 0;
     while (next_ < count_) resume(fresh_fiber());
     while (ended_ < count_) {
       // All others wait: those that ended would never come.
-      if (ended_ != 0) fail("a barrier that some threads of the block do not reach");
-      std::vector<Fiber*> waiting;
-      waiting.swap(waiting_);
-      backwards_ = !backwards_;
-      if (backwards_) std::reverse(waiting.begin(), waiting.end());
-      for (Fiber* const fiber : waiting) {
+      if (ended_ != 0) {
+        fail(running_kernel() + " has a barrier that some threads of the block do not reach");
+      }
+      resumed_.clear();
+      resumed_.swap(waiting_);
+      shuffle(resumed_);
+      for (Fiber* const fiber : resumed_) {
         position.thread = fiber->thread;
         resume(fiber);
       }
@@ -52,6 +101,12 @@ class Block {
     self->thread = position.thread;
     waiting_.push_back(self);
     if (::_setjmp(self->place) == 0) ::_longjmp(scheduler_, 1);
+  }
+
+  void begin_shared(void* variable, std::size_t bytes) {
+    if (std::ranges::find(shared_, variable) != shared_.end()) return;
+    shared_.push_back(variable);
+    fill_with_pattern(variable, bytes);
   }
 
  private:
@@ -94,8 +149,7 @@ class Block {
   [[noreturn]] void run_threads() {
     Fiber* const self = running_;
     while (next_ < count_) {
-      const unsigned number = backwards_ ? count_ - 1 - next_ : next_;
-      ++next_;
+      const unsigned number = order_[next_++];
       position.thread = dim3(number % threads_.x, number / threads_.x % threads_.y,
                              number / (threads_.x * threads_.y));
       (*thread_)();
@@ -108,14 +162,16 @@ class Block {
   const std::function<void()>* thread_ = nullptr;
   dim3 threads_;
   unsigned count_ = 0;
-  unsigned next_ = 0;  // the first that has not begun
+  unsigned next_ = 0;  // the first in the order that has not begun
   unsigned ended_ = 0;
-  bool backwards_ = false;
+  std::vector<unsigned> order_;  // of the threads
+  std::vector<void*> shared_;    // variables that a thread of the block has come to
   Fiber* running_ = nullptr;
   jmp_buf scheduler_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
   std::vector<Fiber*> waiting_;
+  std::vector<Fiber*> resumed_;
 };
 
 thread_local Block block;
@@ -130,19 +186,40 @@ void wait_for_block() {
   block.wait();
 }
 
-void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
+void begin_shared(void* variable, std::size_t bytes) {
+  block.begin_shared(variable, bytes);
+}
+
+void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread,
+              const std::source_location& launch) {
+  launched = launch;
   position.grid = grid;
   position.threads = threads;
-  bool backwards = false;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        position.block = dim3(x, y, z);
-        block.run(threads, backwards, thread);
-        backwards = !backwards;
-      }
-    }
+  thread_local std::vector<unsigned> order;
+  number(order, std::size_t{grid.x} * grid.y * grid.z);
+  shuffle(order);
+  for (const unsigned number : order) {
+    position.block = dim3(number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y);
+    block.run(threads, thread);
   }
+  check_memory([] { return "behind " + running_kernel(); });
+}
+
+std::string running_kernel() {
+  if (launched.line() == 0) return "the host, a copy or a library";
+  return std::string("the kernel of ") + launched.file_name() + ":" +
+         std::to_string(launched.line()) + " (" + launched.function_name() + ")";
+}
+
+std::string running_thread() {
+  if (launched.line() == 0) return running_kernel();
+  return running_kernel() + ", block " + text_of(position.block) + ", thread " +
+         text_of(position.thread) + ",";
+}
+
+void fail(const std::string& what) {
+  std::fprintf(stderr, "host device: %s (DLRUN_TEST_ORDER=%lu)\n", what.c_str(), seed());
+  std::abort();
 }
 
 cudaError_t check_launch(dim3 grid, dim3 threads, std::size_t shared_bytes) {

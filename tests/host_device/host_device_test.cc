@@ -135,7 +135,7 @@ TEST(Memory, EndsWithAGuardPage) {
   void* data = nullptr;
   EXPECT_EQ(cudaMalloc(&data, total + 1), cudaErrorMemoryAllocation);
   ASSERT_EQ(cudaMalloc(&data, 4096), cudaSuccess);
-  EXPECT_DEATH(static_cast<volatile char*>(data)[4096] = 1, "");
+  EXPECT_DEATH(static_cast<volatile char*>(data)[4096] = 1, "the host, .* writes at offset 4096");
   EXPECT_EQ(cudaFree(data), cudaSuccess);
 }
 

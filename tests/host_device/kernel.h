@@ -1,6 +1,7 @@
 // Read before every .cu file that is compiled for the host device: what the CUDA compiler knows of
 // itself. A launch `kernel<<<blocks, threads, 0, stream>>>(arguments)` has become
-// `kernel % dl::host_device::config(blocks, threads, 0, stream)(arguments)` by then.
+// `kernel % dl::host_device::config(blocks, threads, 0, stream)(arguments)` by then, and behind
+// each shared variable stands begin_shared().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <tuple>
 #include <utility>
 
@@ -28,10 +30,15 @@ struct Position {
 extern thread_local Position position;
 
 void wait_for_block();
-// Runs `thread` for every thread of every block. The blocks come one after another; the threads of
-// a block too, up to the barrier, and in another order behind each: a kernel that lacks a needed
-// barrier reads values that are not written yet.
-void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread);
+// Runs `thread` for every thread of every block. The blocks come one after another in a random
+// order. So do the threads of a block, up to the barrier, and in another order behind each: a
+// kernel that lacks a needed barrier reads values that are not written yet, and one that depends on
+// the order of its blocks gives other values. DLRUN_TEST_ORDER seeds all orders (1).
+void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread,
+              const std::source_location& launch = std::source_location::current());
+// Fills a block's shared variable when its first thread comes to it, so that it reads as NaN.
+void begin_shared(void* variable, std::size_t bytes);
+void fill_with_pattern(void* data, std::size_t bytes);
 // What a launch may ask for; the error that the device would answer with.
 cudaError_t check_launch(dim3 grid, dim3 threads, std::size_t shared_bytes);
 void remember(cudaError_t error);
@@ -42,6 +49,7 @@ struct Launch {
   dim3 threads;
   std::size_t shared_bytes;
   cudaStream_t stream;
+  std::source_location where;
   std::tuple<Arguments...> arguments;
 };
 
@@ -50,15 +58,17 @@ struct Config {
   dim3 threads;
   std::size_t shared_bytes;
   cudaStream_t stream;
+  std::source_location where;
 
   template <typename... Arguments>
   Launch<Arguments...> operator()(const Arguments&... arguments) const {
-    return {grid, threads, shared_bytes, stream, {arguments...}};
+    return {grid, threads, shared_bytes, stream, where, {arguments...}};
   }
 };
 
-inline Config config(dim3 grid, dim3 threads, std::size_t shared_bytes, cudaStream_t stream) {
-  return {grid, threads, shared_bytes, stream};
+inline Config config(dim3 grid, dim3 threads, std::size_t shared_bytes, cudaStream_t stream,
+                     std::source_location where = std::source_location::current()) {
+  return {grid, threads, shared_bytes, stream, where};
 }
 
 template <typename... Parameters, typename... Arguments>
@@ -67,8 +77,8 @@ void operator%(void (*kernel)(Parameters...), const Launch<Arguments...>& launch
   if (status == cudaSuccess) {
     std::tuple<Parameters...> values = launch.arguments;
     status = enqueue(launch.stream, [kernel, grid = launch.grid, threads = launch.threads,
-                                     values = std::move(values)] {
-      run_grid(grid, threads, [&] { std::apply(kernel, values); });
+                                     where = launch.where, values = std::move(values)] {
+      run_grid(grid, threads, [&] { std::apply(kernel, values); }, where);
     });
   }
   remember(status);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -66,6 +67,19 @@ int physical_device(int device);
 // The place of an allocation: whether a copy has to wait for it.
 enum class Place : std::uint8_t { kPageable, kPinned, kDevice };
 Place place_of(const void* data);
+
+inline constexpr std::size_t kMemory = std::size_t{1} << 30;  // of a device
+cudaError_t allocate(void** out, std::size_t bytes, Place place);
+cudaError_t release(void* data, Place place);
+std::size_t used_memory(int device);
+// Ends the program if bytes around an allocation were written; when() is part of what it says.
+void check_memory(std::string (*when)());
+
+// Ends the program with one line.
+[[noreturn]] void fail(const std::string& what);
+// The launch that the calling thread runs or has run last; and the position there.
+std::string running_kernel();
+std::string running_thread();
 
 }  // namespace dl::host_device
 

@@ -195,12 +195,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t given) {
     }
   }
   stream->drain();
+  check_memory([] { return std::string("when a stream is waited for"); });
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
   if (is_forbidden()) return answer(cudaErrorStreamCaptureUnsupported);
   drain(this_thread().device);
+  check_memory([] { return std::string("when the device is waited for"); });
   return cudaSuccess;
 }
 

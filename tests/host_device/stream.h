@@ -6,7 +6,8 @@
 // once more as plain C++ and linked with it instead of with NVIDIA's libraries.
 //
 // A stream is a thread that does in order what it was given, later than the caller goes on: what
-// waits for too little fails here as well. Thread-safety: any thread may call.
+// waits for too little fails here as well. Memory is checked as by compute-sanitizer (memory.cc),
+// and blocks and threads run in a random order (kernel.h). Thread-safety: any thread may call.
 #pragma once
 
 #include <cuda_runtime_api.h>

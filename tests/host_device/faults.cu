@@ -1,0 +1,97 @@
+#include "tests/host_device/faults.h"
+
+namespace dl::host_device::faults {
+namespace {
+
+constexpr int kThreads = 64;
+
+int blocks_for(int threads) {
+  return (threads + kThreads - 1) / kThreads;
+}
+__device__ int thread_number() {
+  return static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+}
+
+__global__ void number_kernel(float* out, int first, int end) {
+  const int i = first + thread_number();
+  if (i < end) out[i] = static_cast<float>(i);
+}
+
+__global__ void neighbours_kernel(const float* in, float* out, int count) {
+  const int i = thread_number();
+  if (i < count) out[i] = in[i] + in[i + 1];
+}
+
+__global__ void accumulate_kernel(const float* in, float* out, int count) {
+  const int i = thread_number();
+  if (i < count) out[i] += in[i];
+}
+
+__global__ void block_sum_kernel(const float* in, float* out) {
+  *out += in[blockIdx.x];
+}
+
+__global__ void ordered_sum_kernel(const float* in, float* out, int count) {
+  if (blockIdx.x != 0) return;
+  for (int i = 0; i < count; ++i) *out += in[i];
+}
+
+template <bool kWaits>
+__global__ void shift_kernel(float* out) {
+  __shared__ float numbers[kThreads];
+  const auto i = static_cast<int>(threadIdx.x);
+  numbers[i] = static_cast<float>(i);
+  if (kWaits) __syncthreads();
+  out[i] = numbers[i == 0 ? 0 : i - 1];
+}
+
+__global__ void half_kernel(float* out) {
+  __shared__ float numbers[2][kThreads / 2];
+  const auto i = static_cast<int>(threadIdx.x);
+  if (i < kThreads / 2) numbers[0][i] = 1;
+  __syncthreads();
+  if (i != 0) return;
+  float sum = 0;
+  for (int k = 0; k < kThreads; ++k) sum += numbers[k / (kThreads / 2)][k % (kThreads / 2)];
+  *out = sum;
+}
+
+}  // namespace
+
+void number(float* out, int count, cudaStream_t stream) {
+  number_kernel<<<blocks_for(count), kThreads, 0, stream>>>(out, 0, count);
+}
+
+void number_from_before(float* out, int count, cudaStream_t stream) {
+  number_kernel<<<blocks_for(count + 1), kThreads, 0, stream>>>(out, -1, count);
+}
+
+void add_neighbours(const float* in, float* out, int count, cudaStream_t stream) {
+  neighbours_kernel<<<blocks_for(count), kThreads, 0, stream>>>(in, out, count);
+}
+
+void accumulate(const float* in, float* out, int count, cudaStream_t stream) {
+  accumulate_kernel<<<blocks_for(count), kThreads, 0, stream>>>(in, out, count);
+}
+
+void sum_block_after_block(const float* in, float* out, int blocks, cudaStream_t stream) {
+  block_sum_kernel<<<blocks, 1, 0, stream>>>(in, out);
+}
+
+void sum_in_order(const float* in, float* out, int blocks, cudaStream_t stream) {
+  ordered_sum_kernel<<<blocks, 1, 0, stream>>>(in, out, blocks);
+}
+
+void shift(float* out, bool waits, cudaStream_t stream) {
+  if (waits) {
+    shift_kernel<true><<<1, kThreads, 0, stream>>>(out);
+  } else {
+    shift_kernel<false><<<1, kThreads, 0, stream>>>(out);
+  }
+}
+
+void sum_half_written(float* out, cudaStream_t stream) {
+  half_kernel<<<1, kThreads, 0, stream>>>(out);
+}
+
+}  // namespace dl::host_device::faults
