@@ -15,6 +15,9 @@
 namespace dl::kernels::cuda {
 
 inline constexpr int kGroupThreads = 256;
+// As the second launch bound: so few blocks of 256 threads on a multiprocessor leave each thread 64
+// registers. By default ptxas aims at 8 blocks, and spills what does not fit into 32 registers.
+inline constexpr int kFewBlocks = 4;
 
 // How a block is divided: lanes * lines == kGroupThreads. Plain data, made on the host.
 struct Lines {

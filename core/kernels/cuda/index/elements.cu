@@ -1,4 +1,5 @@
 #include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/common/line_group.h"
 #include "core/kernels/cuda/index/elements_kernels.h"
 #include "core/kernels/element_width.h"
 
@@ -91,7 +92,7 @@ __device__ M combined(ScatterMode how, M a, M b) {
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kThreads) combine_kernel(ScatterArgs args) {
+__global__ void __launch_bounds__(kThreads, kFewBlocks) combine_kernel(ScatterArgs args) {
   const std::int64_t first = thread_number();
   std::int64_t end = 0;
   if (!begins_run(args, first, end)) return;

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 // dx = scale (g weight - mean(g weight) - n mean(g weight n)); n is the normalised x.
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     row_gradient_kernel(RowShape shape, const void* dy, const void* x, const M* stats, void* dx) {
   __shared__ Pair shared[kGroupThreads];
   const std::uint32_t number = row_number(shape);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/common/line_group.h"
 #include "core/kernels/cuda/optimizer/optimizer_kernels.h"
 #include "core/kernels/formulas/scalars.h"
 
@@ -38,7 +39,7 @@ __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
 
 // E: the element type of parameter and gradient. The state has the compute type.
 template <typename Step, typename E>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kFewBlocks)
     optimizer_kernel(ListOf<Step> list, Step step, OptimizerScalars scalars) {
   using T = Wide<E>;
   using Rule = formulas::RuleOf<Step>;

@@ -119,7 +119,11 @@ __device__ Total<M> total_of(const ReduceArgs& args, const Row& row, std::int64_
         for (int k = 0; k < kMerged / 4 && four < whole; ++k, four += 4 * args.lines.lanes) {
           M values[4];
           load_four_as<M>(args.in, args.dtype, first + four, values);
-          for (const M value : values) block = row.merge(block, row.term(value, by));
+          // The values move, so that they stay in registers if the loop is not unrolled.
+          for (int left = 4; left > 0; --left) {
+            block = row.merge(block, row.term(values[0], by));
+            for (int i = 0; i < 3; ++i) values[i] = values[i + 1];
+          }
         }
         total = row.merge(total, static_cast<double>(block));
       }
@@ -138,7 +142,8 @@ __device__ Total<M> total_of(const ReduceArgs& args, const Row& row, std::int64_
 }
 
 template <typename M, typename Row>
-__global__ void __launch_bounds__(kGroupThreads) reduce_kernel(ReduceArgs args, Row row) {
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    reduce_kernel(ReduceArgs args, Row row) {
   using T = NumberOf<Total<M>>;
   __shared__ Total<M> shared[kGroupThreads];
   const std::int64_t result =

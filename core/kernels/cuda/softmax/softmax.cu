@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 // Each row's maximum, and ln sum exp(x - maximum).
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     row_sums_kernel(CrossEntropyArgs args, Lines lines) {
   __shared__ M shared[kGroupThreads];
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();
