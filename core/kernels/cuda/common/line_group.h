@@ -61,6 +61,20 @@ struct Add {
   }
 };
 
+// The result of a thread's group.
+__device__ inline std::int64_t result_of_group(const Lines& lines) {
+  return static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();
+}
+
+// Joins part(0), part(1), ... of a group's result, `parts` of them; none for a group without a
+// result. All threads of the block must call it. `shared` has kGroupThreads entries.
+template <typename T, typename Part, typename Combine>
+__device__ T joined_parts(const Lines& lines, std::uint32_t parts, T total, T* shared,
+                          const Part& part, const Combine& combine) {
+  for (std::uint32_t i = lines.lane(); i < parts; i += lines.lanes) total = combine(total, part(i));
+  return lines.combine(total, shared, combine);
+}
+
 // The sum over this and all earlier threads of a block of kGroupThreads. All threads of the block
 // must call it. `shared` has kGroupThreads entries.
 template <typename T>
@@ -82,6 +96,14 @@ inline Lines lines_for(std::int64_t size, bool interleaved) {
   const int most = interleaved ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
   while (lines.lanes < most && std::int64_t{lines.lanes} * 4 < size) lines.lanes *= 2;
   return lines;
+}
+
+// For the parts of results, of which one part of all results stands behind another.
+inline Lines lines_for_parts(std::uint32_t parts, std::int64_t results) {
+  return lines_for(parts, results >= 32);
+}
+inline unsigned blocks_of_groups(std::int64_t results, const Lines& lines) {
+  return static_cast<unsigned>((results + lines.lines() - 1) / lines.lines());
 }
 
 // The number of parts of each of `results` over `size` elements that gives a few blocks for each

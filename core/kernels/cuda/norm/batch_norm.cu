@@ -58,20 +58,22 @@ __global__ void __launch_bounds__(kGroupThreads)
   }
 }
 
-__device__ inline Moments moments_of_channel(const BatchShape& shape, const Moments* partial,
-                                             std::int64_t c) {
-  Moments total{0, 0, 0};
-  for (std::uint32_t part = 0; part < shape.parts; ++part) {
-    total = joined(total, partial[std::int64_t{part} * shape.channels + c]);
-  }
-  return total;
+// The moments of a group's channel. All threads of the block must call it.
+__device__ inline Moments moments_of_channel(const BatchShape& shape, const Lines& lines,
+                                             const Moments* partial, Moments* shared) {
+  const std::int64_t c = result_of_group(lines);
+  return joined_parts(
+      lines, c < shape.channels ? shape.parts : 0, Moments{0, 0, 0}, shared,
+      [&](std::uint32_t part) { return partial[std::int64_t{part} * shape.channels + c]; },
+      JoinMoments());
 }
 
-__global__ void __launch_bounds__(kThreads)
-    join_moments_kernel(BatchShape shape, const Moments* partial, double* out) {
-  const std::int64_t c = thread_number();
-  if (c >= shape.channels) return;
-  const Moments moments = moments_of_channel(shape, partial, c);
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    join_moments_kernel(BatchShape shape, Lines lines, const Moments* partial, double* out) {
+  __shared__ Moments shared[kGroupThreads];
+  const Moments moments = moments_of_channel(shape, lines, partial, shared);
+  const std::int64_t c = result_of_group(lines);
+  if (c >= shape.channels || lines.lane() != 0) return;
   out[c] = moments.mean;
   out[shape.channels + c] = moments.squares;
 }
@@ -82,17 +84,21 @@ __device__ inline void move_towards(const Numbers& running, std::int64_t c, doub
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kThreads)
-    batch_stats_kernel(BatchShape shape, BatchStatsArgs args) {
-  const std::int64_t c = thread_number();
-  if (c >= shape.channels) return;
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    batch_stats_kernel(BatchShape shape, Lines lines, BatchStatsArgs args) {
+  __shared__ Moments shared[kGroupThreads];
+  Moments moments{0, 0, 0};
+  if (args.partial != nullptr) {
+    moments = moments_of_channel(shape, lines, args.partial, shared);
+  }
+  const std::int64_t c = result_of_group(lines);
+  if (c >= shape.channels || lines.lane() != 0) return;
   double exact_mean = 0;
   double variance = 0;
   if (args.partial == nullptr) {
     exact_mean = number_at<double>(args.running_mean, c, 0);
     variance = number_at<double>(args.running_var, c, 1);
   } else {
-    const Moments moments = moments_of_channel(shape, args.partial, c);
     const double count = moments.count > 1 ? moments.count : 1;  // an empty batch has variance 0
     exact_mean = moments.mean;
     variance = moments.squares / count;
@@ -199,20 +205,26 @@ __global__ void __launch_bounds__(kGroupThreads)
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kThreads)
-    join_gradient_sums_kernel(BatchShape shape, BatchGradientArgs args) {
-  const std::int64_t c = thread_number();
-  if (c >= shape.channels) return;
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    join_gradient_sums_kernel(BatchShape shape, Lines lines, BatchGradientArgs args) {
+  __shared__ Pair shared[kGroupThreads];
+  const std::int64_t c = result_of_group(lines);
+  const bool present = c < shape.channels;
   Pair total{0, 0};
   double count = shape.count;
+  if (args.all_ranks == nullptr) {
+    total = joined_parts(
+        lines, present ? shape.parts : 0, total, shared,
+        [&](std::uint32_t part) {
+          const double* const from = args.partial + 2 * (std::int64_t{part} * shape.channels + c);
+          return Pair{from[0], from[1]};
+        },
+        AddPairs());
+  }
+  if (!present || lines.lane() != 0) return;
   if (args.all_ranks != nullptr) {
     total = {args.all_ranks[c], args.all_ranks[shape.channels + c]};
     count = args.all_ranks[2 * std::int64_t{shape.channels}];
-  } else {
-    for (std::uint32_t part = 0; part < shape.parts; ++part) {
-      const double* const from = args.partial + 2 * (std::int64_t{part} * shape.channels + c);
-      total = AddPairs()(total, {from[0], from[1]});
-    }
   }
   put_number(args.dbias, c, total.g);
   put_number(args.dweight, c, total.x);
@@ -277,6 +289,10 @@ dim3 grid_of(const BatchShape& shape) {
   return dim3((shape.channels + lines - 1) / lines, shape.parts);
 }
 
+Lines lines_of_parts(const BatchShape& shape) {
+  return lines_for_parts(shape.parts, shape.channels);
+}
+
 template <typename T>
 unsigned pack_blocks(const BatchShape& shape) {
   return blocks_for((shape.numel() + kPackOf<T> - 1) / kPackOf<T>);
@@ -292,12 +308,16 @@ void moments_launch(const BatchShape& shape, const void* x, Moments* partial, cu
 
 void join_moments_launch(const BatchShape& shape, const Moments* partial, double* out,
                          cudaStream_t stream) {
-  join_moments_kernel<<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, partial, out);
+  const Lines lines = lines_of_parts(shape);
+  join_moments_kernel<<<blocks_of_groups(shape.channels, lines), kGroupThreads, 0, stream>>>(
+      shape, lines, partial, out);
 }
 
 void batch_stats_launch(const BatchShape& shape, const BatchStatsArgs& args, cudaStream_t stream) {
+  const Lines lines = args.partial == nullptr ? Lines{.lanes = 1} : lines_of_parts(shape);
   with_arithmetic(shape.dtype, [&]<typename M>() {
-    batch_stats_kernel<M><<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, args);
+    batch_stats_kernel<M>
+        <<<blocks_of_groups(shape.channels, lines), kGroupThreads, 0, stream>>>(shape, lines, args);
   });
 }
 
@@ -321,8 +341,10 @@ void gradient_sums_launch(const BatchShape& shape, const SavedStats& saved, cons
 
 void join_gradient_sums_launch(const BatchShape& shape, const BatchGradientArgs& args,
                                cudaStream_t stream) {
+  const Lines lines = lines_of_parts(shape);
   with_arithmetic(shape.dtype, [&]<typename M>() {
-    join_gradient_sums_kernel<M><<<blocks_for(shape.channels), kThreads, 0, stream>>>(shape, args);
+    join_gradient_sums_kernel<M>
+        <<<blocks_of_groups(shape.channels, lines), kGroupThreads, 0, stream>>>(shape, lines, args);
   });
 }
 

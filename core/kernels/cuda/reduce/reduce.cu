@@ -177,17 +177,19 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
 }
 
 template <typename M, typename Row>
-__global__ void __launch_bounds__(kThreads) parts_kernel(ReduceArgs args, Row row) {
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    parts_kernel(ReduceArgs args, Lines lines, Row row) {
   using T = NumberOf<Total<M>>;
-  const std::int64_t result = thread_number();
-  if (result >= args.kept.count) return;
-  T total = row.template identity<T>();
-  for (std::int64_t part = 0; part < args.parts; ++part) {
-    total = row.merge(
-        total, T(static_cast<const Total<M>*>(args.partial)[part * args.kept.count + result]));
-  }
-  store_result<M>(args, result, args.kept(static_cast<std::uint32_t>(result)).at[0],
-                  element_of(total));
+  __shared__ Total<M> shared[kGroupThreads];
+  const std::int64_t result = result_of_group(lines);
+  const bool present = result < args.kept.count;
+  const auto* const partial = static_cast<const Total<M>*>(args.partial);
+  const Total<M> total = joined_parts(
+      lines, present ? args.parts : 0, element_of(row.template identity<T>()), shared,
+      [&](std::uint32_t part) { return partial[std::int64_t{part} * args.kept.count + result]; },
+      [&](Total<M> a, Total<M> b) { return element_of(row.merge(T(a), T(b))); });
+  if (!present || lines.lane() != 0) return;
+  store_result<M>(args, result, args.kept(static_cast<std::uint32_t>(result)).at[0], total);
 }
 
 template <typename M>
@@ -265,7 +267,9 @@ void launch_row(const ReduceArgs& args, const Row& row, cudaStream_t stream) {
   const dim3 grid((args.kept.count + lines - 1) / lines, args.parts);
   reduce_kernel<M, Row><<<grid, kGroupThreads, 0, stream>>>(args, row);
   if (args.parts > 1) {
-    parts_kernel<M, Row><<<blocks_for(args.kept.count), kThreads, 0, stream>>>(args, row);
+    const Lines of_parts = lines_for_parts(args.parts, args.kept.count);
+    parts_kernel<M, Row><<<blocks_of_groups(args.kept.count, of_parts), kGroupThreads, 0, stream>>>(
+        args, of_parts, row);
   }
 }
 

@@ -172,16 +172,12 @@ __global__ void __launch_bounds__(kThreads)
   store_as<M>(d, dtype, i, scale * (load_as<M>(x, dtype, i) - load_as<M>(y, dtype, i)));
 }
 
-unsigned blocks_of(std::int64_t count, const Lines& lines) {
-  return static_cast<unsigned>((count + lines.lines() - 1) / lines.lines());
-}
-
 }  // namespace
 
 void softmax_launch(const SoftmaxArgs& args, const void* in, void* out, cudaStream_t stream) {
   with_arithmetic(args.dtype, [&]<typename M>() {
-    softmax_kernel<M>
-        <<<blocks_of(args.lines_count, args.lines), kGroupThreads, 0, stream>>>(args, in, out);
+    softmax_kernel<M><<<blocks_of_groups(args.lines_count, args.lines), kGroupThreads, 0, stream>>>(
+        args, in, out);
   });
 }
 
@@ -189,8 +185,8 @@ void softmax_backward_launch(const SoftmaxArgs& args, const void* grad, const vo
                              void* out, cudaStream_t stream) {
   with_arithmetic(args.dtype, [&]<typename M>() {
     softmax_backward_kernel<M>
-        <<<blocks_of(args.lines_count, args.lines), kGroupThreads, 0, stream>>>(args, grad, output,
-                                                                                out);
+        <<<blocks_of_groups(args.lines_count, args.lines), kGroupThreads, 0, stream>>>(args, grad,
+                                                                                       output, out);
   });
 }
 
@@ -199,7 +195,8 @@ void cross_entropy_launch(const CrossEntropyArgs& args, void* loss, dl::cuda::Fa
   const Lines lines = lines_for(args.classes, false);
   with_arithmetic(args.dtype, [&]<typename M>() {
     if (args.rows > 0) {
-      row_sums_kernel<M><<<blocks_of(args.rows, lines), kGroupThreads, 0, stream>>>(args, lines);
+      row_sums_kernel<M>
+          <<<blocks_of_groups(args.rows, lines), kGroupThreads, 0, stream>>>(args, lines);
     }
     loss_kernel<M><<<1, kGroupThreads, 0, stream>>>(args, loss, fault);
   });
@@ -210,7 +207,8 @@ void cross_entropy_backward_launch(const CrossEntropyArgs& args, const void* gra
   const Lines lines = lines_for(args.classes, false);
   with_arithmetic(args.dtype, [&]<typename M>() {
     cross_entropy_backward_kernel<M>
-        <<<blocks_of(args.rows, lines), kGroupThreads, 0, stream>>>(args, lines, grad, dlogits);
+        <<<blocks_of_groups(args.rows, lines), kGroupThreads, 0, stream>>>(args, lines, grad,
+                                                                           dlogits);
   });
 }
 
