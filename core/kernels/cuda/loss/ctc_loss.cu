@@ -57,7 +57,7 @@ struct CtcSample {
   const std::int64_t* label;
 };
 
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     ctc_alpha_kernel(CtcOperands in, double* alpha, double* losses) {
   const CtcSample s(in, blockIdx.x);
   const auto thread = static_cast<std::int64_t>(threadIdx.x);

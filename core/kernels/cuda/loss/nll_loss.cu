@@ -18,7 +18,7 @@ __device__ inline std::int64_t first_class(const NllOperands& in, std::int64_t i
 
 // The losses of a block's targets, and their sums. A group of lanes has a target.
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     nll_loss_kernel(NllOperands in, const void* x, void* out, double* partial,
                     dl::cuda::FaultPlace fault) {
   __shared__ M shared[kGroupThreads];
