@@ -1,4 +1,5 @@
-// The activations that a linear layer fuses, on every device.
+// What kernels that multiply matrices are told besides tensors, on every device: the activations
+// that a linear layer fuses, and the arguments of attention.
 #pragma once
 
 #include <cstdint>
@@ -28,3 +29,15 @@ constexpr std::int64_t relu_mask_row_bytes(std::int64_t columns) noexcept {
 }
 
 }  // namespace dl::kernels
+
+namespace dl {
+
+struct AttentionArgs {
+  double scale = 1;      // of the scores
+  bool causal = false;   // query i sees keys 0 to i
+  double dropout_p = 0;  // of the shares
+
+  bool operator==(const AttentionArgs&) const = default;
+};
+
+}  // namespace dl

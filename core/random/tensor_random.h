@@ -79,6 +79,8 @@ Tensor philox_multinomial(const Tensor& weights, std::int64_t count, Multinomial
 // element, of any dtype. Backward draws the same numbers again, so no mask is kept. Throws kDType,
 // and kInvalidArgument unless p is in [0, 1).
 Tensor philox_dropout(const Tensor& input, double p, Generator& generator = default_generator());
+// The next `words` words of the generator's stream, for a kernel on `device`.
+random::PhiloxSeed reserve_words(Generator& generator, Device device, std::uint64_t words);
 }  // namespace detail
 
 }  // namespace dl

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/autograd/record.h"
+#include "core/ops/attention/attention.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/elementwise/numeric.h"
 #include "core/ops/layout.h"
@@ -85,6 +86,11 @@ void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std:
            op, given.str(), scores.str());
 }
 
+// p: of dropout, which the composed operations check.
+bool takes_fused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double p) {
+  return p >= 0 && p < 1 && dl::detail::takes_fused_attention(query, key, value);
+}
+
 // True if PyTorch uses its fused CPU kernel, whose result has the query's memory order.
 bool keeps_order_of_query(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
@@ -129,6 +135,11 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
            "{}: attn_mask was given with is_causal; give one of them", kOp);
   check_mask(options.attn_mask, query, key, kOp);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+  if (!options.attn_mask.defined() && takes_fused_attention(query, key, value, options.dropout_p)) {
+    return dl::detail::fused_attention(
+        query, key, value,
+        {.scale = scale, .causal = options.is_causal, .dropout_p = options.dropout_p});
+  }
   const Tensor mask = options.is_causal ? causal(query.size(-2), key.size(-2), query)
                                         : mask_of(options.attn_mask, true, query, kOp, "attn_mask");
   const Tensor scores = scores_of(query, key, scale, mask);
@@ -225,19 +236,28 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
         mask_of(hidden, false, q, kOp, "key_padding_mask").view({k.size(0), 1, 1, k.size(2)});
     mask = mask.defined() ? add(mask, padding) : padding;
   }
-  const Tensor scores = scores_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
-  // As in PyTorch, with need_weights a query without keys gives NaN.
-  const bool may_hide_rows = mask.defined() && !masks.need_weights;
-  const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
-  const Tensor kept =
-      functional::dropout(shares, in_tape(options.dropout), {.training = is_training()});
+  const double scale = 1 / std::sqrt(static_cast<double>(width));
+  const double dropout_p = in_tape(options.dropout);
+  const bool training = is_training();
+  Tensor heads;
+  Tensor shown;
+  const double drawn_p = training ? dropout_p : 0;
+  if (!masks.need_weights && !mask.defined() && takes_fused_attention(q, k, v, drawn_p)) {
+    heads = dl::detail::fused_attention(q, k, v, {.scale = scale, .dropout_p = drawn_p});
+  } else {
+    const Tensor scores = scores_of(q, k, scale, mask);
+    // As in PyTorch, with need_weights a query without keys gives NaN.
+    const bool may_hide_rows = mask.defined() && !masks.need_weights;
+    const Tensor shares =
+        may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
+    const Tensor kept = functional::dropout(shares, dropout_p, {.training = training});
+    heads = matmul(kept, v);
+    if (masks.need_weights) shown = masks.average_attn_weights ? mean(kept, {1}) : kept;
+  }
   // [L, N, E] in memory also for a result of shape [N, L, E]: a dropout after it draws in this
   // order, as after PyTorch's layer.
-  const Tensor joined =
-      matmul(kept, v).permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), embed_dim});
+  const Tensor joined = heads.permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), embed_dim});
   const Tensor output = out_proj(joined);
-  Tensor shown;
-  if (masks.need_weights) shown = masks.average_attn_weights ? mean(kept, {1}) : kept;
   return {options.batch_first ? output.transpose(0, 1) : output, shown};
 }
 

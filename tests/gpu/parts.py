@@ -109,7 +109,7 @@ def gtest_counts(text):
 
 
 # Suites in order of importance: whole networks, then the kernels of each kind, then every operation in every dtype.
-SUITES = ["CudaTraining", "CudaNetworks", "CudaNorm", "CudaNetwork", "CudaReduce", "CudaResample", "CudaOrder", "CudaRandom", "CudaElementwise"]
+SUITES = ["CudaTraining", "CudaNetworks", "CudaAttention", "CudaNorm", "CudaNetwork", "CudaReduce", "CudaResample", "CudaOrder", "CudaRandom", "CudaElementwise"]
 QUICK_SUITES = ["CudaComposed", "CudaRandom", "CudaResample"]
 SWEEPS = "CudaEveryDType"
 

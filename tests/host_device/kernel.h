@@ -4,6 +4,8 @@
 // each shared variable stands begin_shared().
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -97,6 +99,7 @@ using std::min;
 
 #define __CUDACC__ 1
 #define __launch_bounds__(...)
+#define __noinline__
 #undef __shared__
 #define __shared__ static thread_local
 #define threadIdx (dl::host_device::position.thread)
@@ -114,3 +117,5 @@ inline unsigned atomicCAS(unsigned* at, unsigned wanted, unsigned value) {
   std::atomic_ref(*at).compare_exchange_strong(wanted, value);
   return wanted;
 }
+
+#include "tests/host_device/mma.h"

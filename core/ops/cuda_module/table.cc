@@ -65,25 +65,8 @@ class Running {
   RunningOp before_;
 };
 
-// Replaces the kernel of a row without one: throws kNotImplemented.
-template <Op op, typename Kernel>
-struct Missing;
-template <Op op, typename R, typename... Args>
-struct Missing<op, R (*)(Args...)> {
-  [[noreturn]] static R call(Args... args) {
-    throw_error(ErrorKind::kNotImplemented, "{}: not on CUDA yet; use x.cpu()",
-                name_of_call(op, args...));
-  }
-};
-
 template <Op op>
 struct KernelHere;
-#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
-  template <>                                                                           \
-  struct KernelHere<Op::enumerator> {                                                   \
-    static constexpr KernelOf<Op::enumerator>::Type value =                             \
-        &Missing<Op::enumerator, KernelOf<Op::enumerator>::Type>::call;                 \
-  };
 #define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   template <>                                                                       \
   struct KernelHere<Op::enumerator> {                                               \

@@ -22,6 +22,7 @@ class InputCast {
   InputCast& operator=(const InputCast&) = delete;
 
   explicit operator bool() const noexcept { return active_; }
+  DType dtype() const noexcept { return dtype_; }
   // The input in the policy's dtype. Returns the input itself if it is undefined, float64, not
   // floating, or already of that dtype.
   Tensor operator()(const Tensor& input) const;

@@ -55,16 +55,13 @@ struct OpInfo {
   std::string_view name;
   std::string_view kernel;
   Gradient gradient;
-  bool has_cuda_kernel;
   std::size_t outputs;  // the number of results among the kernel's tensors; they come last
   OpFlops flops;
 };
 
 inline constexpr OpInfo kOpInfo[] = {
 #define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
-  {name, #kernel, Gradient::gradcheck, true, outputs, op_flops::flops},
-#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
-  {name, #kernel, Gradient::gradcheck, false, outputs, op_flops::flops},
+  {name, #kernel, Gradient::gradcheck, outputs, op_flops::flops},
 #include "core/ops/op_list.def"
 #undef DL_OP
 };

@@ -31,6 +31,8 @@ std::int64_t flops_of(const OpFlops& flops, std::string_view name,
       return 2 * numel(flops.outputs) * size(0, -1);
     case OpFlops::Formula::kLinear:
       return 2 * size(0, 0) * numel(flops.weight);
+    case OpFlops::Formula::kAttention:
+      return 2 * flops.products * numel(flops.outputs) * size(flops.weight, -2);
     case OpFlops::Formula::kAddMul:
       return name == "add" || name == "mul" ? numel(flops.outputs) : 0;
   }

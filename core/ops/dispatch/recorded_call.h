@@ -17,10 +17,11 @@ enum class Op : std::uint16_t;
 // op_list.def. FLOPs are counted as in PyTorch's profiler, but also in backward passes: 2 for each
 // multiplication of a matrix product or convolution.
 struct OpFlops {
-  enum class Formula : std::uint8_t { kNone, kConv, kMatmul, kLinear, kAddMul };
+  enum class Formula : std::uint8_t { kNone, kConv, kMatmul, kLinear, kAddMul, kAttention };
   Formula formula = Formula::kNone;
   std::size_t outputs = 0;  // position of the output among the kernel's tensors
-  std::size_t weight = 0;   // position of the weights, or of their gradient
+  std::size_t weight = 0;   // position of the weights, or of their gradient; of the keys
+  int products = 0;         // of attention: how many of them
 };
 
 namespace op_flops {
@@ -36,6 +37,13 @@ constexpr OpFlops conv_flops(std::size_t outputs, std::size_t weight) {
 // 2 for each row of the first tensor and each weight.
 constexpr OpFlops linear_flops(std::size_t weight) {
   return {.formula = OpFlops::Formula::kLinear, .weight = weight};
+}
+// 2 for each element of the queries, each key, and each matrix product.
+constexpr OpFlops attention_flops(std::size_t queries, std::size_t keys, int products) {
+  return {.formula = OpFlops::Formula::kAttention,
+          .outputs = queries,
+          .weight = keys,
+          .products = products};
 }
 }  // namespace op_flops
 

@@ -65,15 +65,6 @@ class CapturedDraws final : public cuda::GraphPart {
   std::optional<std::uint64_t> seed_;  // as launched_ has it
 };
 
-// The next `words` words of the generator's stream, for a kernel on `device`.
-random::PhiloxSeed reserve(Generator& generator, Device device, std::uint64_t words) {
-  if (device.type == DeviceType::kCPU || !cuda::capturing()) return generator.philox(words);
-  return static_cast<CapturedDraws*>(
-             cuda::note_captured(&generator,
-                                 [&] { return make_ref<CapturedDraws>(generator, device); }))
-      ->reserve(words, device);
-}
-
 // fill(tensor, seed), on uninitialised memory.
 template <typename Fill>
 Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
@@ -81,7 +72,8 @@ Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, st
   const bool requires_grad = std::exchange(options.requires_grad, false);
   Tensor result = detail::make_empty(op, shape, options);
   check_floating(result, op);
-  fill(result, reserve(generator, result.device(), words_of(result.numel(), result.dtype())));
+  fill(result,
+       detail::reserve_words(generator, result.device(), words_of(result.numel(), result.dtype())));
   if (requires_grad) result.requires_grad_();
   return result;
 }
@@ -155,9 +147,9 @@ Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
       // If the device draws, an empty span: checks only.
       random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
       if (here) return;
-      call<Op::kPhiloxUniform>(
-          memory.device(), memory, low, high,
-          reserve(generator, memory.device(), words_of(memory.numel(), memory.dtype())));
+      call<Op::kPhiloxUniform>(memory.device(), memory, low, high,
+                               detail::reserve_words(generator, memory.device(),
+                                                     words_of(memory.numel(), memory.dtype())));
     });
   });
 }
@@ -174,9 +166,9 @@ Tensor& Tensor::normal_(double mean, double std, Generator& generator) {
         random::fill_normal_pairs(out, mean, std, generator);
       }
       if (here) return;
-      call<Op::kPhiloxNormal>(
-          memory.device(), memory, mean, std,
-          reserve(generator, memory.device(), words_of(memory.numel(), memory.dtype())));
+      call<Op::kPhiloxNormal>(memory.device(), memory, mean, std,
+                              detail::reserve_words(generator, memory.device(),
+                                                    words_of(memory.numel(), memory.dtype())));
     });
   });
 }
@@ -223,21 +215,23 @@ Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& genera
 void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
                          Generator& generator) {
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  call<Op::kPhiloxRandint>(out.device(), out, low, range,
-                           reserve(generator, out.device(), two_words_of(out.numel())));
+  call<Op::kPhiloxRandint>(
+      out.device(), out, low, range,
+      detail::reserve_words(generator, out.device(), two_words_of(out.numel())));
 }
 
 Tensor philox_randperm(std::int64_t n, Device device, Generator& generator) {
   Tensor result = empty({n}, {.dtype = DType::kI64, .device = device});
-  call<Op::kPhiloxRandperm>(device, result, reserve(generator, device, two_words_of(n)));
+  call<Op::kPhiloxRandperm>(device, result,
+                            detail::reserve_words(generator, device, two_words_of(n)));
   return result;
 }
 
 Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
   const Tensor p = probabilities.detach().contiguous();
   Tensor result = empty_like(p);
-  call<Op::kPhiloxBernoulli>(p.device(), p, reserve(generator, p.device(), two_words_of(p.numel())),
-                             result);
+  call<Op::kPhiloxBernoulli>(
+      p.device(), p, detail::reserve_words(generator, p.device(), two_words_of(p.numel())), result);
   return result;
 }
 
@@ -266,6 +260,14 @@ Tensor philox_multinomial(const Tensor& weights, std::int64_t count, Multinomial
 
 }  // namespace detail
 
+random::PhiloxSeed detail::reserve_words(Generator& generator, Device device, std::uint64_t words) {
+  if (device.type == DeviceType::kCPU || !cuda::capturing()) return generator.philox(words);
+  return static_cast<CapturedDraws*>(
+             cuda::note_captured(&generator,
+                                 [&] { return make_ref<CapturedDraws>(generator, device); }))
+      ->reserve(words, device);
+}
+
 Tensor detail::philox_dropout(const Tensor& input, double p, Generator& generator) {
   check_defined(input, "dropout", "the input");
   check_floating(input, "dropout");
@@ -273,7 +275,7 @@ Tensor detail::philox_dropout(const Tensor& input, double p, Generator& generato
            p);
   const Tensor dense = input.contiguous();
   const random::PhiloxSeed seed =
-      reserve(generator, dense.device(), static_cast<std::uint64_t>(dense.numel()));
+      detail::reserve_words(generator, dense.device(), static_cast<std::uint64_t>(dense.numel()));
   Tensor output = empty_like(dense);
   call<Op::kPhiloxDropout>(dense.device(), dense, p, seed, output);
   if (auto* node = record<PhiloxDropoutBackward>(output, dense)) {

@@ -1,0 +1,75 @@
+#include <cstdint>
+
+#include "core/kernels/cuda/attention/attention_kernels.h"
+#include "core/kernels/cuda/runtime/launch.h"
+#include "core/kernels/declared/softmax.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+HeadRows rows_of(const Tensor& x) {
+  const Strides& strides = x.strides();
+  return {.data = x.data_ptr(),
+          .batch_step = strides[0],
+          .head_step = strides[1],
+          .row_step = strides[2]};
+}
+
+bool is_in_packs(const Tensor& x) {
+  const auto count = static_cast<std::int64_t>(16 / size_of(x.dtype()));
+  bool fits = x.size(3) % count == 0 && reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 16 == 0;
+  for (std::size_t d = 0; d < 3; ++d) fits = fits && x.strides()[d] % count == 0;
+  return fits;
+}
+
+template <typename... Tensors>
+AttentionShape shape_of(const AttentionArgs& args, const random::PhiloxSeed& seed,
+                        const Tensor& query, const Tensor& key, const Tensors&... others) {
+  return {.dtype = query.dtype(),
+          .heads = static_cast<int>(query.size(1)),
+          .batches = query.size(0) * query.size(1),
+          .queries = static_cast<int>(query.size(2)),
+          .keys = static_cast<int>(key.size(2)),
+          .width = static_cast<int>(query.size(3)),
+          .causal = args.causal,
+          .in_packs = is_in_packs(query) && is_in_packs(key) && (is_in_packs(others) && ...),
+          .scale = static_cast<float>(args.scale),
+          .keep = static_cast<float>(1 - args.dropout_p),
+          .seed = seed};
+}
+
+}  // namespace
+
+void fused_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                     const AttentionArgs& args, const random::PhiloxSeed& seed, const Tensor& out,
+                     const Tensor& stats) {
+  const Launch launch;
+  attention_launch(shape_of(args, seed, query, key, value, out), rows_of(query), rows_of(key),
+                   rows_of(value), rows_of(out), stats.data<float>(), launch.stream());
+  DL_CUDA_LAUNCHED("fused_attention");
+}
+
+void fused_attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                              const Tensor& value, const Tensor& out, const Tensor& stats,
+                              const AttentionArgs& args, const random::PhiloxSeed& seed,
+                              const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
+  const Launch launch;
+  const Workspace products(sizeof(float) * static_cast<std::size_t>(stats.numel()),
+                           launch.stream());
+  attention_backward_launch(
+      shape_of(args, seed, query, key, value, grad, out, dquery, dkey, dvalue),
+      {.grad = rows_of(grad),
+       .query = rows_of(query),
+       .key = rows_of(key),
+       .value = rows_of(value),
+       .out = rows_of(out),
+       .stats = stats.data<float>(),
+       .products = products.as<float>(),
+       .dquery = rows_of(dquery),
+       .dkey = rows_of(dkey),
+       .dvalue = rows_of(dvalue)},
+      launch.stream());
+  DL_CUDA_LAUNCHED("fused_attention_backward");
+}
+
+}  // namespace dl::kernels::cuda
