@@ -19,16 +19,13 @@
 #include <vector>
 
 #include "tests/host_device/convolution.h"
+#include "tests/host_device/cudnn.h"
 #include "tests/host_device/runtime.h"
 #include "tests/host_device/stream.h"
 
 using namespace dl::host_device;
 
 // The types that cuDNN's headers declare only.
-struct cudnnContext {
-  int device = 0;
-  cudaStream_t stream = nullptr;
-};
 struct cudnnTensorStruct : Array {};
 struct cudnnFilterStruct : Array {};
 struct cudnnConvolutionStruct : Convolution {};
@@ -60,10 +57,14 @@ constexpr Name kNames[] = {
 
 constinit thread_local const char* last_error = "";
 
-cudnnStatus_t refuse(cudnnStatus_t status, const char* why) {
+}  // namespace
+
+cudnnStatus_t dl::host_device::refuse(cudnnStatus_t status, const char* why) {
   last_error = why;
   return status;
 }
+
+namespace {
 
 bool is_half_width(cudnnDataType_t type) {
   return type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;

@@ -336,6 +336,14 @@ TEST_F(CudaNetwork, TimingConvolutionsTakesNoMoreMemoryThanTheyNeed) {
 }
 
 // By a thread that has no handle of cuDNN's yet: nothing may be waited for, nor timed.
+TEST_F(CudaNetwork, ConvolutionsMayAddInAnyOrder) {
+  backends::cudnn::deterministic = false;
+  compare("conv2d", [](const Inputs& in) { return conv2d(in[0], in[1], in[2], {.padding = 1}); },
+          {numbers({2, 8, 9, 9}), numbers({16, 8, 3, 3}, 2), numbers({16}, 3)}, 2 * 81 * 8,
+          {DType::kF32, DType::kF16, DType::kBF16}, {.times = kOfWinograd});
+  backends::cudnn::deterministic = true;
+}
+
 TEST_F(CudaNetwork, ConvolutionsFirstMetInACapture) {
   backends::cudnn::benchmark = true;
   const Tensor x = numbers({2, 8, 6, 10});

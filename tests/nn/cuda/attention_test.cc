@@ -21,7 +21,11 @@ using nn::functional::scaled_dot_product_attention;
 
 class CudaAttention : public OnDevice {
  protected:
-  void TearDown() override { backends::cuda::flash_sdp_enabled = true; }
+  void TearDown() override {
+    backends::cuda::flash_sdp_enabled = true;
+    backends::cudnn::enabled = true;
+    backends::cudnn::deterministic = true;
+  }
 };
 
 struct Sizes {
@@ -58,12 +62,42 @@ void compare_all(const std::vector<Sizes>& sizes, const std::vector<DType>& dtyp
   }
 }
 
+const std::vector<DType> kShortTypes = {DType::kF16, DType::kBF16};
+
+// dlrun's own kernels; cuDNN computes what it takes in the tests below.
 TEST_F(CudaAttention, AgreesWithTheCPU) {
+  backends::cudnn::enabled = false;
   compare_all(kSizes, kTypes);
 }
 
 TEST_F(CudaAttention, OfWideRowsAgreesWithTheCPU) {
-  compare_all(kWide, {DType::kF16, DType::kBF16});
+  backends::cudnn::enabled = false;
+  compare_all(kWide, kShortTypes);
+}
+
+TEST_F(CudaAttention, ByCudnnAgreesWithTheCPU) {
+  for (const bool deterministic : {true, false}) {
+    backends::cudnn::deterministic = deterministic;
+    compare_all(kSizes, kShortTypes);
+    compare_all(kWide, kShortTypes);
+  }
+}
+
+TEST_F(CudaAttention, HasTheSameBitsInEachRun) {
+  const Inputs in = Sizes{2, 2, 70, 130, 16}.inputs();
+  std::vector<Tensor> first;
+  for (int run = 0; run < 3; ++run) {
+    Inputs there;
+    for (const Tensor& x : in) there.push_back(x.to(DType::kF16).to(kGPU).requires_grad_());
+    const Tensor result = scaled_dot_product_attention(there[0], there[1], there[2]);
+    result.backward(numbers(result.sizes(), 5).to(DType::kF16).to(kGPU));
+    const std::vector<Tensor> all = {result.detach().cpu(), there[0].grad().cpu(),
+                                     there[1].grad().cpu(), there[2].grad().cpu()};
+    if (run == 0) first = all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      expect_same(all[i], first[i], "run " + std::to_string(run) + ": " + std::to_string(i));
+    }
+  }
 }
 
 TEST_F(CudaAttention, ReadsAndWritesEveryOrderOfMemory) {
@@ -108,7 +142,7 @@ TEST_F(CudaAttention, DropsTheSharesThatDropoutWould) {
         manual_seed(11);
         Inputs in = s.inputs();
         for (Tensor& x : in) x = x.to(dtype).to(kGPU).requires_grad_();
-        // The second draws go on where the first ended.
+        // The second draws go on after the first.
         const AttentionOptions options{.dropout_p = 0.4, .is_causal = true};
         const Tensor once = scaled_dot_product_attention(in[0], in[1], in[2], options);
         const Tensor result = add(once, scaled_dot_product_attention(in[0], in[1], in[2], options));

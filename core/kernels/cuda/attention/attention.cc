@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "core/kernels/cuda/attention/attention_kernels.h"
+#include "core/kernels/cuda/attention/cudnn_attention.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/declared/softmax.h"
 
@@ -44,8 +45,12 @@ void fused_attention(const Tensor& query, const Tensor& key, const Tensor& value
                      const AttentionArgs& args, const random::PhiloxSeed& seed, const Tensor& out,
                      const Tensor& stats) {
   const Launch launch;
-  attention_launch(shape_of(args, seed, query, key, value, out), rows_of(query), rows_of(key),
-                   rows_of(value), rows_of(out), stats.data<float>(), launch.stream());
+  const AttentionShape shape = shape_of(args, seed, query, key, value, out);
+  const HeadRows rows[] = {rows_of(query), rows_of(key), rows_of(value), rows_of(out)};
+  if (cudnn_attention(shape, rows[0], rows[1], rows[2], rows[3], stats.data<float>(), launch)) {
+    return;
+  }
+  attention_launch(shape, rows[0], rows[1], rows[2], rows[3], stats.data<float>(), launch.stream());
   DL_CUDA_LAUNCHED("fused_attention");
 }
 
@@ -56,19 +61,20 @@ void fused_attention_backward(const Tensor& grad, const Tensor& query, const Ten
   const Launch launch;
   const Workspace products(sizeof(float) * static_cast<std::size_t>(stats.numel()),
                            launch.stream());
-  attention_backward_launch(
-      shape_of(args, seed, query, key, value, grad, out, dquery, dkey, dvalue),
-      {.grad = rows_of(grad),
-       .query = rows_of(query),
-       .key = rows_of(key),
-       .value = rows_of(value),
-       .out = rows_of(out),
-       .stats = stats.data<float>(),
-       .products = products.as<float>(),
-       .dquery = rows_of(dquery),
-       .dkey = rows_of(dkey),
-       .dvalue = rows_of(dvalue)},
-      launch.stream());
+  const AttentionShape shape =
+      shape_of(args, seed, query, key, value, grad, out, dquery, dkey, dvalue);
+  const AttentionGradients tensors{.grad = rows_of(grad),
+                                   .query = rows_of(query),
+                                   .key = rows_of(key),
+                                   .value = rows_of(value),
+                                   .out = rows_of(out),
+                                   .stats = stats.data<float>(),
+                                   .products = products.as<float>(),
+                                   .dquery = rows_of(dquery),
+                                   .dkey = rows_of(dkey),
+                                   .dvalue = rows_of(dvalue)};
+  if (cudnn_attention_backward(shape, tensors, launch)) return;
+  attention_backward_launch(shape, tensors, launch.stream());
   DL_CUDA_LAUNCHED("fused_attention_backward");
 }
 

@@ -30,7 +30,8 @@ struct Key {
   std::int32_t dtype;
   std::int32_t direction;
   std::int32_t tf32;
-  std::int32_t benchmark;
+  std::int16_t benchmark;
+  std::int16_t deterministic;
   friend bool operator==(const Key& a, const Key& b) noexcept {
     return std::memcmp(&a, &b, sizeof(Key)) == 0;  // has no padding: LruCache checks
   }
@@ -50,9 +51,7 @@ struct Plan {
   std::vector<Choice> choices;
 };
 
-struct Dnn {
-  Dnn() { DL_CUDNN_CHECK(cudnnCreate(&handle)); }
-  cudnnHandle_t handle = nullptr;
+struct ConvPlans {
   LruCache<Key, Plan> plans{kPlans};
 };
 
@@ -118,14 +117,15 @@ bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// Keeps the deterministic proposals of cuDNN (best first) that need little memory.
+// Keeps the proposals of cuDNN (best first) that need little memory and are as deterministic as
+// wanted.
 template <typename Perf>
-std::vector<Choice> choices_of(std::span<const Perf> proposals, cudnnMathType_t wanted) {
+std::vector<Choice> choices_of(std::span<const Perf> proposals, const Key& key) {
   std::vector<Choice> choices;
   for (const Perf& proposal : proposals) {
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.memory > kMostWorkspace ||
-        proposal.determinism != CUDNN_DETERMINISTIC ||
-        (wanted == CUDNN_FMA_MATH && proposal.mathType != CUDNN_FMA_MATH)) {
+        (key.deterministic != 0 && proposal.determinism != CUDNN_DETERMINISTIC) ||
+        (math_for(key) == CUDNN_FMA_MATH && proposal.mathType != CUDNN_FMA_MATH)) {
       continue;
     }
     choices.push_back({static_cast<int>(proposal.algo), proposal.mathType, proposal.memory});
@@ -140,7 +140,7 @@ std::vector<Choice> choose(const Key& key, const Launch& launch, const Ask& ask,
   std::array<Perf, kMostProposals> found;
   int count = 0;
   const auto usable = [&] {
-    return choices_of<Perf>(std::span(found).first(static_cast<std::size_t>(count)), math_for(key));
+    return choices_of<Perf>(std::span(found).first(static_cast<std::size_t>(count)), key);
   };
   if (!is_supported(ask(found.data(), &count), "cudnnGetConvolution...Algorithm_v7")) return {};
   std::vector<Choice> guessed = usable();
@@ -202,10 +202,10 @@ void settle(const Key& key, Plan& plan) {
   }
   const ConvShape& s = key.shape;
   log::warning(
-      "conv2d: cuDNN has no deterministic algorithm for images [{}, {}, {}, {}] and weights "
+      "conv2d: cuDNN has no {}algorithm for images [{}, {}, {}, {}] and weights "
       "[{}, {}, {}, {}] of {}; a slow kernel of dlrun's own computes it",
-      s.n, s.c_in, s.h, s.w, s.c_out, s.c_in / s.groups, s.kh, s.kw,
-      name_of(static_cast<DType>(key.dtype)));
+      key.deterministic != 0 ? "deterministic " : "", s.n, s.c_in, s.h, s.w, s.c_out,
+      s.c_in / s.groups, s.kh, s.kw, name_of(static_cast<DType>(key.dtype)));
 }
 
 std::unique_ptr<Plan> make_plan(const Key& key, cudnnHandle_t handle, const Operands& operands,
@@ -308,20 +308,23 @@ bool run(const Key& key, const Plan& p, cudnnHandle_t handle, const Operands& op
 bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
                 const void* second, void* result, const Launch& launch) {
   const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
+  constexpr auto relaxed = std::memory_order_relaxed;
   const Key key{
       .shape = shape,
       .dtype = static_cast<std::int32_t>(dtype),
       .direction = static_cast<std::int32_t>(direction),
-      .tf32 = dtype == DType::kF32 && flags.cudnn_tf32.load(std::memory_order_relaxed) ? 1 : 0,
-      .benchmark = flags.cudnn_benchmark.load(std::memory_order_relaxed) ? 1 : 0};
-  Dnn& dnn = of_this_thread<Dnn>();
-  DL_CUDNN_CHECK(cudnnSetStream(dnn.handle, launch.stream()));
+      .tf32 = dtype == DType::kF32 && flags.cudnn_tf32.load(relaxed) ? 1 : 0,
+      .benchmark = static_cast<std::int16_t>(flags.cudnn_benchmark.load(relaxed)),
+      .deterministic = static_cast<std::int16_t>(flags.cudnn_deterministic.load(relaxed))};
+  cudnnHandle_t handle = of_this_thread<DnnHandle>().get();
+  DL_CUDNN_CHECK(cudnnSetStream(handle, launch.stream()));
   const Operands operands{first, second, result};
-  Plan& plan = dnn.plans.get(key, [&] { return make_plan(key, dnn.handle, operands, launch); });
+  Plan& plan = of_this_thread<ConvPlans>().plans.get(
+      key, [&] { return make_plan(key, handle, operands, launch); });
   // A proposal may fail to run. A rejected one is never tried again, so that all later calls,
   // captured or not, compute the same.
   while (!plan.choices.empty()) {
-    if (run(key, plan, dnn.handle, operands, launch)) return true;
+    if (run(key, plan, handle, operands, launch)) return true;
     log::info("conv2d: cuDNN proposed algorithm {}, but cannot run it",
               plan.choices.front().algorithm);
     plan.choices.erase(plan.choices.begin());

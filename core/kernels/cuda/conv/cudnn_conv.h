@@ -20,7 +20,7 @@ namespace dl::kernels::cuda {
 enum class ConvDirection : std::int32_t { kForward, kBackwardData, kBackwardWeight };
 
 // Reads `first` and `second` (x and weight, dy and weight, or x and dy) and writes `result`. False,
-// with one log line for each shape, if no deterministic algorithm of cuDNN runs.
+// with one log line for each shape, if no algorithm of cuDNN runs.
 bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
                 const void* second, void* result, const Launch& launch);
 

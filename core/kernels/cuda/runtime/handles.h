@@ -30,6 +30,16 @@ T& of_this_thread() {
   return *mine;
 }
 
+// cuDNN's handle, by of_this_thread().
+class DnnHandle {
+ public:
+  DnnHandle() { DL_CUDNN_CHECK(cudnnCreate(&handle_)); }
+  cudnnHandle_t get() const noexcept { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
 // Descriptors of the two libraries, which are destroyed with their owner. make() creates the
 // handle.
 template <typename Descriptor, auto destroy>

@@ -1,0 +1,121 @@
+// Graphs of cuDNN: several operations that one kernel computes, planned once and run often
+// ("graph API"). All tensors have four dimensions.
+//
+//     dnn::Graph graph;
+//     const auto a = graph.read(CUDNN_DATA_HALF, a_layout);
+//     const auto b = graph.read(CUDNN_DATA_HALF, b_layout);
+//     const auto sum = graph.pointwise(CUDNN_POINTWISE_ADD, {a, b});
+//     graph.write(sum, CUDNN_DATA_HALF, out_layout);
+//     const dnn::Plan plan = dnn::plan_of(graph, {.handle = handle});
+//     plan.run(handle, {a_memory, b_memory, out_memory}, workspace);
+//
+// Engines are compiled when they are planned, which takes about a second.
+#pragma once
+
+#include <cudnn.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dl::kernels::cuda::dnn {
+
+using Sizes = std::array<std::int64_t, 4>;
+
+// Sizes, and distances in elements.
+struct Layout {
+  Sizes sizes;
+  Sizes steps;
+
+  static Layout row_major(const Sizes& sizes) noexcept;
+  // The last two dimensions exchanged, over the same memory.
+  Layout turned() const noexcept;
+};
+
+class Graph {
+ public:
+  using Value = std::size_t;
+  enum class Kind : std::uint8_t { kPointwise, kProduct, kReduction, kReshape };
+
+  struct Tensor {
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    Layout layout{};
+    bool in_memory = false;  // Plan::run() is given its address
+    bool is_constant = false;
+    float constant = 0;
+  };
+  struct Operation {
+    Kind kind;
+    int mode;           // of a pointwise operation or a reduction
+    std::int64_t axis;  // of an index; else -1
+    std::vector<Value>
+        inputs;  // of a selection: what is taken if the last is true, if not, and that
+    Value output;
+  };
+
+  // Tensors in memory are numbered by the calls of read() and write().
+  Value read(cudnnDataType_t type, const Layout& layout);
+  Value constant(float value);
+  // Values have the sizes of the first input, and are f32 unless write() or as_type() say
+  // otherwise.
+  Value pointwise(cudnnPointwiseMode_t mode, std::vector<Value> inputs);
+  // The position along a dimension, int32.
+  Value index(Value like, std::int64_t dim);
+  // [.., m, k] [.., k, n]
+  Value product(Value left, Value right);
+  // Along the last dimension, which becomes 1.
+  Value reduce(cudnnReduceTensorOp_t op, Value of);
+  Value reshape(Value of, const Layout& layout);
+
+  void as_type(Value value, cudnnDataType_t type) { tensors_[value].type = type; }
+  void write(Value value, cudnnDataType_t type, const Layout& layout);
+
+  const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
+  const std::vector<Operation>& operations() const noexcept { return operations_; }
+  const std::vector<Value>& in_memory() const noexcept { return in_memory_; }
+
+ private:
+  Value add(Tensor tensor);
+  Value add(Kind kind, int mode, std::int64_t axis, std::vector<Value> inputs, Tensor output);
+
+  std::vector<Tensor> tensors_;
+  std::vector<Operation> operations_;
+  std::vector<Value> in_memory_;
+};
+
+// What a plan is to run on: the handle's device; or none, but a device of these properties
+// (a descriptor of CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR), which only tells whether there is a plan.
+struct Target {
+  cudnnHandle_t handle = nullptr;
+  cudnnBackendDescriptor_t properties = nullptr;
+};
+
+// Destroys nothing while a process ends: see handles.h.
+class Plan {
+ public:
+  Plan() = default;
+  Plan(const Graph& graph, std::shared_ptr<void> engine, std::size_t workspace);
+
+  // False if cuDNN has no engine for the graph.
+  explicit operator bool() const noexcept { return engine_ != nullptr; }
+  std::size_t workspace() const noexcept { return workspace_; }
+  // `memory`: of the graph's tensors in memory, in their order; `workspace` bytes of scratch
+  // memory. On the handle's stream. Throws what cuDNN reports.
+  void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const;
+
+ private:
+  std::shared_ptr<void> engine_;  // cuDNN's execution plan
+  std::size_t workspace_ = 0;
+  std::vector<std::int64_t> numbers_;  // of the tensors in memory, then of the constants
+  std::vector<float> constants_;
+};
+
+// The first of cuDNN's proposals that it supports and that needs at most 1 GiB of scratch memory;
+// with `deterministic`, of those that do not call themselves nondeterministic. Throws if cuDNN
+// refuses the graph for another reason than lack of support.
+Plan plan_of(const Graph& graph, const Target& target, bool deterministic);
+
+}  // namespace dl::kernels::cuda::dnn

@@ -1,0 +1,18 @@
+// What the parts of the host device's cuDNN share.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+// cuDNN's headers declare it only.
+struct cudnnContext {
+  int device = 0;
+  cudaStream_t stream = nullptr;
+};
+
+namespace dl::host_device {
+
+// Returns the status; cudnnGetLastErrorString() says why from then on.
+cudnnStatus_t refuse(cudnnStatus_t status, const char* why);
+
+}  // namespace dl::host_device
