@@ -86,11 +86,6 @@ void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std:
            op, given.str(), scores.str());
 }
 
-// p: of dropout, which the composed operations check.
-bool takes_fused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double p) {
-  return p >= 0 && p < 1 && dl::detail::takes_fused_attention(query, key, value);
-}
-
 // True if PyTorch uses its fused CPU kernel, whose result has the query's memory order.
 bool keeps_order_of_query(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
@@ -135,7 +130,8 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
            "{}: attn_mask was given with is_causal; give one of them", kOp);
   check_mask(options.attn_mask, query, key, kOp);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
-  if (!options.attn_mask.defined() && takes_fused_attention(query, key, value, options.dropout_p)) {
+  if (!options.attn_mask.defined() &&
+      dl::detail::takes_fused_attention(query, key, value, options.dropout_p)) {
     return dl::detail::fused_attention(
         query, key, value,
         {.scale = scale, .causal = options.is_causal, .dropout_p = options.dropout_p});
@@ -242,7 +238,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   Tensor heads;
   Tensor shown;
   const double drawn_p = training ? dropout_p : 0;
-  if (!masks.need_weights && !mask.defined() && takes_fused_attention(q, k, v, drawn_p)) {
+  if (!masks.need_weights && !mask.defined() &&
+      dl::detail::takes_fused_attention(q, k, v, drawn_p)) {
     heads = dl::detail::fused_attention(q, k, v, {.scale = scale, .dropout_p = drawn_p});
   } else {
     const Tensor scores = scores_of(q, k, scale, mask);

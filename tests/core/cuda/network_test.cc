@@ -153,6 +153,7 @@ class CudaNetwork : public OnDevice {
     backends::cudnn::allow_tf32 = true;
     backends::cuda::matmul::allow_tf32 = false;
     backends::cudnn::benchmark = false;
+    backends::cudnn::deterministic = true;
     backends::cudnn::enabled = true;
   }
 };
@@ -335,15 +336,14 @@ TEST_F(CudaNetwork, TimingConvolutionsTakesNoMoreMemoryThanTheyNeed) {
   EXPECT_LT(cuda::max_memory_allocated() - before, std::int64_t{64} << 20);
 }
 
-// By a thread that has no handle of cuDNN's yet: nothing may be waited for, nor timed.
 TEST_F(CudaNetwork, ConvolutionsMayAddInAnyOrder) {
   backends::cudnn::deterministic = false;
   compare("conv2d", [](const Inputs& in) { return conv2d(in[0], in[1], in[2], {.padding = 1}); },
           {numbers({2, 8, 9, 9}), numbers({16, 8, 3, 3}, 2), numbers({16}, 3)}, 2 * 81 * 8,
           {DType::kF32, DType::kF16, DType::kBF16}, {.times = kOfWinograd});
-  backends::cudnn::deterministic = true;
 }
 
+// By a thread that has no handle of cuDNN's yet: nothing may be waited for, nor timed.
 TEST_F(CudaNetwork, ConvolutionsFirstMetInACapture) {
   backends::cudnn::benchmark = true;
   const Tensor x = numbers({2, 8, 6, 10});

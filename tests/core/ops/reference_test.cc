@@ -208,7 +208,8 @@ std::string operations_page() {
       "| operation | autocast on the CPU | autocast on CUDA |\n|---|---|---|\n";
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
-    if (info(op).gradient != Gradient::kGradcheck) continue;
+    const bool is_cast = policy_of(op, DeviceType::kCUDA) == AutocastPolicy::kLow;
+    if (info(op).gradient != Gradient::kGradcheck && !is_cast) continue;
     add_row(page, "`" + std::string(info(op).name) + "`", text_of(policy_of(op, DeviceType::kCPU)),
             text_of(policy_of(op, DeviceType::kCUDA)));
   }

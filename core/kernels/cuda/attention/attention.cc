@@ -8,7 +8,7 @@
 namespace dl::kernels::cuda {
 namespace {
 
-HeadRows rows_of(const Tensor& x) {
+HeadRows head_rows_of(const Tensor& x) {
   const Strides& strides = x.strides();
   return {.data = x.data_ptr(),
           .batch_step = strides[0],
@@ -46,7 +46,8 @@ void fused_attention(const Tensor& query, const Tensor& key, const Tensor& value
                      const Tensor& stats) {
   const Launch launch;
   const AttentionShape shape = shape_of(args, seed, query, key, value, out);
-  const HeadRows rows[] = {rows_of(query), rows_of(key), rows_of(value), rows_of(out)};
+  const HeadRows rows[] = {head_rows_of(query), head_rows_of(key), head_rows_of(value),
+                           head_rows_of(out)};
   if (cudnn_attention(shape, rows[0], rows[1], rows[2], rows[3], stats.data<float>(), launch)) {
     return;
   }
@@ -63,16 +64,16 @@ void fused_attention_backward(const Tensor& grad, const Tensor& query, const Ten
                            launch.stream());
   const AttentionShape shape =
       shape_of(args, seed, query, key, value, grad, out, dquery, dkey, dvalue);
-  const AttentionGradients tensors{.grad = rows_of(grad),
-                                   .query = rows_of(query),
-                                   .key = rows_of(key),
-                                   .value = rows_of(value),
-                                   .out = rows_of(out),
+  const AttentionGradients tensors{.grad = head_rows_of(grad),
+                                   .query = head_rows_of(query),
+                                   .key = head_rows_of(key),
+                                   .value = head_rows_of(value),
+                                   .out = head_rows_of(out),
                                    .stats = stats.data<float>(),
                                    .products = products.as<float>(),
-                                   .dquery = rows_of(dquery),
-                                   .dkey = rows_of(dkey),
-                                   .dvalue = rows_of(dvalue)};
+                                   .dquery = head_rows_of(dquery),
+                                   .dkey = head_rows_of(dkey),
+                                   .dvalue = head_rows_of(dvalue)};
   if (cudnn_attention_backward(shape, tensors, launch)) return;
   attention_backward_launch(shape, tensors, launch.stream());
   DL_CUDA_LAUNCHED("fused_attention_backward");

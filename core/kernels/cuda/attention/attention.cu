@@ -9,7 +9,7 @@ namespace {
 
 template <typename T, int kWidth>
 struct Forward {
-  static constexpr int kQueries = Tiles<T, kWidth>::kShort ? 64 : 32;
+  static constexpr int kQueries = Tiles<T, kWidth>::kNarrow ? 64 : 32;
   static constexpr int kKeys = 64;
   using Scores = Mine<kQueries, kKeys>;
   static constexpr int kShareStep = kKeys + kSkew<T>;
@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(kTileThreads, 3)
     for (int lane = 0; lane < Scores::kLanes; ++lane) {
       top = fmaxf(top, largest[Scores::row() * Scores::kLanes + lane]);
     }
+    // If all scores so far are -infinity, later ones may not be.
+    const float base = top == -std::numeric_limits<float>::infinity() ? 0 : top;
     const float factor = most == top ? 1 : exp2f(most - top);
     most = top;
     sum *= factor;
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
       const unsigned kept = kept_of_four(shape, batch, row, at + Scores::column(g));
       Pack<T, 4> four;
       for (int e = 0; e < 4; ++e) {
-        const float share = exp2f(mine[g][e] - top);
+        const float share = exp2f(mine[g][e] - base);
         sum += share;
         four.at[e] = narrow<T>((kept >> e & 1) != 0 ? share * up : 0.0f);
       }

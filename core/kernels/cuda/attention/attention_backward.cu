@@ -133,7 +133,7 @@ struct Backward {
   }
 };
 
-// Adds a tile's sums to memory that all warps have stopped reading, and writes them from there.
+// Stores a tile's sums in memory that no warp reads any more, and writes them from there.
 template <int kRows, int kWidth, typename T, typename Tile>
 __device__ void write_tile(const AttentionShape& shape, const Tile& tile, float* memory,
                            const HeadRows& to, std::int64_t batch, int first, int rows,
@@ -147,9 +147,9 @@ __device__ void write_tile(const AttentionShape& shape, const Tile& tile, float*
 }
 
 template <typename T, int kWidth>
-using KeyBackward = Backward<T, kWidth, 32, Tiles<T, kWidth>::kShort ? 64 : 32>;
+using KeyBackward = Backward<T, kWidth, 32, Tiles<T, kWidth>::kNarrow ? 64 : 32>;
 template <typename T, int kWidth>
-using QueryBackward = Backward<T, kWidth, Tiles<T, kWidth>::kShort ? 64 : 32, 32>;
+using QueryBackward = Backward<T, kWidth, Tiles<T, kWidth>::kNarrow ? 64 : 32, 32>;
 
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kTileThreads, 3)
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
         tile.query() + Parts::first_column(), B::kStep, B::kQueries);
     __syncthreads();
   }
-  __syncthreads();
+  __syncthreads();  // a tile that no query sees has only been loaded
   float* const results = reinterpret_cast<float*>(memory);
   write_tile<B::kKeys, kWidth, T>(shape, dvalue, results, in.dvalue, batch, first, shape.keys, 1);
   write_tile<B::kKeys, kWidth, T>(shape, dkey, results, in.dkey, batch, first, shape.keys,
@@ -206,7 +206,6 @@ __global__ void __launch_bounds__(kTileThreads, 3)
         tile.key() + Parts::first_column(), B::kStep, B::kKeys);
     __syncthreads();
   }
-  __syncthreads();
   write_tile<B::kQueries, kWidth, T>(shape, dquery, reinterpret_cast<float*>(memory), in.dquery,
                                      batch, first, shape.queries, shape.scale);
 }

@@ -39,7 +39,8 @@ struct Division {
 // The tiles of T elements in rows of up to kWidth elements.
 template <typename T, int kWidth>
 struct Tiles {
-  static constexpr bool kShort = kWidth * sizeof(T) <= 128;
+  static constexpr bool kNarrow =  // so that more rows fit into the shared memory
+      kWidth * sizeof(T) <= 128;
   static constexpr int kStep = kWidth + kSkew<T>;
   template <int kRows>
   static constexpr int kBytes = kRows * kStep * static_cast<int>(sizeof(T));

@@ -1,10 +1,15 @@
 #include "core/kernels/cuda/attention/cudnn_attention.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
+#include <span>
 
 #include "core/base/log/log.h"
 #include "core/device/math_flags.h"
@@ -16,14 +21,17 @@
 namespace dl::kernels::cuda {
 namespace {
 
-constexpr std::size_t kPlans = 256;
+// So many shapes of a thread get plans, which take a second each and are kept: a captured graph may
+// run them. The others are remembered too.
+constexpr std::size_t kMostPlans = 128;
+constexpr std::size_t kShapes = std::size_t{1} << 16;
 constexpr int kFirstCapability = 80;
 // Earlier ones need masks in the place of lengths that are no multiples of 128.
 constexpr std::size_t kFirstVersion = 91600;
 
 // All that a plan depends on.
 struct Key {
-  std::int64_t kind;  // forward or backward, and whether it must be deterministic
+  std::int64_t backward;
   std::int64_t dtype;
   std::int64_t heads, batches, queries, keys, width;
   std::int64_t causal;
@@ -33,11 +41,12 @@ struct Key {
 };
 
 struct AttentionPlans {
-  LruCache<Key, dnn::Plan> plans{kPlans};
+  LruCache<Key, dnn::Plan> shapes{kShapes};
+  std::size_t made = 0;
 };
 
-Key key_of(std::int64_t kind, const AttentionShape& s, std::initializer_list<HeadRows> tensors) {
-  Key key{.kind = kind,
+Key key_of(bool backward, const AttentionShape& s, std::initializer_list<HeadRows> tensors) {
+  Key key{.backward = backward ? 1 : 0,
           .dtype = static_cast<std::int64_t>(s.dtype),
           .heads = s.heads,
           .batches = s.batches,
@@ -54,35 +63,53 @@ Key key_of(std::int64_t kind, const AttentionShape& s, std::initializer_list<Hea
   return key;
 }
 
-bool takes(const AttentionShape& shape, const Launch& launch) {
+// cuDNN counts elements in 32 bits, and no row may be another's.
+bool takes(const HeadRows& rows, std::int64_t count) {
+  return rows.batch_step > 0 && rows.head_step > 0 && rows.row_step > 0 &&
+         count <= std::numeric_limits<std::int32_t>::max();
+}
+
+bool takes(const AttentionShape& shape, std::initializer_list<HeadRows> tensors,
+           const Launch& launch) {
+  const std::int64_t count = shape.batches * std::max(shape.queries, shape.keys) * shape.width;
+  for (const HeadRows& rows : tensors) {
+    if (!takes(rows, count)) return false;
+  }
   const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
   static const std::size_t version = cudnnGetVersion();
-  return flags.cudnn_enabled.load(std::memory_order_relaxed) && shape.dtype != DType::kF32 &&
+  return flags.cudnn_enabled.load(std::memory_order_relaxed) &&
+         flags.cudnn_benchmark.load(std::memory_order_relaxed) && shape.dtype != DType::kF32 &&
          shape.keep >= 1 && shape.in_packs && shape.queries > 1 && shape.keys > 1 &&
          launch.compute_capability() >= kFirstCapability && version >= kFirstVersion;
 }
 
-// The plan of a key, or null if cuDNN has none. `graph` makes the graph.
+// The plan of a key, or null if there is none. make_graph() makes the graph.
 template <typename MakeGraph>
-const dnn::Plan* find(const Key& key, bool deterministic, const MakeGraph& graph) {
-  const dnn::Plan& plan = of_this_thread<AttentionPlans>().plans.get(key, [&] {
-    const dl::cuda::RelaxedCapture relaxed;  // planning loads code and allocates
+const dnn::Plan* find(const Key& key, const MakeGraph& make_graph) {
+  AttentionPlans& all = of_this_thread<AttentionPlans>();
+  const dnn::Plan& plan = all.shapes.get(key, [&] {
     auto made = std::make_unique<dnn::Plan>();
+    if (all.made == kMostPlans) return made;
+    const dl::cuda::RelaxedCapture relaxed;  // planning loads code and allocates
+    const auto describe = [&key] {
+      return fmt::format("{} x {} heads of {} queries and {} keys, {} wide, in {}",
+                         key.batches / key.heads, key.heads, key.queries, key.keys, key.width,
+                         name_of(static_cast<DType>(key.dtype)));
+    };
     try {
-      *made = dnn::plan_of(graph(), {.handle = of_this_thread<DnnHandle>().get()}, deterministic);
+      *made = dnn::plan_of(make_graph(), {.handle = of_this_thread<DnnHandle>().get(),
+                                          .deterministic = key.backward == 0});
+      if (!*made) log::info("scaled_dot_product_attention: cuDNN has no kernel for {}", describe());
     } catch (const Error& error) {
       log::warning(
-          "scaled_dot_product_attention: dlrun's own kernel takes the place of cuDNN's: {}",
-          error.what());
-      return made;
+          "scaled_dot_product_attention: dlrun's own kernel takes the place of cuDNN's for {}: {}",
+          describe(), error.what());
     }
-    if (!*made) {
-      log::info(
-          "scaled_dot_product_attention: cuDNN has no kernel for {} x {} heads of {} queries and "
-          "{} "
-          "keys {} wide in {}; dlrun's own kernel computes it",
-          key.batches / key.heads, key.heads, key.queries, key.keys, key.width,
-          name_of(static_cast<DType>(key.dtype)));
+    if (*made && ++all.made == kMostPlans) {
+      log::warning(
+          "scaled_dot_product_attention: cuDNN has planned {} shapes, of which each took about a "
+          "second; dlrun's own kernel computes others",
+          kMostPlans);
     }
     return made;
   });
@@ -101,8 +128,9 @@ void run(const dnn::Plan& plan, std::initializer_list<void*> memory, const Launc
 bool cudnn_attention(const AttentionShape& shape, const HeadRows& query, const HeadRows& key,
                      const HeadRows& value, const HeadRows& out, float* stats,
                      const Launch& launch) {
-  if (!takes(shape, launch)) return false;
-  const dnn::Plan* const plan = find(key_of(0, shape, {query, key, value, out}), true, [&] {
+  const auto tensors = {query, key, value, out};
+  if (!takes(shape, tensors, launch)) return false;
+  const dnn::Plan* const plan = find(key_of(false, shape, tensors), [&] {
     return attention_graph(shape, query, key, value, out);
   });
   if (plan == nullptr) return false;
@@ -110,17 +138,15 @@ bool cudnn_attention(const AttentionShape& shape, const HeadRows& query, const H
   return true;
 }
 
-bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradients& tensors,
+bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradients& in,
                               const Launch& launch) {
   const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
-  if (flags.cudnn_deterministic.load(std::memory_order_relaxed) || !takes(shape, launch)) {
+  const auto tensors = {in.grad, in.query, in.key, in.value, in.out, in.dquery, in.dkey, in.dvalue};
+  if (flags.cudnn_deterministic.load(std::memory_order_relaxed) || !takes(shape, tensors, launch)) {
     return false;
   }
   const dnn::Plan* const plan =
-      find(key_of(1, shape,
-                  {tensors.grad, tensors.query, tensors.key, tensors.value, tensors.out,
-                   tensors.dquery, tensors.dkey, tensors.dvalue}),
-           false, [&] { return attention_backward_graph(shape, tensors); });
+      find(key_of(true, shape, tensors), [&] { return attention_backward_graph(shape, in); });
   if (plan == nullptr) return false;
   const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(shape.batches) *
                             static_cast<std::size_t>(shape.queries) *
@@ -128,9 +154,9 @@ bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradie
   const Workspace sum(bytes, launch.stream());
   DL_CUDA_CHECK(cudaMemsetAsync(sum.data(), 0, bytes, launch.stream()));
   run(*plan,
-      {tensors.grad.data, tensors.query.data, tensors.key.data, tensors.value.data,
-       tensors.out.data, const_cast<float*>(tensors.stats), tensors.products, sum.data(),
-       tensors.dvalue.data, tensors.dkey.data, tensors.dquery.data},
+      {in.grad.data, in.query.data, in.key.data, in.value.data, in.out.data,
+       const_cast<float*>(in.stats), in.products, sum.data(), in.dvalue.data, in.dkey.data,
+       in.dquery.data},
       launch);
   return true;
 }

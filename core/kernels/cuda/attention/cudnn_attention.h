@@ -18,8 +18,8 @@ dnn::Graph attention_graph(const AttentionShape& shape, const HeadRows& query, c
 dnn::Graph attention_backward_graph(const AttentionShape& shape, const AttentionGradients& tensors);
 
 // As attention_launch() and attention_backward_launch(). False if cuDNN does not take the case, or
-// may not: the gradient adds in another order in each run, so it is left to dlrun's own kernels
-// unless backends::cudnn::deterministic is off.
+// may not: a new shape takes it a second, so backends::cudnn::benchmark must be on; its gradient
+// adds in another order in each run, so backends::cudnn::deterministic must be off.
 bool cudnn_attention(const AttentionShape& shape, const HeadRows& query, const HeadRows& key,
                      const HeadRows& value, const HeadRows& out, float* stats,
                      const Launch& launch);

@@ -257,8 +257,8 @@ void Graph::write(Value value, cudnnDataType_t type, const Layout& layout) {
   in_memory_.push_back(value);
 }
 
-Plan::Plan(const Graph& graph, std::shared_ptr<void> engine, std::size_t workspace)
-    : engine_(std::move(engine)), workspace_(workspace) {
+Plan::Plan(const Graph& graph, std::vector<std::shared_ptr<void>> kept, std::size_t workspace)
+    : kept_(std::move(kept)), workspace_(workspace) {
   for (const Graph::Value value : graph.in_memory()) numbers_.push_back(number_of(value));
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
     if (!graph.tensors()[i].is_constant) continue;
@@ -278,29 +278,35 @@ void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* worksp
            std::span<void* const>(pointers));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
   pack.finalize();
-  DL_CUDNN_CHECK(cudnnBackendExecute(handle, engine_.get(), pack.get()));
+  DL_CUDNN_CHECK(cudnnBackendExecute(handle, kept_.back().get(), pack.get()));
 }
 
-Plan plan_of(const Graph& graph, const Target& target, bool deterministic) {
+Plan plan_of(const Graph& graph, const Target& target) {
   const Descriptor operations = operation_graph(graph, target);
+  cudnnStatus_t refused = CUDNN_STATUS_SUCCESS;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Descriptor& proposal : proposals_for(operations, target, mode)) {
-      if (deterministic && is_nondeterministic(proposal)) continue;
+      if (target.deterministic && is_nondeterministic(proposal)) continue;
       const Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
       if (target.handle != nullptr) {
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
       }
       const cudnnStatus_t status = cudnnBackendFinalize(plan.get());
-      if (is_unsupported(status)) continue;
-      DL_CUDNN_CHECK(status);
+      if (status != CUDNN_STATUS_SUCCESS) {
+        if (!is_unsupported(status)) refused = status;
+        continue;
+      }
       std::int64_t workspace = 0;
       plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                std::span(&workspace, 1));
       if (static_cast<std::size_t>(workspace) > kMostWorkspace) continue;
-      return {graph, plan.owned(), static_cast<std::size_t>(workspace)};
+      return {graph,
+              {operations.owned(), proposal.owned(), plan.owned()},
+              static_cast<std::size_t>(workspace)};
     }
   }
+  if (refused != CUDNN_STATUS_SUCCESS) dl::cuda::throw_cudnn(refused, "cudnnBackendFinalize");
   return {};
 }
 

@@ -7,7 +7,8 @@
 //     const auto sum = graph.pointwise(CUDNN_POINTWISE_ADD, {a, b});
 //     graph.write(sum, CUDNN_DATA_HALF, out_layout);
 //     const dnn::Plan plan = dnn::plan_of(graph, {.handle = handle});
-//     plan.run(handle, {a_memory, b_memory, out_memory}, workspace);
+//     void* const memory[] = {a_memory, b_memory, out_memory};
+//     plan.run(handle, memory, workspace);
 //
 // Engines are compiled when they are planned, which takes about a second.
 #pragma once
@@ -91,31 +92,32 @@ class Graph {
 struct Target {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t properties = nullptr;
+  bool deterministic = true;  // no engine that calls itself nondeterministic
 };
 
 // Destroys nothing while a process ends: see handles.h.
 class Plan {
  public:
   Plan() = default;
-  Plan(const Graph& graph, std::shared_ptr<void> engine, std::size_t workspace);
+  // `kept`: descriptors from which the plan was made, with the plan itself as the last.
+  Plan(const Graph& graph, std::vector<std::shared_ptr<void>> kept, std::size_t workspace);
 
   // False if cuDNN has no engine for the graph.
-  explicit operator bool() const noexcept { return engine_ != nullptr; }
+  explicit operator bool() const noexcept { return !kept_.empty(); }
   std::size_t workspace() const noexcept { return workspace_; }
   // `memory`: of the graph's tensors in memory, in their order; `workspace` bytes of scratch
   // memory. On the handle's stream. Throws what cuDNN reports.
   void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const;
 
  private:
-  std::shared_ptr<void> engine_;  // cuDNN's execution plan
+  std::vector<std::shared_ptr<void>> kept_;
   std::size_t workspace_ = 0;
   std::vector<std::int64_t> numbers_;  // of the tensors in memory, then of the constants
   std::vector<float> constants_;
 };
 
-// The first of cuDNN's proposals that it supports and that needs at most 1 GiB of scratch memory;
-// with `deterministic`, of those that do not call themselves nondeterministic. Throws if cuDNN
-// refuses the graph for another reason than lack of support.
-Plan plan_of(const Graph& graph, const Target& target, bool deterministic);
+// The first of cuDNN's proposals that it can plan and that needs at most 1 GiB of scratch memory.
+// If none is left and cuDNN gave another reason than lack of support, throws the last one.
+Plan plan_of(const Graph& graph, const Target& target);
 
 }  // namespace dl::kernels::cuda::dnn
