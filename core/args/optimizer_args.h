@@ -2,6 +2,7 @@
 // core/kernels/formulas/optimizer_rules-inl.h.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <variant>
 
@@ -89,6 +90,21 @@ struct ScaleUpdate {
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;
   bool operator==(const ScaleUpdate&) const = default;
+};
+
+// What a norm of order p adds up: |x|, x^2 or |x|^p; or it is the largest |x|.
+enum class NormKind : std::uint8_t { kAbsolutes, kSquares, kPowers, kLargest };
+inline NormKind norm_kind(double p) noexcept {
+  if (std::isinf(p)) return NormKind::kLargest;
+  return p == 1 ? NormKind::kAbsolutes : p == 2 ? NormKind::kSquares : NormKind::kPowers;
+}
+
+// How a list of averages takes in new values. The first values are copied.
+struct AverageStep {
+  enum class Kind : std::uint8_t { kMean, kMoving, kCopy };
+  Kind kind = Kind::kMean;
+  double decay = 0;  // kMoving: average = decay * average + (1 - decay) * value
+  bool operator==(const AverageStep&) const = default;
 };
 
 }  // namespace dl::kernels

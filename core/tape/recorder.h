@@ -176,6 +176,9 @@ R Recorder::run(const Call<R, Params...>& call, std::type_identity_t<Params>... 
       if constexpr (detail::is_tensor<decltype(argument)>) {
         operands.push_back(operand_of(argument));
         return detail::InOperands();
+      } else if constexpr (detail::is_tensor_list<decltype(argument)>) {
+        for (const Tensor& tensor : argument) operands.push_back(operand_of(tensor));
+        return detail::InOperands{.count = argument.size()};
       } else {
         return argument;
       }

@@ -164,12 +164,18 @@ inline constexpr bool is_span = false;
 template <typename T, std::size_t n>
 inline constexpr bool is_span<std::span<T, n>> = true;
 
-// Takes the place of a tensor among the held arguments.
+template <typename T>
+inline constexpr bool is_tensor_list =
+    std::is_same_v<std::remove_cvref_t<T>, std::span<const Tensor>>;
+
+// Takes the place of a tensor, or of a list of so many, among the held arguments.
 struct InOperands {
+  std::size_t count = 1;
   bool operator==(const InOperands&) const = default;
 };
 template <typename T>
-using Held = std::conditional_t<is_tensor<T>, InOperands, std::remove_cvref_t<T>>;
+using Held =
+    std::conditional_t<is_tensor<T> || is_tensor_list<T>, InOperands, std::remove_cvref_t<T>>;
 }  // namespace detail
 
 // True if the result and all arguments of such a function can be held by a step. A result must be
@@ -177,7 +183,7 @@ using Held = std::conditional_t<is_tensor<T>, InOperands, std::remove_cvref_t<T>
 template <typename R, typename... Params>
 inline constexpr bool can_be_held =
     (std::is_void_v<R> || std::is_same_v<R, bool> || std::is_same_v<R, std::int64_t>) &&
-    (!detail::is_span<std::remove_cvref_t<Params>> && ...);
+    ((!detail::is_span<std::remove_cvref_t<Params>> || detail::is_tensor_list<Params>) && ...);
 
 template <typename R, typename... Params>
 class CallStep final : public Step {
@@ -224,13 +230,30 @@ class CallStep final : public Step {
   Result call(Result (*function)(Params...), std::index_sequence<i...>) const {
     std::size_t next = 0;
     // A braced list is evaluated in order.
-    const std::size_t places[] = {(detail::is_tensor<Params> ? next++ : next)..., 0};
+    const std::size_t places[] = {place<i, Params>(next)..., 0};
     return function(argument<i, Params>(places)...);
+  }
+  // The first operand of argument i, which is `next`; sets that to the first of the next argument.
+  template <std::size_t i, typename T>
+  std::size_t place(std::size_t& next) const {
+    const std::size_t first = next;
+    if constexpr (std::is_same_v<detail::Held<T>, detail::InOperands>) {
+      next += std::get<i>(held_).count;
+    }
+    return first;
+  }
+  std::vector<Tensor> tensors(std::size_t first, std::size_t count) const {
+    std::vector<Tensor> result;
+    result.reserve(count);
+    for (std::size_t i = first; i < first + count; ++i) result.push_back(tensor(i));
+    return result;
   }
   template <std::size_t i, typename T>
   decltype(auto) argument(const std::size_t* places) const {
     if constexpr (detail::is_tensor<T>) {
       return tensor(places[i]);
+    } else if constexpr (detail::is_tensor_list<T>) {
+      return tensors(places[i], std::get<i>(held_).count);
     } else {
       return std::get<i>(held_);
     }

@@ -1,12 +1,18 @@
 #include "nn/optim/swa_utils.h"
 
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/text/printable.h"
+#include "core/device/cuda/graph.h"
+#include "core/ops/dispatch/dispatch.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/logic/logic.h"
+#include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/norm.h"
 #include "nn/serialize/safetensors_header.h"
@@ -33,6 +39,21 @@ void check_alike(const nn::StateDict& average, const nn::StateDict& model) {
 
 }  // namespace
 
+// A launch of a graph counts the updates that are in it.
+class AveragedModel::Captured final : public cuda::GraphPart {
+ public:
+  explicit Captured(AveragedModel& model) : model_(model) {}
+  void add_update() noexcept { ++updates_; }
+  void before_launch(const Stream&) override {}
+  void after_launch(const Stream&, const std::exception_ptr& failed) noexcept override {
+    if (!failed) model_.n_averaged_ += updates_;
+  }
+
+ private:
+  AveragedModel& model_;
+  std::int64_t updates_ = 0;
+};
+
 AveragedModel::AveragedModel(nn::Module& average, const nn::Module& model,
                              AveragedModelOptions options)
     : average_(average), model_(model), options_(options) {
@@ -44,39 +65,96 @@ AveragedModel::AveragedModel(nn::Module& average, const nn::Module& model,
     const nn::StateDict to = buffers ? average.named_buffers() : average.named_parameters();
     const nn::StateDict from = buffers ? model.named_buffers() : model.named_parameters();
     check_alike(to, from);
-    for (std::size_t i = 0; i < to.size(); ++i) Tensor(to[i].tensor).copy_(from[i].tensor);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      Tensor(to[i].tensor).copy_(from[i].tensor);
+      count_on(to[i].tensor.device());
+    }
   }
 }
 
+AveragedModel::~AveragedModel() {
+  if (is_captured_) cuda::destroy_graphs_of(this);
+}
+
+const Tensor& AveragedModel::count_on(Device device) {
+  for (const Tensor& count : counts_) {
+    if (count.device() == device) return count;
+  }
+  cuda::refuse_in_capture(
+      "an average's first update on a device cannot be captured; make one before");
+  return counts_.emplace_back(
+      full({}, static_cast<double>(n_averaged_), {.dtype = DType::kI64, .device = device}));
+}
+
+// In float32, which a copy cuts off.
+Tensor AveragedModel::average_of_integers(const Tensor& old, const Tensor& now) {
+  const Tensor before = old.to(DType::kF32);
+  const Tensor& count = count_on(old.device());
+  const Tensor average =
+      options_.ema_decay
+          ? before * *options_.ema_decay + now.to(DType::kF32) * (1 - *options_.ema_decay)
+          : before + sub(now, old).to(DType::kF32) / (count.to(DType::kF32) + 1.0);
+  return where(eq(count, 0), now, average.to(old.dtype()));
+}
+
+void AveragedModel::take(const nn::StateDict& to, const nn::StateDict& from, bool averaged) {
+  struct List {
+    std::vector<Tensor> averages;
+    std::vector<Tensor> values;
+  };
+  check_alike(to, from);
+  std::vector<List> lists(counts_.size());  // one for each device
+  std::vector<std::pair<Tensor, Tensor>> results;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Tensor& average = to[i].tensor;
+    if (averaged && !is_floating(average.dtype())) {
+      Tensor(average).copy_(average_of_integers(average, from[i].tensor.to(average.device())));
+      continue;
+    }
+    const Tensor& count = count_on(average.device());
+    lists.resize(counts_.size());
+    List& list = lists[static_cast<std::size_t>(&count - counts_.data())];
+    const Tensor value = from[i].tensor.detach().to(average.device());
+    const bool is_dense = average.is_contiguous() || average.is_channels_last();
+    if (is_dense && average.strides() == value.strides()) {
+      list.averages.push_back(average);
+      list.values.push_back(value);
+    } else {
+      list.averages.push_back(average.detach().clone(MemoryFormat::kContiguous));
+      list.values.push_back(value.contiguous());
+      results.emplace_back(average, list.averages.back());
+    }
+  }
+  kernels::AverageStep step{.kind = options_.ema_decay ? kernels::AverageStep::Kind::kMoving
+                                                       : kernels::AverageStep::Kind::kMean,
+                            .decay = options_.ema_decay.value_or(0)};
+  if (!averaged) step.kind = kernels::AverageStep::Kind::kCopy;
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].averages.empty()) continue;
+    call<Op::kAverageWeights>(counts_[i].device(), std::span<const Tensor>(lists[i].averages),
+                              std::span<const Tensor>(lists[i].values), counts_[i], step);
+    for (const Tensor& average : lists[i].averages) average.bump_version();
+  }
+  for (auto& [average, result] : results) average.copy_(result);
+}
+
 void AveragedModel::update_parameters() {
-  dl::detail::not_repeatable("an average of models is updated", RepeatedBy::kNothing);
+  // A tape calls this function again.
+  if (tape::Recorder* const recorder = tape::Recorder::current()) [[unlikely]] {
+    return recorder->run_host("average_weights", this, [this] { update_parameters(); });
+  }
   const NoGradGuard no_grad;
-  const double share =
-      options_.ema_decay ? 1 - *options_.ema_decay : 1.0 / static_cast<double>(n_averaged_ + 1);
-  const auto average_of_integers = [&](const Tensor& old, const Tensor& now) {
-    const Tensor before = old.to(DType::kF32);
-    if (!options_.ema_decay) {
-      return before + sub(now, old).to(DType::kF32) / static_cast<double>(n_averaged_ + 1);
-    }
-    return before * *options_.ema_decay + now.to(DType::kF32) * share;
-  };
-  const auto take = [&](const nn::StateDict& to, const nn::StateDict& from, bool averaged) {
-    check_alike(to, from);
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      Tensor old = to[i].tensor;
-      const Tensor& now = from[i].tensor;
-      if (n_averaged_ == 0 || !averaged) {
-        old.copy_(now);
-      } else if (!is_floating(old.dtype())) {
-        old.copy_(average_of_integers(old, now));
-      } else {
-        old.add_(sub(now, old), share);
-      }
-    }
-  };
   take(average_.named_parameters(), model_.named_parameters(), true);
   take(average_.named_buffers(), model_.named_buffers(), options_.use_buffers);
-  ++n_averaged_;
+  for (Tensor& count : counts_) count.add_(1);
+  if (cuda::capturing()) {
+    is_captured_ = true;
+    cuda::GraphPart* const part =
+        cuda::note_captured(this, [this] { return make_ref<Captured>(*this); });
+    if (part != nullptr) static_cast<Captured*>(part)->add_update();
+  } else {
+    ++n_averaged_;
+  }
 }
 
 nn::StateDict AveragedModel::state_dict() const {
@@ -105,6 +183,8 @@ void AveragedModel::load_state_dict(const nn::StateDict& state) {
            count == nullptr ? "missing" : count->str());
   average_.load_state_dict(of_module);
   n_averaged_ = count->item<std::int64_t>();
+  const NoGradGuard no_grad;
+  for (Tensor& on_device : counts_) on_device.fill_(static_cast<double>(n_averaged_));
 }
 
 void AveragedModel::load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "nn/module/module.h"
 #include "nn/serialize/state_dict.h"
@@ -46,9 +47,13 @@ class AveragedModel {
   // Copies the model's parameters and buffers to `average`. Throws kInvalidArgument for an
   // ema_decay outside 0 to 1, and kMismatch if names, shapes or dtypes of the two modules differ.
   AveragedModel(nn::Module& average, const nn::Module& model, AveragedModelOptions options = {});
+  AveragedModel(const AveragedModel&) = delete;
+  AveragedModel& operator=(const AveragedModel&) = delete;
+  ~AveragedModel();
 
-  // Adds the model's current parameters to the average; the first call copies them. Throws
-  // kMismatch as the constructor does.
+  // Adds the model's current parameters to the average; the first call copies them. Averages of
+  // floats are computed in f64 for f64, otherwise in f32, by a kernel over many tensors at once.
+  // dl::compile repeats it. Throws kMismatch as the constructor does.
   void update_parameters();
 
   nn::Module& module() const noexcept { return average_; }
@@ -74,6 +79,12 @@ class AveragedModel {
   }
 
  private:
+  class Captured;
+
+  void take(const nn::StateDict& to, const nn::StateDict& from, bool averaged);
+  Tensor average_of_integers(const Tensor& old, const Tensor& now);
+  // 0-d int64: n_averaged_ on a device.
+  const Tensor& count_on(Device device);
   void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
             std::string_view path);
 
@@ -81,6 +92,8 @@ class AveragedModel {
   const nn::Module& model_;
   AveragedModelOptions options_;
   std::int64_t n_averaged_ = 0;
+  std::vector<Tensor> counts_;  // one for each device; captured updates raise them
+  bool is_captured_ = false;
 };
 
 // Resets the running statistics of all BatchNorms in the module, and sets them to the means over

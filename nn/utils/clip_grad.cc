@@ -1,14 +1,16 @@
 #include "nn/utils/clip_grad.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
-#include "core/ops/elementwise/activation.h"
-#include "core/ops/elementwise/arithmetic.h"
-#include "core/ops/reduce/reduce.h"
-#include "core/tape/recorder.h"
+#include "core/ops/dispatch/dispatch.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::utils {
@@ -16,11 +18,12 @@ namespace {
 
 std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters, const char* name) {
   std::vector<Tensor> gradients;
+  std::unordered_set<const TensorImpl*> known;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     DL_CHECK(parameters[i].defined(), kInvalidArgument, "{}: parameter {} is undefined", name, i);
     if (const FirstError* const error = grad_error(parameters[i])) error->check();
     Tensor gradient = parameters[i].grad();
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !known.insert(gradient.impl()).second) continue;
     DL_CHECK(gradients.empty() || gradient.device() == gradients.front().device(), kInvalidArgument,
              "{}: the gradient of parameter {} is on {}, others on {}", name, i,
              gradient.device().str(), gradients.front().device().str());
@@ -29,30 +32,33 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters, const ch
   return gradients;
 }
 
-Tensor absolute(const Tensor& x) {
-  return maximum(x, -x);
-}
-
-Tensor total_norm(const std::vector<Tensor>& gradients, double norm_type) {
-  if (gradients.empty()) return zeros({});
-  Tensor total;
-  for (const Tensor& given : gradients) {
-    // In float32 if it is narrower, because squares of float16 numbers overflow.
-    const Tensor gradient = given.dtype() == DType::kF64 ? given : given.to(DType::kF32);
-    Tensor part;
-    if (std::isinf(norm_type)) {
-      part = gradient.numel() == 0
-                 ? zeros({}, {.dtype = gradient.dtype(), .device = gradient.device()})
-                 : max(absolute(gradient));
-      total = total.defined() ? maximum(total, part) : part;
-      continue;
+// The gradients in dense memory, as kernels take them. Others are copied here and back.
+class Dense {
+ public:
+  explicit Dense(const std::vector<Tensor>& gradients) : gradients_(gradients) {
+    dense_.reserve(gradients.size());
+    for (const Tensor& gradient : gradients) {
+      const bool is_dense = gradient.is_contiguous() || gradient.is_channels_last();
+      dense_.push_back(is_dense ? gradient : gradient.clone(MemoryFormat::kContiguous));
     }
-    part = sum(norm_type == 2 ? gradient * gradient : pow(absolute(gradient), norm_type));
-    total = total.defined() ? total + part : part;
   }
-  if (std::isinf(norm_type)) return total;
-  return norm_type == 2 ? sqrt(total) : pow(total, 1 / norm_type);
-}
+
+  std::span<const Tensor> list() const { return dense_; }
+  // After a kernel has changed the list.
+  void changed() const {
+    for (std::size_t i = 0; i < dense_.size(); ++i) {
+      if (dense_[i].is_same(gradients_[i])) {
+        gradients_[i].bump_version();
+      } else {
+        Tensor(gradients_[i]).copy_(dense_[i]);
+      }
+    }
+  }
+
+ private:
+  const std::vector<Tensor>& gradients_;
+  std::vector<Tensor> dense_;
+};
 
 }  // namespace
 
@@ -65,18 +71,21 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
            kName, options.norm_type);
   const NoGradGuard no_grad;
   const std::vector<Tensor> gradients = gradients_of(parameters, kName);
-  const Tensor norm = total_norm(gradients, options.norm_type);
+  if (gradients.empty()) return zeros({});
+  const bool has_f64 =
+      std::ranges::any_of(gradients, [](const Tensor& g) { return g.dtype() == DType::kF64; });
+  const Device device = gradients.front().device();
+  // A tensor and not a number, so that nothing waits for a GPU.
+  const Tensor norm = empty({}, {.dtype = has_f64 ? DType::kF64 : DType::kF32, .device = device});
+  const Dense dense(gradients);
+  call<Op::kGradNorm>(device, dense.list(), options.norm_type, norm);
   if (options.error_if_nonfinite) {
     const double value = norm.item<double>();
     DL_CHECK(std::isfinite(value), kInvalidArgument,
              "{}: the norm of all gradients is {}, so that they cannot be clipped", kName, value);
   }
-  // A tensor and not a number, so that nothing waits for a GPU.
-  const Tensor factor =
-      minimum(max_norm / (norm + 1e-6), ones({}, {.dtype = norm.dtype(), .device = norm.device()}));
-  const bool may_look = factor.device().type == DeviceType::kCPU && !tape::Recorder::current();
-  if (may_look && factor.item<double>() == 1) return norm;
-  for (Tensor gradient : gradients) gradient.mul_(factor);
+  call<Op::kClipGradNorm>(device, dense.list(), max_norm, norm);
+  dense.changed();
   return norm;
 }
 
@@ -85,11 +94,12 @@ void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) 
   DL_CHECK(clip_value >= 0, kInvalidArgument, "{}: clip_value is {}, wanted at least 0", kName,
            clip_value);
   const NoGradGuard no_grad;
-  for (Tensor gradient : gradients_of(parameters, kName)) {
-    const Tensor bound =
-        full({}, clip_value, {.dtype = gradient.dtype(), .device = gradient.device()});
-    gradient.copy_(minimum(maximum(gradient, -bound), bound));
-  }
+  const std::vector<Tensor> gradients = gradients_of(parameters, kName);
+  if (gradients.empty()) return;
+  const Dense dense(gradients);
+  const Device device = gradients.front().device();
+  call<Op::kClipGradValue>(device, device, dense.list(), clip_value);
+  dense.changed();
 }
 
 }  // namespace dl::nn::utils

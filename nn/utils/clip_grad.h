@@ -4,10 +4,11 @@
 //     nn::utils::clip_grad_norm_(model.parameters(), 1.0);
 //     opt.step();
 //
-// Parameters without a gradient are ignored. With a GradScaler, call unscale_() first. All
-// gradients must be on one device; on CUDA these wait for the device only if error_if_nonfinite is
-// set. They throw kInvalidArgument for a bad number or several devices, and the first cause if DDP
-// could not average these gradients.
+// Parameters without a gradient are ignored, and one that is listed twice counts once. With a
+// GradScaler, call unscale_() first. All gradients must be on one device, whose kernels take as
+// many of them as fit into a launch. On CUDA these functions wait for the device only if
+// error_if_nonfinite is set; otherwise dl::compile captures them. They throw kInvalidArgument for a
+// bad number or several devices, and the first cause if DDP could not average these gradients.
 #pragma once
 
 #include <vector>

@@ -2,6 +2,7 @@
 #include "tests/host_device/stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -109,7 +110,10 @@ void drain(int device) {
   for (const cudaStream_t stream : all) stream->drain();
 }
 
+constinit std::atomic<long> work_count = 0;
+
 cudaError_t enqueue(cudaStream_t given, std::function<void()> work) {
+  ++work_count;
   const cudaStream_t stream = resolve(given);
   {
     const std::lock_guard lock(captures_mutex());
@@ -126,6 +130,10 @@ cudaError_t enqueue(cudaStream_t given, std::function<void()> work) {
 }  // namespace dl::host_device
 
 using namespace dl::host_device;
+
+long dl_host_device_work_count() {
+  return work_count;
+}
 
 CUstream_st::CUstream_st(int number) : device(number) {
   const std::lock_guard lock(registry().mutex);

@@ -22,3 +22,7 @@ namespace dl::host_device {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 }  // namespace dl::host_device
+
+// How many pieces of work the streams were given since the process began, those of captures
+// included: launches of kernels, copies, calls of libraries.
+extern "C" long dl_host_device_work_count();

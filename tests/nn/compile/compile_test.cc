@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/autocast/autocast.h"
@@ -34,6 +35,7 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/algorithms/algorithms.h"
 #include "nn/optim/lr_scheduler/schedules.h"
+#include "nn/optim/swa_utils.h"
 #include "nn/utils/clip_grad.h"
 #include "tests/nn/compile/same_bits.h"
 
@@ -312,6 +314,39 @@ TEST(Compile, ClipsGradients) {
     const std::vector<Tensor> got = compiled(b.x);
     EXPECT_TRUE(same_bits(expected[0], got[0]) && same_bits(expected[1], got[1])) << i;
   }
+  EXPECT_GT(compiled.summary().replays, 0);
+}
+
+TEST(Compile, ClipsElementsAndAveragesWeights) {
+  Trainer a;
+  Trainer b;
+  for (const std::optional<double> decay : {std::optional<double>(), std::optional(0.9)}) {
+    Trainer mean_of_a;
+    Trainer mean_of_b;
+    const optim::swa_utils::AveragedModelOptions options{.ema_decay = decay};
+    optim::swa_utils::AveragedModel average_of_a(*mean_of_a.model, *a.model, options);
+    optim::swa_utils::AveragedModel average_of_b(*mean_of_b.model, *b.model, options);
+    const auto step = [](Trainer& here, optim::swa_utils::AveragedModel& average) {
+      return [&](const Tensor& x) {
+        here.optimizer.zero_grad();
+        const Tensor found = here.loss(x);
+        found.backward();
+        nn::utils::clip_grad_value_(here.model->parameters(), 0.01);
+        here.optimizer.step();
+        average.update_parameters();
+        return found;
+      };
+    };
+    auto compiled = compile(step(b, average_of_b), {.whole = true});
+    for (int i = 0; i < 12; ++i) {
+      EXPECT_TRUE(same_bits(step(a, average_of_a)(a.x), compiled(b.x))) << i;
+      const auto ours = mean_of_a.model->parameters();
+      const auto theirs = mean_of_b.model->parameters();
+      for (std::size_t p = 0; p < ours.size(); ++p) EXPECT_TRUE(same_bits(ours[p], theirs[p])) << i;
+    }
+    EXPECT_GT(compiled.summary().replays, 0);
+    EXPECT_EQ(average_of_b.n_averaged(), 12);
+  }
 }
 
 // What a call refuses, in the words of its error.
@@ -325,6 +360,20 @@ std::string refusal(Trainer& here, F function) {
     return error.what();
   }
   return "";
+}
+
+TEST(Compile, SeesThatAListOfTensorsIsLonger) {
+  Trainer here;
+  std::size_t calls = 0;
+  const std::string why = refusal(here, [&](const Tensor& x) {
+    here.optimizer.zero_grad();
+    here.loss(x).backward();
+    const std::vector<Tensor> all = here.model->parameters();
+    const std::vector<Tensor> some(all.begin(), all.begin() + 1 + (calls++ % 2));
+    return nn::utils::clip_grad_norm_(some, 0.5);
+  });
+  // The norm is the last tensor.
+  EXPECT_THAT(why, testing::HasSubstr("grad_norm has 2 tensors, and had 3"));
 }
 
 TEST(Compile, NamesWhatCannotBeRepeated) {

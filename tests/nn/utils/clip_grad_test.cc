@@ -11,6 +11,9 @@
 #include "core/autograd/graph/leaf.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
+#include "core/device/parallel.h"
+#include "core/random/generator.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/nn/support.h"
 
@@ -88,6 +91,86 @@ TEST(ClipGradNorm, OfNothingIsZero) {
   EXPECT_EQ(clip_grad_norm_({none_of_f64}, 1).dtype(), DType::kF64);
   EXPECT_EQ(clip_grad_norm_({none, none_of_f64}, 1).dtype(), DType::kF64);
   EXPECT_EQ(clip_grad_norm_({none}, 1, {.norm_type = kInfinity}).item<double>(), 0);
+}
+
+// Views with gaps, images in channels-last memory, narrow dtypes, and more elements than a thread
+// takes.
+std::vector<Tensor> mixed_parameters() {
+  Generator generator(3);
+  const auto numbers = [&](const Shape& shape) { return randn(shape, {}, generator); };
+  const Tensor gradients[] = {numbers({70'001}),
+                              numbers({6, 5}).t(),
+                              numbers({9, 4}).slice(0, 0, 9, 2),
+                              numbers({2, 3, 4, 5}).contiguous(MemoryFormat::kChannelsLast),
+                              numbers({300}).to(DType::kF16),
+                              numbers({300}).to(DType::kBF16),
+                              numbers({300}).to(DType::kF64),
+                              zeros({0})};
+  std::vector<Tensor> result;
+  for (const Tensor& gradient : gradients) {
+    result.push_back(zeros(gradient.sizes(), {.dtype = gradient.dtype()}).requires_grad_());
+    result.back().set_grad(gradient);
+  }
+  return result;
+}
+
+std::vector<double> all_gradients(const std::vector<Tensor>& params) {
+  std::vector<double> result;
+  for (const Tensor& p : params) {
+    for (const double x : values<double>(p.grad().to(DType::kF64))) result.push_back(x);
+  }
+  return result;
+}
+
+TEST(ClipGradNorm, TakesAnyStridesAndDtypes) {
+  for (const double p : {1.0, 2.0, 3.0, kInfinity}) {
+    const std::vector<Tensor> params = mixed_parameters();
+    const std::vector<double> before = all_gradients(params);
+    double total = 0;
+    for (const double x : before) {
+      total = std::isinf(p) ? std::max(total, std::abs(x)) : total + std::pow(std::abs(x), p);
+    }
+    if (!std::isinf(p)) total = std::pow(total, 1 / p);
+    const double limit = total / 3;
+    const Tensor norm = clip_grad_norm_(params, limit, {.norm_type = p});
+    EXPECT_EQ(norm.dtype(), DType::kF64);
+    EXPECT_NEAR(norm.item<double>(), total, 1e-6 * total);
+    const std::vector<double> after = all_gradients(params);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      ASSERT_NEAR(after[i], before[i] / 3, 0x1p-8 * std::abs(before[i])) << p << ": " << i;
+    }
+  }
+}
+
+TEST(ClipGradNorm, IsTheSameForAnyNumberOfThreads) {
+  const int before = num_threads();
+  std::vector<double> norms;
+  for (const int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    norms.push_back(clip_grad_norm_(mixed_parameters(), 1).item<double>());
+  }
+  set_num_threads(before);
+  EXPECT_EQ(norms, std::vector<double>(3, norms[0]));
+}
+
+TEST(ClipGradNorm, CountsAParameterOnce) {
+  const Tensor p = zeros({2}).requires_grad_();
+  p.set_grad(full({2}, 3.0));
+  EXPECT_NEAR(clip_grad_norm_({p, p}, 1).item<double>(), std::sqrt(18.0), 1e-6);
+  EXPECT_NEAR(values<float>(p.grad())[0], 1 / std::sqrt(2.0), 1e-6);
+}
+
+TEST(ClipGradValue, TakesAnyStridesAndDtypes) {
+  const std::vector<Tensor> params = mixed_parameters();
+  const std::vector<double> before = all_gradients(params);
+  clip_grad_value_(params, 0.5);
+  const std::vector<double> after = all_gradients(params);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    ASSERT_EQ(after[i], std::clamp(before[i], -0.5, 0.5)) << i;
+  }
+  params[0].grad().fill_(std::nan(""));
+  clip_grad_value_(params, 0.5);
+  EXPECT_TRUE(std::isnan(values<float>(params[0].grad())[0]));
 }
 
 TEST(ClipGradValue, ClipsAsPyTorchDoes) {

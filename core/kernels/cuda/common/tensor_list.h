@@ -24,6 +24,21 @@ struct TensorList {
 };
 static_assert(sizeof(TensorList<6>) < 4096 - 256, "kernels have 4 KiB of arguments");
 
+#if defined(__CUDACC__)
+// The chunk of a block: a tensor, and its elements from `begin` to `end`.
+struct Chunk {
+  int tensor;
+  std::int64_t begin, end;
+};
+
+template <int kPointers>
+__device__ Chunk chunk_of(const TensorList<kPointers>& list) {
+  const int tensor = list.tensor_of[blockIdx.x];
+  const std::int64_t begin = list.chunk_of[blockIdx.x] * kChunk;
+  return {tensor, begin, min(begin + kChunk, list.sizes[tensor])};
+}
+#endif
+
 // Calls launch(list, blocks, tensors) for as many lists as needed. add(list, slot, i) fills in
 // tensor i's pointers, sizes and mark; size_of(i) returns its size.
 template <int kPointers, typename SizeOf, typename Add, typename Launch>

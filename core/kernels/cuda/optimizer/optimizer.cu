@@ -8,19 +8,6 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// The chunk of a block: a tensor, and its elements from `begin` to `end`.
-struct Chunk {
-  int tensor;
-  std::int64_t begin, end;
-};
-
-template <int kPointers>
-__device__ Chunk chunk_of(const TensorList<kPointers>& list) {
-  const int tensor = list.tensor_of[blockIdx.x];
-  const std::int64_t begin = list.chunk_of[blockIdx.x] * kChunk;
-  return {tensor, begin, min(begin + kChunk, list.sizes[tensor])};
-}
-
 __device__ bool is_skipped(const OptimizerScalars& scalars) {
   return scalars.found_inf != nullptr && *scalars.found_inf != 0;
 }
