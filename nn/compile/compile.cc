@@ -137,6 +137,7 @@ CompiledFunction::CompiledFunction(CompileOptions options) : options_(std::move(
            options_.check);
   DL_CHECK(options_.warmup_steps >= 1, kInvalidArgument,
            "compile: warmup_steps is {}, wanted 1 or more", options_.warmup_steps);
+  if (options_.memory) memory_ = *options_.memory;
 }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
@@ -342,13 +343,16 @@ std::vector<Tensor> CompiledFunction::call_graph(Entry& entry, std::span<const T
     return results;
   }
   for (const auto& found : peers_) found.peers->check();
-  if (!entry.graph || entry.arrangement != tape::arrangement()) {
+  const bool is_outdated =
+      entry.graph && (entry.arrangement != tape::arrangement() || entry.graph->is_retired());
+  if (!entry.graph || is_outdated) {
     if (std::string why = capture(entry, function); !why.empty()) {
       end(std::move(why));
       return run(inputs, function, {});
     }
   }
   const NoGradGuard no_grad;
+  const GraphPool::Turn turn(entry.graph->pool(), cuda::current_stream(entry.setting.device.index));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     entry.inputs[i].copy_(inputs[i], {.non_blocking = true});
   }
@@ -365,7 +369,10 @@ std::string CompiledFunction::capture(Entry& entry, const Function& function) {
   std::string why;
   try {
     const std::vector<std::uint32_t> versions = versions_of(entry.inputs);
-    entry.graph.emplace(entry.setting.device, entry.inputs, function);
+    const int device = entry.setting.device.index;
+    entry.graph.emplace(entry.setting.device, entry.inputs, function,
+                        keeps_tensors_ ? make_ref<GraphPool>(device) : memory_.pools_->on(device));
+    keeps_tensors_ |= entry.graph->keeps_tensors();
     why = change_of(entry.inputs, versions);
   } catch (const std::exception& error) {
     if (is_again && !peers_.empty()) throw;

@@ -24,7 +24,8 @@
 // calls collectives on the GPU, as those of DistributedDataParallel, the ranks of their groups tell
 // each other whether they have captured it: either all launch graphs, or all run the function. So
 // all ranks call it with the same forms of inputs. An error of a group is thrown by the next call.
-// The capture has its own stream, and launches use the current one.
+// The capture has its own stream, and launches use the current one. Graphs share memory
+// (GraphMemory).
 //
 // The results are those of the function, bit by bit. Dropout draws from its generator.
 //
@@ -63,6 +64,38 @@
 
 namespace dl {
 
+namespace detail {
+class CompiledFunction;
+class GraphPools;
+}  // namespace detail
+
+namespace compiler {
+// "eager", which runs the function in each call, "tape" and "cuda_graph".
+std::vector<std::string> list_backends();
+
+// Memory that the graphs of several functions share, as with torch.cuda.graph_pool_handle():
+//
+//     const dl::compiler::GraphMemory memory;
+//     auto step = dl::compile(train, {.memory = memory});
+//     auto eval = dl::compile(predict, {.memory = memory});
+//
+// The graphs never run at once: a call's work comes after that of the last call, also if that was
+// on another stream. No graph writes over results of another one, nor over its gradients or tensors
+// that its function keeps. One thread at a time calls the functions. A handle: the memory lives as
+// long as the last graph.
+class GraphMemory {
+ public:
+  GraphMemory();
+  GraphMemory(const GraphMemory&);
+  GraphMemory& operator=(const GraphMemory&);
+  ~GraphMemory();
+
+ private:
+  friend class dl::detail::CompiledFunction;
+  Ref<detail::GraphPools> pools_;
+};
+}  // namespace compiler
+
 struct CompileOptions {
   bool enabled = true;             // false: as the backend eager
   std::string backend = "auto";    // or one of compiler::list_backends()
@@ -72,12 +105,10 @@ struct CompileOptions {
   std::int64_t check = 0;      // so does every so many-th call; 0: none does
   std::size_t most_tapes = 4;  // or graphs; calls of further forms run the function
   int warmup_steps = 1;        // on a GPU: calls of a form before its capture, at least 1
+  // Graphs compute in this memory, which functions may share; nullopt: those of the function share
+  // memory of its own. Call the largest form first: later graphs then fit into its memory.
+  std::optional<compiler::GraphMemory> memory{};
 };
-
-namespace compiler {
-// "eager", which runs the function in each call, "tape" and "cuda_graph".
-std::vector<std::string> list_backends();
-}  // namespace compiler
 
 // What tapes and graphs are and do.
 struct CompileSummary {
@@ -132,6 +163,8 @@ class CompiledFunction {
   CompileOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<cuda::PeersWatch::Found> peers_;  // of the groups that the function calls
+  compiler::GraphMemory memory_;
+  bool keeps_tensors_ = false;  // beside results and gradients, so that its graphs share no memory
   bool has_ended_ = false;
   std::string why_not_;
   double capture_ms_ = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
@@ -10,26 +12,25 @@
 #include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/tape/step.h"
+#include "core/tensor/tensor_impl.h"
 
 namespace dl::detail {
 namespace {
 
-// While it lives, allocations on a stream come from the graph's private memory pool.
+// While it lives, allocations on a stream come from a pool.
 class PoolGuard {
  public:
-  PoolGuard(int device, const Stream& stream)
-      : memory_(cuda::allocator(device)),
-        stream_(stream.handle),
-        id_(memory_.begin_pool(stream_)) {}
+  PoolGuard(const GraphPool& pool, cuda::PoolId outliving)
+      : memory_(cuda::allocator(pool.device())), stream_(pool.stream().handle) {
+    memory_.begin_pool(stream_, pool.id(), outliving);
+  }
   PoolGuard(const PoolGuard&) = delete;
   PoolGuard& operator=(const PoolGuard&) = delete;
   ~PoolGuard() { memory_.end_pool(stream_); }
-  cuda::PoolId id() const noexcept { return id_; }
 
  private:
   cuda::CachingAllocator& memory_;
   void* stream_;
-  cuda::PoolId id_;
 };
 
 }  // namespace
@@ -65,23 +66,28 @@ std::string obstacle_in_result(std::size_t i, const Tensor& result, bool has_bac
       i + 1);
 }
 
-CudaGraph::Pool::~Pool() {
+cuda::PoolId CudaGraph::OwnMemory::make() {
+  return id_ = cuda::allocator(device_).make_pool();
+}
+
+CudaGraph::OwnMemory::~OwnMemory() {
   if (id_ != 0) cuda::allocator(device_).release_pool(id_);
 }
 
-CudaGraph::CudaGraph(Device device, std::span<const Tensor> inputs, const Function& function)
-    : device_(device), pool_(device.index), graph_(cuda::runtime()) {
+CudaGraph::CudaGraph(Device device, std::span<const Tensor> inputs, const Function& function,
+                     Ref<GraphPool> pool)
+    : device_(device), pool_(std::move(pool)), own_(device.index), graph_(cuda::runtime()) {
   const cuda::DeviceGuard on_device(device.index);
+  pool_->prepare();
+  const bool shares = pool_->has_graphs();
   // Capture on a stream of its own. Other threads may use the current stream, and their work would
   // be captured instead of run. Nothing runs during a capture, so no stream has to wait for
   // another.
-  const cuda::OwnedStream own(device.index);
-  const PoolGuard pool(device.index, own.get());
-  pool_.set(pool.id());
-  const cuda::StreamGuard on_own(own.get());
+  const PoolGuard in_pool(*pool_, shares ? own_.make() : 0);
+  const cuda::StreamGuard on_own(pool_->stream());
   GraphWatch watch;
   try {
-    graph_.begin(own.get());
+    graph_.begin(pool_->stream());
     std::vector<Tensor> results = function(inputs);
     graph_.end();
     DL_CHECK(watch.refused.empty(), kInvalidArgument, "{}", watch.refused);
@@ -100,6 +106,26 @@ CudaGraph::CudaGraph(Device device, std::span<const Tensor> inputs, const Functi
   host_steps_ = std::move(watch.host_steps);
   conditions_ = std::move(watch.conditions);
   restores_ = std::move(watch.restores);
+  pool_->add(*this);
+  keeps_tensors_ = shares && has_left_tensors();
+  if (keeps_tensors_) pool_->leave_to(*this);
+}
+
+CudaGraph::~CudaGraph() {
+  pool_->remove(*this);
+}
+
+// Blocks of the capture in memory that other graphs use, but for those that only results have.
+bool CudaGraph::has_left_tensors() const {
+  const std::vector<void*> blocks =
+      cuda::allocator(device_.index).blocks_left(pool_->stream().handle);
+  std::set<void*> left(blocks.begin(), blocks.end());
+  std::map<const Storage*, std::size_t> handles;
+  for (const Tensor& result : results_) ++handles[result.impl()->storage.get()];
+  for (const auto& [storage, count] : handles) {
+    if (storage->use_count() == count) left.erase(storage->data());
+  }
+  return !left.empty();
 }
 
 bool CudaGraph::can_run() const {

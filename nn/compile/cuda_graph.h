@@ -4,6 +4,11 @@
 // The function runs on the host once, in the capture, which computes nothing. A launch computes,
 // and does to gradients on the host what the function did.
 //
+// What outlives a launch is what the allocator has still in use at the end of the capture: results,
+// which the caller copies after each launch; gradients, which have memory of the graph's own if
+// others share the pool (OutlivingMemory); and what else the function keeps. If there is any of the
+// last kind, the older graphs of the pool would write over it, and are retired.
+//
 // Ownership: holds the graph with its memory, its results and the gradients that it makes.
 // Thread-safety: none.
 #pragma once
@@ -22,6 +27,7 @@
 #include "core/memory/cuda/caching_allocator.h"
 #include "core/memory/storage.h"
 #include "core/tensor/tensor.h"
+#include "nn/compile/graph_pool.h"
 
 namespace dl::detail {
 
@@ -62,8 +68,18 @@ class CudaGraph {
 
   // Captures function(inputs), which reads the inputs in each launch. Throws what the function
   // throws, and kInvalidArgument for what launches cannot do again.
-  CudaGraph(Device device, std::span<const Tensor> inputs, const Function& function);
+  CudaGraph(Device device, std::span<const Tensor> inputs, const Function& function,
+            Ref<GraphPool> pool);
+  ~CudaGraph();
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
 
+  GraphPool& pool() const noexcept { return *pool_; }
+  // It must not be launched again: another graph keeps values in its memory.
+  void retire() noexcept { is_retired_ = true; }
+  bool is_retired() const noexcept { return is_retired_; }
+  // Whether the function keeps tensors beside results and gradients.
+  bool keeps_tensors() const noexcept { return keeps_tensors_; }
   // Whether what the host found in the capture still holds, such as the memory of gradients.
   bool can_run() const;
   // Gives gradients back their state from before the capture, because no launch follows.
@@ -72,22 +88,27 @@ class CudaGraph {
   const std::vector<Tensor>& launch();
 
  private:
-  // The private memory of a graph.
-  class Pool {
+  // The memory of what outlives launches, if other graphs compute in the pool.
+  class OwnMemory {
    public:
-    explicit Pool(int device) noexcept : device_(device) {}
-    ~Pool();
-    Pool(const Pool&) = delete;
-    Pool& operator=(const Pool&) = delete;
-    void set(cuda::PoolId id) noexcept { id_ = id; }
+    explicit OwnMemory(int device) noexcept : device_(device) {}
+    ~OwnMemory();
+    OwnMemory(const OwnMemory&) = delete;
+    OwnMemory& operator=(const OwnMemory&) = delete;
+    cuda::PoolId make();
 
    private:
     int device_;
     cuda::PoolId id_ = 0;
   };
 
+  bool has_left_tensors() const;
+
   const Device device_;
-  Pool pool_;
+  const Ref<GraphPool> pool_;
+  OwnMemory own_;
+  bool is_retired_ = false;
+  bool keeps_tensors_ = false;
   std::vector<Tensor> results_;
   std::vector<std::function<void()>> host_steps_;
   std::vector<std::function<bool()>> conditions_;

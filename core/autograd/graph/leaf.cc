@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/autograd/record.h"
+#include "core/memory/cuda/caching_allocator.h"
 #include "core/tape/arrangement.h"
 #include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
@@ -93,9 +94,11 @@ void LeafNode::accumulate(Tensor gradient) {
   }
   if (fixed_) {
     grad_.copy_(gradient);
-  } else if (is_exclusive(gradient) && has_leaf_strides(gradient)) {
+  } else if (is_exclusive(gradient) && has_leaf_strides(gradient) &&
+             !cuda::OutlivingMemory::is_needed()) {
     grad_ = std::move(gradient);
   } else {
+    const cuda::OutlivingMemory memory;
     grad_ = as_strided(empty(shape_, {.dtype = dtype_, .device = gradient.device()}), shape_,
                        strides_, 0);
     grad_.copy_(gradient);

@@ -30,6 +30,10 @@ std::size_t segment_size(std::size_t size) noexcept {
   return size < kOwnSegment ? kLargeSegment : rounded(size, kSegmentUnit);
 }
 
+// Of this thread.
+constinit thread_local int outliving_depth = 0;
+constinit thread_local bool has_outliving_pool = false;
+
 std::string readable(double bytes) {
   if (bytes < static_cast<double>(kMiB)) return fmt::format("{:.2f} KiB", bytes / kKiB);
   if (bytes < 1024.0 * kMiB) return fmt::format("{:.2f} MiB", bytes / kMiB);
@@ -37,6 +41,16 @@ std::string readable(double bytes) {
 }
 
 }  // namespace
+
+OutlivingMemory::OutlivingMemory() noexcept {
+  ++outliving_depth;
+}
+OutlivingMemory::~OutlivingMemory() {
+  --outliving_depth;
+}
+bool OutlivingMemory::is_needed() noexcept {
+  return has_outliving_pool;
+}
 
 void Stat::add(std::size_t amount) noexcept {
   current += static_cast<std::int64_t>(amount);
@@ -77,20 +91,24 @@ CachingAllocator::~CachingAllocator() {
   for (const Block* const block : left) delete block;
 }
 
-CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) {
-  if (capturing_.empty()) return shared_;
+CachingAllocator::Place CachingAllocator::place_for(void* stream) {
+  const auto in = [](const Capture& capture) -> Place {
+    if (outliving_depth > 0 && capture.outliving != nullptr) return {*capture.outliving, 0};
+    return {*capture.pool, capture.number};
+  };
+  if (capturing_.empty()) return {shared_, 0};
   const auto begun = capturing_.find(stream);
-  if (begun != capturing_.end()) return *begun->second.pool;
-  if (runtime_.capture_state(stream) == CaptureState::kNone) return shared_;
+  if (begun != capturing_.end()) return in(begun->second);
+  if (runtime_.capture_state(stream) == CaptureState::kNone) return {shared_, 0};
   // `stream` joins a capture: that of this thread, or the only one.
   const auto own = std::ranges::find(capturing_, std::this_thread::get_id(),
                                      [](const auto& capture) { return capture.second.thread; });
-  if (own != capturing_.end()) return *own->second.pool;
+  if (own != capturing_.end()) return in(own->second);
   DL_CHECK(capturing_.size() == 1, kInvalidArgument,
            "cuda:{}: {} graphs are being captured, and this thread allocates on a stream of one of "
            "them; let the thread that captures allocate",
            device_, capturing_.size());
-  return *capturing_.begin()->second.pool;
+  return in(capturing_.begin()->second);
 }
 
 std::set<CachingAllocator::Block*, CachingAllocator::BySize>& CachingAllocator::free_list(
@@ -104,12 +122,13 @@ void* CachingAllocator::allocate(std::size_t bytes, void* stream) {
   if (bytes > kMost) out_of_memory(bytes);
   const std::size_t size = caches_ ? rounded(bytes, kUnit) : bytes;
   process_events(false);
-  Pool& pool = pool_for(stream);
+  const auto [pool, capture] = place_for(stream);
   Block* block = take_free(pool, size, stream);
   if (block == nullptr) block = take_segment(pool, size, stream);
   if (block == nullptr) out_of_memory(bytes);
   split(block, size);
   block->in_use = true;
+  block->capture = capture;
   block->requested = bytes;
   in_use_.emplace(block->data, block);
   stats_.allocation.add(1);
@@ -315,28 +334,51 @@ void CachingAllocator::reset_peak_stats() {
   }
 }
 
-PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
+PoolId CachingAllocator::make_pool() {
+  const Lock lock(mutex_);
+  const PoolId id = next_pool_++;
+  auto pool = std::make_unique<Pool>();
+  pool->id = id;
+  pools_.emplace(id, std::move(pool));
+  return id;
+}
+
+CachingAllocator::Pool& CachingAllocator::living_pool(PoolId id) {
+  const auto found = pools_.find(id);
+  DL_CHECK(found != pools_.end() && !found->second->released, kInvalidArgument,
+           "begin_pool: there is no pool {}", id);
+  return *found->second;
+}
+
+PoolId CachingAllocator::begin_pool(void* stream, PoolId id, PoolId outliving) {
+  if (id == 0) id = make_pool();
   const Lock lock(mutex_);
   DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
            "begin_pool: the stream allocates from a pool of its own already");
   // Free blocks whose events have passed before the capture begins.
   process_events(false);
-  if (id == 0) {
-    id = next_pool_++;
-    auto pool = std::make_unique<Pool>();
-    pool->id = id;
-    pools_.emplace(id, std::move(pool));
-  }
-  const auto found = pools_.find(id);
-  DL_CHECK(found != pools_.end() && !found->second->released, kInvalidArgument,
-           "begin_pool: there is no pool {}", id);
-  capturing_.emplace(stream, Capture{found->second.get(), std::this_thread::get_id()});
+  Pool* const kept = outliving == 0 ? nullptr : &living_pool(outliving);
+  capturing_.emplace(stream,
+                     Capture{&living_pool(id), kept, next_capture_++, std::this_thread::get_id()});
+  has_outliving_pool = kept != nullptr;
   return id;
+}
+
+std::vector<void*> CachingAllocator::blocks_left(void* stream) const {
+  const Lock lock(mutex_);
+  std::vector<void*> left;
+  const auto begun = capturing_.find(stream);
+  if (begun == capturing_.end()) return left;
+  for (const auto& [data, block] : in_use_) {
+    if (block->capture == begun->second.number) left.push_back(data);
+  }
+  return left;
 }
 
 void CachingAllocator::end_pool(void* stream) {
   const Lock lock(mutex_);
   capturing_.erase(stream);
+  has_outliving_pool = false;
 }
 
 void CachingAllocator::release_pool(PoolId id) noexcept {

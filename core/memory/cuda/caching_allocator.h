@@ -13,7 +13,8 @@
 //
 // Between begin_pool() and end_pool(), while a graph is captured, the captured stream and the
 // streams that join its capture allocate from a private pool. Each replay uses the same addresses,
-// so no other allocation may use them until release_pool().
+// so no other allocation may use them until release_pool(), but captures of graphs that never run
+// at once may share a pool.
 //
 // Written against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once
@@ -63,6 +64,18 @@ using PoolId = std::uint64_t;
 
 enum class Caching : bool { kOff, kOn };
 
+// While it lives, what this thread allocates in a capture keeps its values after a launch, until
+// the next launch of the same graph: it has memory that no other graph uses.
+class OutlivingMemory {
+ public:
+  OutlivingMemory() noexcept;
+  ~OutlivingMemory();
+  OutlivingMemory(const OutlivingMemory&) = delete;
+  OutlivingMemory& operator=(const OutlivingMemory&) = delete;
+  // True if this thread captures a graph that needs it, because others use the same memory.
+  static bool is_needed() noexcept;
+};
+
 class CachingAllocator {
  public:
   CachingAllocator(Runtime& runtime, int device, Caching caching = Caching::kOn);
@@ -83,11 +96,16 @@ class CachingAllocator {
   AllocatorStats stats() const;
   void reset_peak_stats();
 
+  PoolId make_pool();
   // From now on, allocations on `stream`, and on streams that join the capture, come from a new
-  // pool, or again from pool `id`. Call it on the capturing thread.
-  PoolId begin_pool(void* stream, PoolId id = 0);
+  // pool, or again from pool `id`. Those under an OutlivingMemory come from pool `outliving`, if
+  // that is not 0. Call it on the capturing thread.
+  PoolId begin_pool(void* stream, PoolId id = 0, PoolId outliving = 0);
+  // The blocks that were allocated since begin_pool(stream), without those in `outliving`, and are
+  // in use.
+  std::vector<void*> blocks_left(void* stream) const;
   void end_pool(void* stream);
-  // The graph is destroyed: the pool's free blocks may return to the device; blocks in use follow
+  // The graphs are destroyed: the pool's free blocks may return to the device; blocks in use follow
   // when they are freed.
   void release_pool(PoolId id) noexcept;
 
@@ -103,6 +121,7 @@ class CachingAllocator {
     Block* after = nullptr;
     bool small = false;  // of a segment for small blocks
     bool in_use = false;
+    std::uint64_t capture = 0;  // which has allocated it from its pool; 0: none
     int events = 0;             // on other streams, not passed yet
     std::set<void*> streams{};  // other streams that use it, without an event yet
   };
@@ -124,10 +143,17 @@ class CachingAllocator {
 
   struct Capture {
     Pool* pool;
+    Pool* outliving;  // may be null
+    std::uint64_t number;
     std::thread::id thread;
   };
+  struct Place {
+    Pool& pool;
+    std::uint64_t capture;
+  };
 
-  Pool& pool_for(void* stream) DL_REQUIRES(mutex_);
+  Place place_for(void* stream) DL_REQUIRES(mutex_);
+  Pool& living_pool(PoolId id) DL_REQUIRES(mutex_);
   Block* take_free(Pool& pool, std::size_t size, void* stream) DL_REQUIRES(mutex_);
   Block* take_segment(Pool& pool, std::size_t size, void* stream) DL_REQUIRES(mutex_);
   void split(Block* block, std::size_t size) DL_REQUIRES(mutex_);
@@ -151,6 +177,7 @@ class CachingAllocator {
   std::map<PoolId, std::unique_ptr<Pool>> pools_ DL_GUARDED_BY(mutex_);
   std::map<void*, Capture> capturing_ DL_GUARDED_BY(mutex_);  // by the stream on which it began
   PoolId next_pool_ DL_GUARDED_BY(mutex_) = 1;
+  std::uint64_t next_capture_ DL_GUARDED_BY(mutex_) = 1;
   std::unordered_map<void*, Block*> in_use_ DL_GUARDED_BY(mutex_);
   std::deque<Waiting> waiting_ DL_GUARDED_BY(mutex_);
   std::vector<Block*> after_capture_

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/memory/cuda/pinned_allocator.h"
 #include "tests/core/support.h"
@@ -181,6 +182,43 @@ TEST_F(CachingAllocatorTest, APoolGoesWithItsGraphsLastBlock) {
   memory_.empty_cache();
   EXPECT_EQ(runtime_.blocks.size(), 1U);
   memory_.deallocate(result);
+  EXPECT_EQ(runtime_.blocks.size(), 0U);
+}
+
+TEST_F(CachingAllocatorTest, WhatOutlivesALaunchHasAPoolOfItsOwn) {
+  const PoolId shared = memory_.make_pool();
+  const auto capture = [&](PoolId outliving, const auto& act) {
+    memory_.begin_pool(stream_, shared, outliving);
+    act();
+    memory_.end_pool(stream_);
+  };
+  void* left = nullptr;
+  capture(0, [&] {
+    EXPECT_FALSE(OutlivingMemory::is_needed());
+    memory_.deallocate(memory_.allocate(1000, stream_));
+    left = memory_.allocate(5000, stream_);
+    EXPECT_EQ(memory_.blocks_left(stream_), std::vector<void*>{left});
+  });
+  const PoolId own = memory_.make_pool();
+  void* outlives = nullptr;
+  capture(own, [&] {
+    EXPECT_TRUE(OutlivingMemory::is_needed());
+    memory_.deallocate(memory_.allocate(1000, stream_));
+    {
+      const OutlivingMemory outliving;
+      outlives = memory_.allocate(1000, stream_);
+    }
+    EXPECT_EQ(memory_.blocks_left(stream_), std::vector<void*>()) << "of the other capture only";
+    EXPECT_EQ(runtime_.blocks.size(), 2U) << "a segment for each pool";
+  });
+  EXPECT_FALSE(OutlivingMemory::is_needed());
+  memory_.deallocate(left);
+  memory_.release_pool(shared);
+  memory_.empty_cache();
+  EXPECT_EQ(runtime_.blocks.size(), 1U);
+  memory_.deallocate(outlives);
+  memory_.release_pool(own);
+  memory_.empty_cache();
   EXPECT_EQ(runtime_.blocks.size(), 0U);
 }
 
