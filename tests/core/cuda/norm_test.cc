@@ -12,9 +12,6 @@ namespace {
 
 class CudaNorm : public OnDevice {};
 
-// Each output, and each gradient, is a difference of numbers of this size.
-constexpr Rounding kOfNorm{.times = 3};
-
 struct BatchCase {
   Shape shape;
   bool channels_last = false;

@@ -58,63 +58,49 @@ struct alignas(sizeof(T) * kCount) Pack {
 template <typename T>
 inline constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));
 
-// Loads and stores elements of a dtype known at run time as M: float for f16, bf16 and f32, double
-// for f64, int64 for integers and bool, uint64 for u64. All threads take the same branch.
-template <typename M>
-__device__ inline M load_as(const void* data, DType dtype, std::int64_t at) {
+// Calls f.operator()<T>(). T is the type in which elements of a dtype that load_as() loads as M are
+// stored, and unsigned char for bool. All threads take the same branch.
+template <typename M, typename F>
+__device__ inline void with_stored(DType dtype, const F& f) {
   if constexpr (std::is_same_v<M, float>) {
     switch (dtype) {
       case DType::kF16:
-        return wide(static_cast<const Half*>(data)[at]);
+        return f.template operator()<Half>();
       case DType::kBF16:
-        return wide(static_cast<const BFloat16*>(data)[at]);
+        return f.template operator()<BFloat16>();
       default:
-        return static_cast<const float*>(data)[at];
+        return f.template operator()<float>();
     }
   } else if constexpr (std::is_same_v<M, std::int64_t>) {
     switch (dtype) {
       case DType::kI8:
-        return static_cast<const std::int8_t*>(data)[at];
+        return f.template operator()<std::int8_t>();
       case DType::kU8:
       case DType::kBool:
-        return static_cast<const std::uint8_t*>(data)[at];
+        return f.template operator()<std::uint8_t>();
       case DType::kI16:
-        return static_cast<const std::int16_t*>(data)[at];
+        return f.template operator()<std::int16_t>();
       case DType::kU16:
-        return static_cast<const std::uint16_t*>(data)[at];
+        return f.template operator()<std::uint16_t>();
       case DType::kI32:
-        return static_cast<const std::int32_t*>(data)[at];
+        return f.template operator()<std::int32_t>();
       case DType::kU32:
-        return static_cast<const std::uint32_t*>(data)[at];
+        return f.template operator()<std::uint32_t>();
       default:
-        return static_cast<const std::int64_t*>(data)[at];
+        return f.template operator()<std::int64_t>();
     }
   } else {
-    return static_cast<const M*>(data)[at];
+    return f.template operator()<M>();
   }
 }
 
-// Four floating elements in one or two loads; `at` and the address are multiples of 4 elements.
+// Loads and stores elements of a dtype known at run time as M: float for f16, bf16 and f32, double
+// for f64, int64 for integers and bool, uint64 for u64. All threads take the same branch.
 template <typename M>
-__device__ inline void load_four_as(const void* data, DType dtype, std::int64_t at,
-                                    M (&values)[4]) {
-  const auto load = [&](const auto* elements) {
-    using T = std::remove_cvref_t<decltype(*elements)>;
-    const auto pack = *reinterpret_cast<const Pack<T, 4>*>(elements + at);
-    for (int k = 0; k < 4; ++k) values[k] = wide(pack.at[k]);
-  };
-  if constexpr (std::is_same_v<M, double>) {
-    load(static_cast<const double*>(data));
-  } else {
-    switch (dtype) {
-      case DType::kF16:
-        return load(static_cast<const Half*>(data));
-      case DType::kBF16:
-        return load(static_cast<const BFloat16*>(data));
-      default:
-        load(static_cast<const float*>(data));
-    }
-  }
+__device__ inline M load_as(const void* data, DType dtype, std::int64_t at) {
+  M value{};
+  with_stored<M>(dtype, [&]<typename T>() { value = wide(static_cast<const T*>(data)[at]); });
+  return value;
 }
 
 template <typename M>

@@ -91,10 +91,11 @@ __device__ T sum_up_to_this_thread(T value, T* shared) {
 #endif
 
 // For lines of `size` elements: enough lanes that none has more than a few, no more than a block.
-inline Lines lines_for(std::int64_t size, bool interleaved) {
+// `each`: elements that a lane has at once.
+inline Lines lines_for(std::int64_t size, bool interleaved, int each = 4) {
   Lines lines{.lanes = 1, .interleaved = interleaved};
   const int most = interleaved ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
-  while (lines.lanes < most && std::int64_t{lines.lanes} * 4 < size) lines.lanes *= 2;
+  while (lines.lanes < most && std::int64_t{lines.lanes} * each < size) lines.lanes *= 2;
   return lines;
 }
 

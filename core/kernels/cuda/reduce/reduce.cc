@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/copy/copy_kernels.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
@@ -24,19 +25,8 @@ OffsetMap<static_cast<int>(N)> whole_map(const StridedLoop<N>& loop, std::string
   return map;
 }
 
-// Whether load_four_as() may load the elements of each result.
-bool is_in_fours(const ReduceArgs& args) {
-  if (args.lines.interleaved || !is_floating(args.dtype)) return false;
-  if (args.reduced.dims != 1 || args.reduced.strides[0][0] != 1) return false;
-  for (int d = 0; d < args.kept.dims; ++d) {
-    if (args.kept.strides[d][1] % 4 != 0) return false;
-  }
-  return reinterpret_cast<std::uintptr_t>(args.in) % (4 * size_of(args.dtype)) == 0;
-}
-
 void run(ReduceArgs args, const Launch& launch) {
   args.parts = parts_for(args.kept.count, args.reduced.count, args.lines, 16, launch.sm_count());
-  args.in_fours = is_in_fours(args);
   const std::size_t bytes =
       args.parts > 1 ? std::size_t{8} * args.parts * args.kept.count : std::size_t{0};
   const Workspace partial(bytes, launch.stream());
@@ -67,7 +57,7 @@ void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
                   .kept = whole_map(outer, op),
                   .reduced = whole_map(inner, op),
                   .p = p,
-                  .lines = lines_for(inner.count, interleaved)};
+                  .lines = lines_of_packs(input.dtype(), inner.count, interleaved)};
   const Launch launch;
   if (facts(fn).pivot == Pivot::kNone || !is_floating(input.dtype())) return run(args, launch);
   const Workspace pivots(sizeof(double) * args.kept.count, launch.stream());
@@ -94,7 +84,7 @@ void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool a
        .kept = whole_map(outer, "sum"),
        .reduced = whole_map(inner, "sum"),
        .accumulate = accumulate,
-       .lines = lines_for(rows, columns > 1)},
+       .lines = lines_of_packs(out.dtype(), rows, columns > 1)},
       launch);
 }
 
@@ -108,16 +98,17 @@ void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& 
   const auto kept = make_loop<3>(shape, {values.strides(), indices.strides(), from});
   const std::int64_t step = input.strides()[d];
   const Launch launch;
-  extreme_launch({.fn = fn,
-                  .in = input.data_ptr(),
-                  .dtype = input.dtype(),
-                  .size = input.sizes()[d],
-                  .step = step,
-                  .values = values.data_ptr(),
-                  .indices = indices.data<std::int64_t>(),
-                  .kept = whole_map(kept, facts(fn).name),
-                  .lines = lines_for(input.sizes()[d], kept.count > 1 && step != 1)},
-                 launch.stream());
+  extreme_launch(
+      {.fn = fn,
+       .in = input.data_ptr(),
+       .dtype = input.dtype(),
+       .size = input.sizes()[d],
+       .step = step,
+       .values = values.data_ptr(),
+       .indices = indices.data<std::int64_t>(),
+       .kept = whole_map(kept, facts(fn).name),
+       .lines = lines_of_packs(input.dtype(), input.sizes()[d], kept.count > 1 && step != 1)},
+      launch.stream());
   DL_CUDA_LAUNCHED("extreme");
 }
 

@@ -1,6 +1,6 @@
 #include <type_traits>
 
-#include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/reduce/reduce_kernels.h"
 #include "core/kernels/formulas/scalars.h"
 
@@ -11,10 +11,13 @@ namespace {
 template <typename M>
 using Total = std::conditional_t<std::is_floating_point_v<M>, double, M>;
 
-constexpr int kMerged = 16;  // elements of a thread that are merged in the compute type
+constexpr int kMerged = 8;  // elements of a thread that are merged in the compute type
+
+constexpr std::int64_t kMostSquared = std::int64_t{kSquareParts} * kThreads;  // packs of a launch
 
 // The formulas of a row, chosen at run time: all threads take the same branch.
 struct AnyRow {
+  static constexpr bool kIsOne = false;
   ReduceFn fn;
 
   template <typename N>
@@ -53,6 +56,7 @@ struct AnyRow {
 // A row whose kernel is compiled for it.
 template <typename F>
 struct OneRow {
+  static constexpr bool kIsOne = true;
   template <typename N>
   __device__ N identity() const {
     return F::template identity<N>();
@@ -101,7 +105,7 @@ __device__ void store_result(const ReduceArgs& args, std::int64_t result, std::i
   }
 }
 
-// The total of one thread over elements begin + lane, begin + lane + lanes, ... of a result.
+// The total of one thread over its share of elements begin, begin + 1, ..., end - 1 of a result.
 template <typename M, typename Row>
 __device__ Total<M> total_of(const ReduceArgs& args, const Row& row, std::int64_t begin,
                              std::int64_t end, std::int64_t first,
@@ -109,27 +113,26 @@ __device__ Total<M> total_of(const ReduceArgs& args, const Row& row, std::int64_
   using N = NumberOf<M>;
   using T = NumberOf<Total<M>>;
   T total = row.template identity<T>();
-  std::int64_t i = begin + args.lines.lane();
-  if constexpr (std::is_floating_point_v<M>) {
-    if (args.in_fours) {
-      const std::int64_t whole = begin + (end - begin) / 4 * 4;
-      std::int64_t four = begin + std::int64_t{4} * args.lines.lane();
-      while (four < whole) {
-        M block = row.template identity<M>();
-        for (int k = 0; k < kMerged / 4 && four < whole; ++k, four += 4 * args.lines.lanes) {
-          M values[4];
-          load_four_as<M>(args.in, args.dtype, first + four, values);
-          // The values move, so that they stay in registers if the loop is not unrolled.
-          for (int left = 4; left > 0; --left) {
-            block = row.merge(block, row.term(values[0], by));
-            for (int i = 0; i < 3; ++i) values[i] = values[i + 1];
-          }
-        }
-        total = row.merge(total, static_cast<double>(block));
+  if (args.reduced.dims == 1) {
+    const std::int64_t step = args.reduced.strides[0][0];
+    const std::int64_t at = first + begin * step;
+    const auto packs = packs_of<M>(args.in, args.dtype, at, end - begin, step);
+    packs.for_each(args.lines, [&](const auto& pack) {
+      M values[pack.kCount];
+      pack.load(args.in, args.dtype, at, values);
+      N block = row.template identity<N>();
+      // The values move, so that they stay in registers though the loop over all rows' formulas is
+      // not unrolled.
+#pragma unroll(Row::kIsOne ? pack.kCount : 1)
+      for (int k = 0; k < pack.kCount; ++k) {
+        if (pack.has(k)) block = row.merge(block, row.term(N(values[0]), by));
+        for (int i = 1; i < pack.kCount; ++i) values[i - 1] = values[i];
       }
-      i = whole + args.lines.lane();
-    }
+      total = row.merge(total, T(element_of(block)));
+    });
+    return element_of(total);
   }
+  std::int64_t i = begin + args.lines.lane();
   while (i < end) {
     N block = row.template identity<N>();
     for (int k = 0; k < kMerged && i < end; ++k, i += args.lines.lanes) {
@@ -146,14 +149,13 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     reduce_kernel(ReduceArgs args, Row row) {
   using T = NumberOf<Total<M>>;
   __shared__ Total<M> shared[kGroupThreads];
-  const std::int64_t result =
-      static_cast<std::int64_t>(blockIdx.x) * args.lines.lines() + args.lines.line();
+  const std::int64_t result = result_of_group(args.lines);
   const bool present = result < args.kept.count;
   const Offsets<2> kept = present ? args.kept(static_cast<std::uint32_t>(result)) : Offsets<2>{};
-  // Fours stay whole, but for the last.
-  const std::int64_t fours = (static_cast<std::int64_t>(args.reduced.count) + 3) / 4;
+  // Packs stay whole, but for the last.
+  const std::int64_t packs = (std::int64_t{args.reduced.count} + kRowPack<M> - 1) / kRowPack<M>;
   const auto cut = [&](std::int64_t part) {
-    const std::int64_t at = fours * part / args.parts * 4;
+    const std::int64_t at = packs * part / args.parts * kRowPack<M>;
     return at < args.reduced.count ? at : args.reduced.count;
   };
   Total<M> total = element_of(row.template identity<T>());
@@ -213,19 +215,21 @@ __device__ Best<M> better(ExtremeFn fn, const Best<M>& a, const Best<M>& b) {
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads) extreme_kernel(ExtremeArgs args) {
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks) extreme_kernel(ExtremeArgs args) {
   __shared__ Best<M> shared[kGroupThreads];
-  const std::int64_t result =
-      static_cast<std::int64_t>(blockIdx.x) * args.lines.lines() + args.lines.line();
+  const std::int64_t result = result_of_group(args.lines);
   const bool present = result < args.kept.count;
   const Offsets<3> kept = present ? args.kept(static_cast<std::uint32_t>(result)) : Offsets<3>{};
   Best<M> best{M(0), -1};
-  if (present) {
-    for (std::int64_t i = args.lines.lane(); i < args.size; i += args.lines.lanes) {
-      best =
-          better(args.fn, best, {load_as<M>(args.in, args.dtype, kept.at[2] + i * args.step), i});
+  const auto packs =
+      packs_of<M>(args.in, args.dtype, kept.at[2], present ? args.size : 0, args.step);
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M values[pack.kCount];
+    pack.load(args.in, args.dtype, kept.at[2], values);
+    for (int k = 0; k < pack.kCount; ++k) {
+      if (pack.has(k)) best = better(args.fn, best, {values[k], pack.at + k});
     }
-  }
+  });
   best = args.lines.combine(
       best, shared, [&](const Best<M>& a, const Best<M>& b) { return better(args.fn, a, b); });
   if (!present || args.lines.lane() != 0) return;
@@ -234,28 +238,34 @@ __global__ void __launch_bounds__(kGroupThreads) extreme_kernel(ExtremeArgs args
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     square_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double* partial) {
   __shared__ double shared[kGroupThreads];
   double total = 0;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kGroupThreads + threadIdx.x;
-       i < count; i += static_cast<std::int64_t>(gridDim.x) * kGroupThreads) {
-    const M difference = load_as<M>(a, dtype, i) - load_as<M>(b, dtype, i);
-    total += static_cast<double>(difference) * static_cast<double>(difference);
+  const auto packs = packs_of<M>(a, dtype, 0, count);
+  for (std::int64_t number = thread_number(); packs.has(number);
+       number += std::int64_t{gridDim.x} * kGroupThreads) {
+    const auto pack = packs.pack(number);
+    M left[pack.kCount];
+    M right[pack.kCount];
+    pack.load(a, dtype, 0, left);
+    pack.load(b, dtype, 0, right);
+    for (int k = 0; k < pack.kCount; ++k) {
+      const auto difference = static_cast<double>(left[k] - right[k]);
+      total += difference * difference;
+    }
   }
-  total = Lines{}.combine(total, shared, [](double x, double y) { return x + y; });
+  total = Lines{}.combine(total, shared, Add());
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
-    square_parts_kernel(DType dtype, const double* partial, std::int64_t count, void* out) {
+    square_parts_kernel(DType dtype, const double* partial, std::uint32_t parts, std::int64_t count,
+                        void* out) {
   __shared__ double shared[kGroupThreads];
-  double total = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < kSquareParts; i += kGroupThreads) {
-    total += partial[i];
-  }
-  total = Lines{}.combine(total, shared, [](double x, double y) { return x + y; });
+  const double total = joined_parts(
+      Lines{}, parts, 0.0, shared, [&](std::uint32_t part) { return partial[part]; }, Add());
   if (threadIdx.x == 0) {
     store_as<M>(out, dtype, 0, static_cast<M>(total / static_cast<double>(count)));
   }
@@ -285,17 +295,19 @@ void reduce_launch(const ReduceArgs& args, cudaStream_t stream) {
 }
 
 void extreme_launch(const ExtremeArgs& args, cudaStream_t stream) {
-  const auto lines = static_cast<std::uint32_t>(args.lines.lines());
   with_any_arithmetic(args.dtype, [&]<typename M>() {
-    extreme_kernel<M><<<(args.kept.count + lines - 1) / lines, kGroupThreads, 0, stream>>>(args);
+    extreme_kernel<M>
+        <<<blocks_of_groups(args.kept.count, args.lines), kGroupThreads, 0, stream>>>(args);
   });
 }
 
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
                         double* partial, void* out, cudaStream_t stream) {
   with_arithmetic(dtype, [&]<typename M>() {
-    square_kernel<M><<<kSquareParts, kGroupThreads, 0, stream>>>(dtype, a, b, count, partial);
-    square_parts_kernel<M><<<1, kGroupThreads, 0, stream>>>(dtype, partial, count, out);
+    const std::int64_t packs = packs_in<kRowPack<M>>(count);
+    const unsigned parts = blocks_for(std::clamp(packs, std::int64_t{1}, kMostSquared));
+    square_kernel<M><<<parts, kGroupThreads, 0, stream>>>(dtype, a, b, count, partial);
+    square_parts_kernel<M><<<1, kGroupThreads, 0, stream>>>(dtype, partial, parts, count, out);
   });
 }
 

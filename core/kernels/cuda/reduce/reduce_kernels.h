@@ -29,7 +29,6 @@ struct ReduceArgs {
   OffsetMap<1> reduced;  // in
   double p = 0;          // the reduction's argument
   bool accumulate = false;
-  bool in_fours = false;  // the elements of a result may be loaded by load_four_as()
   // By the number of the result: what is subtracted from the elements first; and the place of the
   // results, if `out` is null.
   const double* pivots = nullptr;
@@ -58,7 +57,7 @@ struct ExtremeArgs {
 void extreme_launch(const ExtremeArgs& args, cudaStream_t stream);
 
 // The sum of (a[i] - b[i])^2 over n elements in f64, divided by n, written to the element at `out`.
-// `partial`: kSquareParts doubles.
+// `partial`: kSquareParts doubles, of which a short tensor needs less.
 inline constexpr int kSquareParts = 512;
 void mean_square_launch(DType dtype, const void* a, const void* b, std::int64_t count,
                         double* partial, void* out, cudaStream_t stream);

@@ -1,5 +1,6 @@
 #include "core/kernels/declared/softmax.h"
 
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/cuda/softmax/softmax_kernels.h"
 
@@ -11,7 +12,7 @@ SoftmaxArgs args_of(const Tensor& tensor, std::int64_t dim, bool logarithm) {
   SoftmaxArgs args{.dtype = tensor.dtype(), .logarithm = logarithm, .size = tensor.sizes()[d]};
   for (std::size_t i = d + 1; i < tensor.sizes().size(); ++i) args.step *= tensor.sizes()[i];
   args.lines_count = tensor.numel() / args.size;
-  args.lines = lines_for(args.size, args.step > 1);
+  args.lines = lines_of_packs(args.dtype, args.size, args.step > 1);
   return args;
 }
 

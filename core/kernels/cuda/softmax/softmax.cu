@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/softmax/softmax_kernels.h"
 
 namespace dl::kernels::cuda {
@@ -39,54 +39,74 @@ __device__ inline Place place_of(const SoftmaxArgs& args) {
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     softmax_kernel(SoftmaxArgs args, const void* in, void* out) {
   __shared__ M shared[kGroupThreads];
   const Place place = place_of(args);
-  const std::int64_t end = place.present ? args.size : 0;
-  const int lane = args.lines.lane();
+  const auto packs =
+      packs_of<M>(in, args.dtype, place.first, place.present ? args.size : 0, args.step);
+  const auto load = [&](const auto& pack, M(&x)[kRowPack<M>]) {
+    pack.load(in, args.dtype, place.first, x, lowest<M>());
+  };
   M largest = lowest<M>();
-  for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
-    largest = Larger()(largest, load_as<M>(in, args.dtype, place.first + i * args.step));
-  }
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    load(pack, x);
+    for (const M value : x) largest = Larger()(largest, value);
+  });
   largest = args.lines.combine(largest, shared, Larger());
   M total = 0;
-  for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
-    total += std::exp(load_as<M>(in, args.dtype, place.first + i * args.step) - largest);
-  }
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    load(pack, x);
+    for (const M value : x) total += std::exp(value - largest);
+  });
   total = args.lines.combine(total, shared, Plus());
   const M log_total = std::log(total);
   const M scale = M(1) / total;
-  for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
-    const std::int64_t at = place.first + i * args.step;
-    const M below = load_as<M>(in, args.dtype, at) - largest;
-    // Two subtractions, because adding a large maximum would round the logarithm away.
-    store_as<M>(out, args.dtype, at, args.logarithm ? below - log_total : std::exp(below) * scale);
-  }
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    load(pack, x);
+    for (M& value : x) {
+      const M below = value - largest;
+      // Two subtractions, because adding a large maximum would round the logarithm away.
+      value = args.logarithm ? below - log_total : std::exp(below) * scale;
+    }
+    pack.store(out, args.dtype, place.first, x);
+  });
 }
 
 // softmax:     dx = y (g - sum(g y))
 // log_softmax: dx = g - e^y sum(g)
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     softmax_backward_kernel(SoftmaxArgs args, const void* grad, const void* output, void* out) {
   __shared__ M shared[kGroupThreads];
   const Place place = place_of(args);
-  const std::int64_t end = place.present ? args.size : 0;
-  const int lane = args.lines.lane();
+  const auto packs =
+      packs_of<M>(grad, args.dtype, place.first, place.present ? args.size : 0, args.step);
   M total = 0;
-  for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
-    const std::int64_t at = place.first + i * args.step;
-    const M g = load_as<M>(grad, args.dtype, at);
-    total += args.logarithm ? g : g * load_as<M>(output, args.dtype, at);
-  }
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M g[pack.kCount];
+    pack.load(grad, args.dtype, place.first, g);
+    if (!args.logarithm) {
+      M y[pack.kCount];
+      pack.load(output, args.dtype, place.first, y);
+      for (int k = 0; k < pack.kCount; ++k) g[k] *= y[k];
+    }
+    for (const M value : g) total += value;
+  });
   total = args.lines.combine(total, shared, Plus());
-  for (std::int64_t i = lane; i < end; i += args.lines.lanes) {
-    const std::int64_t at = place.first + i * args.step;
-    const M g = load_as<M>(grad, args.dtype, at);
-    const M y = load_as<M>(output, args.dtype, at);
-    store_as<M>(out, args.dtype, at, args.logarithm ? g - std::exp(y) * total : y * (g - total));
-  }
+  packs.for_each(args.lines, [&](const auto& pack) {
+    M g[pack.kCount];
+    M y[pack.kCount];
+    pack.load(grad, args.dtype, place.first, g);
+    pack.load(output, args.dtype, place.first, y);
+    for (int k = 0; k < pack.kCount; ++k) {
+      g[k] = args.logarithm ? g[k] - std::exp(y[k]) * total : y[k] * (g[k] - total);
+    }
+    pack.store(out, args.dtype, place.first, g);
+  });
 }
 
 // Each row's maximum, and ln sum exp(x - maximum).
@@ -94,19 +114,23 @@ template <typename M>
 __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     row_sums_kernel(CrossEntropyArgs args, Lines lines) {
   __shared__ M shared[kGroupThreads];
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();
+  const std::int64_t row = result_of_group(lines);
   const bool present = row < args.rows;
-  const std::int64_t end = present ? args.classes : 0;
   const std::int64_t first = row * args.classes;
+  const auto packs = packs_of<M>(args.logits, args.dtype, first, present ? args.classes : 0);
   M largest = lowest<M>();
-  for (std::int64_t i = lines.lane(); i < end; i += lines.lanes) {
-    largest = Larger()(largest, load_as<M>(args.logits, args.dtype, first + i));
-  }
+  packs.for_each(lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    pack.load(args.logits, args.dtype, first, x, lowest<M>());
+    for (const M value : x) largest = Larger()(largest, value);
+  });
   largest = lines.combine(largest, shared, Larger());
   M total = 0;
-  for (std::int64_t i = lines.lane(); i < end; i += lines.lanes) {
-    total += std::exp(load_as<M>(args.logits, args.dtype, first + i) - largest);
-  }
+  packs.for_each(lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    pack.load(args.logits, args.dtype, first, x, lowest<M>());
+    for (const M value : x) total += std::exp(value - largest);
+  });
   total = lines.combine(total, shared, Plus());
   if (!present || lines.lane() != 0) return;
   store_as<M>(args.row_sums, args.dtype, 2 * row, largest);
@@ -144,32 +168,42 @@ __global__ void __launch_bounds__(kGroupThreads)
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
     cross_entropy_backward_kernel(CrossEntropyArgs args, Lines lines, const void* grad, void* out) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();
+  const std::int64_t row = result_of_group(lines);
   if (row >= args.rows) return;
   const std::int64_t target = args.target[row];
   const bool ignored = target == args.ignore_index;
   const M largest = load_as<M>(args.row_sums, args.dtype, 2 * row);
   const M log_sum = load_as<M>(args.row_sums, args.dtype, 2 * row + 1);
   const M scale = load_as<M>(grad, args.dtype, 0) / static_cast<M>(*args.counted);
-  for (std::int64_t i = lines.lane(); i < args.classes; i += lines.lanes) {
-    const std::int64_t at = row * args.classes + i;
-    M value = M(0) * log_sum;  // NaN if a probability of the row is
-    if (!ignored) {
-      value = scale * std::exp(load_as<M>(args.logits, args.dtype, at) - largest - log_sum);
-      if (i == target) value -= scale;
+  const std::int64_t first = row * args.classes;
+  packs_of<M>(args.logits, args.dtype, first, args.classes).for_each(lines, [&](const auto& pack) {
+    M x[pack.kCount];
+    pack.load(args.logits, args.dtype, first, x);
+    for (int k = 0; k < pack.kCount; ++k) {
+      const M logit = x[k];
+      x[k] = M(0) * log_sum;  // NaN if a probability of the row is
+      if (ignored) continue;
+      x[k] = scale * std::exp(logit - largest - log_sum);
+      if (pack.at + k == target) x[k] -= scale;
     }
-    store_as<M>(out, args.dtype, at, value);
-  }
+    pack.store(out, args.dtype, first, x);
+  });
 }
 
 template <typename M>
 __global__ void __launch_bounds__(kThreads)
     mse_backward_kernel(DType dtype, const void* grad, const void* x, const void* y, double factor,
                         std::int64_t count, void* d) {
-  const std::int64_t i = thread_number();
-  if (i >= count) return;
+  const auto packs = packs_of<M>(x, dtype, 0, count);
+  if (!packs.has(thread_number())) return;
+  const auto pack = packs.pack(thread_number());
   const M scale = static_cast<M>(factor * static_cast<double>(load_as<M>(grad, dtype, 0)));
-  store_as<M>(d, dtype, i, scale * (load_as<M>(x, dtype, i) - load_as<M>(y, dtype, i)));
+  M left[pack.kCount];
+  M right[pack.kCount];
+  pack.load(x, dtype, 0, left);
+  pack.load(y, dtype, 0, right);
+  for (int k = 0; k < pack.kCount; ++k) left[k] = scale * (left[k] - right[k]);
+  pack.store(d, dtype, 0, left);
 }
 
 }  // namespace
@@ -192,7 +226,7 @@ void softmax_backward_launch(const SoftmaxArgs& args, const void* grad, const vo
 
 void cross_entropy_launch(const CrossEntropyArgs& args, void* loss, dl::cuda::FaultPlace fault,
                           cudaStream_t stream) {
-  const Lines lines = lines_for(args.classes, false);
+  const Lines lines = lines_of_packs(args.dtype, args.classes, false);
   with_arithmetic(args.dtype, [&]<typename M>() {
     if (args.rows > 0) {
       row_sums_kernel<M>
@@ -204,7 +238,7 @@ void cross_entropy_launch(const CrossEntropyArgs& args, void* loss, dl::cuda::Fa
 
 void cross_entropy_backward_launch(const CrossEntropyArgs& args, const void* grad, void* dlogits,
                                    cudaStream_t stream) {
-  const Lines lines = lines_for(args.classes, false);
+  const Lines lines = lines_of_packs(args.dtype, args.classes, false);
   with_arithmetic(args.dtype, [&]<typename M>() {
     cross_entropy_backward_kernel<M>
         <<<blocks_of_groups(args.rows, lines), kGroupThreads, 0, stream>>>(args, lines, grad,
@@ -215,7 +249,7 @@ void cross_entropy_backward_launch(const CrossEntropyArgs& args, const void* gra
 void mse_backward_launch(DType dtype, const void* grad, const void* x, const void* y, double sign,
                          std::int64_t count, void* d, cudaStream_t stream) {
   with_arithmetic(dtype, [&]<typename M>() {
-    mse_backward_kernel<M><<<blocks_for(count), kThreads, 0, stream>>>(
+    mse_backward_kernel<M><<<blocks_for(packs_in<kRowPack<M>>(count)), kThreads, 0, stream>>>(
         dtype, grad, x, y, sign * 2 / static_cast<double>(count), count, d);
   });
 }
