@@ -5,20 +5,12 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// The element of a channel with number j.
-__device__ inline std::int64_t place_of(const BatchShape& shape, std::uint32_t c, std::uint32_t j) {
-  if (shape.channels_last) return std::int64_t{j} * shape.channels + c;
-  const std::uint32_t sample = shape.by_positions.divide(j);
-  const std::uint32_t positions = shape.by_positions.divisor();
-  return (std::int64_t{sample} * shape.channels + c) * positions + (j - sample * positions);
-}
-
 __device__ inline std::uint32_t channel_of(const BatchShape& shape, std::uint32_t element) {
   const std::uint32_t plane = shape.channels_last ? element : shape.by_positions.divide(element);
   return plane - shape.by_channels.divide(plane) * shape.channels;
 }
 
-// The channel of a thread's group, and the part of its elements.
+// The channel of a thread's group, and the part of its packs.
 struct Piece {
   bool present;
   std::uint32_t channel;
@@ -27,29 +19,44 @@ struct Piece {
 __device__ inline Piece piece_of(const BatchShape& shape) {
   const std::uint32_t c = blockIdx.x * shape.lines.lines() + shape.lines.line();
   const auto cut = [&](std::uint32_t part) {
-    return static_cast<std::uint32_t>(std::uint64_t{shape.count} * part / shape.parts);
+    return static_cast<std::uint32_t>(std::uint64_t{shape.packs} * part / shape.parts);
   };
   return {c < shape.channels, c, cut(blockIdx.y), cut(blockIdx.y + 1)};
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+struct PlanePack {
+  RowPack<kMerged<M>> pack;  // may be empty
+  std::int64_t first;        // the plane's first element
+  std::uint32_t plane;
+};
+// Pack `number` of a channel; a plane is the channel of one sample, or of all with channels last.
+template <typename M>
+__device__ PlanePack<M> pack_of(const BatchShape& shape, const void* x, std::uint32_t c,
+                                std::uint32_t number) {
+  const std::uint32_t plane = shape.by_packs.divide(number);
+  const std::uint32_t positions = shape.by_positions.divisor();
+  const std::int64_t first =
+      shape.channels_last ? c : (std::int64_t{plane} * shape.channels + c) * positions;
+  const auto packs =
+      packs_of<kMerged<M>>(x, static_cast<int>(size_of(shape.dtype)), first,
+                           shape.channels_last ? shape.count : positions, shape.step());
+  return {packs.pack(number - plane * shape.by_packs.divisor()), first, plane};
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     moments_kernel(BatchShape shape, const void* x, Moments* partial) {
   __shared__ Moments shared[kGroupThreads];
   const Piece piece = piece_of(shape);
   Moments total{0, 0, 0};
   if (piece.present) {
-    const std::uint32_t lanes = shape.lines.lanes;
-    for (std::uint32_t j = piece.begin + shape.lines.lane(); j < piece.end; j += kMerged * lanes) {
-      M values[kMerged] = {};
-      int count = 0;
-      for (int k = 0; k < kMerged; ++k) {
-        const std::uint32_t at = j + k * lanes;
-        if (at >= piece.end) continue;
-        values[k] = load_as<M>(x, shape.dtype, place_of(shape, piece.channel, at));
-        ++count;
-      }
-      total = joined(total, moments_of(values, count));
+    for (std::uint32_t i = piece.begin + shape.lines.lane(); i < piece.end;
+         i += shape.lines.lanes) {
+      const auto at = pack_of<M>(shape, x, piece.channel, i);
+      M values[kMerged<M>];
+      at.pack.load(x, shape.dtype, at.first, values);
+      total = joined(total, moments_of(at.pack, values));
     }
   }
   total = shape.lines.combine(total, shared, JoinMoments());
@@ -157,40 +164,49 @@ struct RowOrChannel {
 };
 template <typename M>
 __device__ RowOrChannel<M> stats_of(const BatchShape& shape, const SavedStats& saved,
-                                    std::uint32_t c, std::uint32_t j) {
+                                    std::uint32_t c, std::uint32_t sample) {
   const M* stats = static_cast<const M*>(saved.stats);
   if (!saved.of_rows) {
     stats += c;
     const std::int64_t channels = shape.channels;
     return {stats[0], stats[channels], stats[2 * channels]};
   }
-  const std::uint32_t sample = shape.by_positions.divide(j);
   stats += 3 * (std::int64_t{sample} * saved.groups + saved.by_group.divide(c));
   return {stats[0], stats[1], stats[2]};
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     gradient_sums_kernel(BatchShape shape, SavedStats saved, const void* dy, const void* x,
                          double* partial) {
   __shared__ Pair shared[kGroupThreads];
   const Piece piece = piece_of(shape);
   Pair total{0, 0};
   if (piece.present) {
-    const std::uint32_t lanes = shape.lines.lanes;
-    for (std::uint32_t j = piece.begin + shape.lines.lane(); j < piece.end;) {
+    const bool many_samples = saved.of_rows && shape.channels_last;
+    for (std::uint32_t i = piece.begin + shape.lines.lane(); i < piece.end;
+         i += shape.lines.lanes) {
+      const auto at = pack_of<M>(shape, x, piece.channel, i);
+      M gs[kMerged<M>];
+      M values[kMerged<M>];
+      at.pack.load(dy, shape.dtype, at.first, gs);
+      at.pack.load(x, shape.dtype, at.first, values);
+      RowOrChannel<M> by{};
+      if (!many_samples) by = stats_of<M>(shape, saved, piece.channel, at.plane);
       M by_g = 0;
       M by_x = 0;
-      for (int k = 0; k < kMerged && j < piece.end; ++k, j += lanes) {
-        const std::int64_t at = place_of(shape, piece.channel, j);
-        const M g = load_as<M>(dy, shape.dtype, at);
-        const M value = load_as<M>(x, shape.dtype, at);
-        const RowOrChannel<M> by = stats_of<M>(shape, saved, piece.channel, j);
-        by_g += g;
+      for (int k = 0; k < at.pack.kCount; ++k) {
+        if (!at.pack.has(k)) continue;
+        if (many_samples) {
+          const auto j = static_cast<std::uint32_t>(at.pack.at + k);
+          by = stats_of<M>(shape, saved, piece.channel, shape.by_positions.divide(j));
+        }
+        by_g += gs[k];
         if (is_extreme(by.scale)) {
-          total.x += static_cast<double>(g) * normalised<double>(value, by.mean, by.scale, by.rest);
+          total.x += static_cast<double>(gs[k]) *
+                     normalised<double>(values[k], by.mean, by.scale, by.rest);
         } else {
-          by_x += g * normalised<M>(value, by.mean, by.scale, by.rest);
+          by_x += gs[k] * normalised<M>(values[k], by.mean, by.scale, by.rest);
         }
       }
       total.g += static_cast<double>(by_g);

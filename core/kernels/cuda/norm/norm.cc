@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/common/strided.h"
 #include "core/kernels/cuda/norm/norm_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
+#include "core/kernels/element_width.h"
 
 namespace dl::kernels::cuda {
 namespace {
@@ -34,22 +36,30 @@ void check_size(std::int64_t elements, std::string_view op) {
 
 // The channels of [samples, channels, positions] or [samples, positions, channels], as a few blocks
 // for each multiprocessor.
-BatchShape shape_of(DType dtype, std::int64_t samples, std::int64_t channels,
+BatchShape shape_of(const Tensor& x, std::int64_t samples, std::int64_t channels,
                     std::int64_t positions, bool channels_last, const Launch& launch) {
-  BatchShape shape{.dtype = dtype,
+  BatchShape shape{.dtype = x.dtype(),
                    .channels_last = channels_last || positions == 1,
                    .channels = narrow(channels),
                    .count = narrow(samples * positions),
                    .by_channels = divisor(channels),
-                   .by_positions = divisor(positions)};
-  shape.lines = lines_for(shape.count, shape.channels_last && channels > 1);
+                   .by_positions = divisor(positions),
+                   .by_packs = {}};
+  const auto width = static_cast<std::int64_t>(size_of(x.dtype()));
+  const int merged = merged_of(size_of(x.dtype()));
+  const std::int64_t plane = shape.channels_last ? shape.count : positions;
+  // Planes that do not begin at 16 bytes have less in their first pack.
+  const bool aligned = shape.step() != 1 || (is_aligned(x.data_ptr()) && plane * width % 16 == 0);
+  const std::int64_t packs = (plane + (aligned ? 0 : 16 / width - 1) + merged - 1) / merged;
+  shape.by_packs = divisor(packs);
+  shape.packs = narrow(shape.channels_last ? packs : packs * samples);
+  shape.lines = lines_for(shape.count, shape.channels_last && channels > 1, merged);
   shape.parts = parts_for(channels, shape.count, shape.lines, 32, launch.sm_count());
   return shape;
 }
 BatchShape shape_of(const BatchNormArgs& args, const Tensor& x, const Launch& launch) {
   check_size(x.numel(), "batch_norm");
-  return shape_of(x.dtype(), args.samples, args.channels, args.positions, args.channels_last,
-                  launch);
+  return shape_of(x, args.samples, args.channels, args.positions, args.channels_last, launch);
 }
 
 std::size_t partial_bytes(const BatchShape& shape, std::size_t each) {
@@ -68,7 +78,7 @@ RowShape shape_of(const RowNormArgs& args, const Tensor& x) {
           .centered = args.centered,
           .weight = {},
           .bias = {},
-          .lines = lines_for(args.width(), false)};
+          .lines = lines_of_packs(x.dtype(), args.width(), false)};
 }
 
 }  // namespace
@@ -97,8 +107,8 @@ void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& 
   }
   if ((!dweight.defined() && !dbias.defined()) || args.channels == 0) return;
   // The rows of all groups of a sample, one behind the other, are a sample of a batch.
-  const BatchShape shape = shape_of(x.dtype(), args.rows / args.groups, args.groups * args.channels,
-                                    args.inner, false, launch);
+  const BatchShape shape =
+      shape_of(x, args.rows / args.groups, args.groups * args.channels, args.inner, false, launch);
   const Workspace partial(partial_bytes(shape, 2 * sizeof(double)), launch.stream());
   gradient_sums_launch(shape,
                        {.stats = stats.data_ptr(),

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/kernels/cuda/common/device_types.h"
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/norm/norm_kernels.h"
 
 namespace dl::kernels::cuda {
 
-constexpr int kMerged = 8;  // elements of a thread that are summed in the compute type
+// Elements of a thread that are summed in the compute type: those of a pack.
+template <typename M>
+inline constexpr int kMerged = merged_of(sizeof(M));
 
 template <typename C>
 __device__ C number_at(const Numbers& numbers, std::int64_t i, C otherwise) {
@@ -32,18 +34,38 @@ __device__ inline Moments joined(const Moments& a, const Moments& b) {
           a.squares + b.squares + step * step * (a.count * b.count / count)};
 }
 
-// The moments of the first `count` values, computed in C.
-template <typename C, typename M>
-__device__ Moments moments_in(const M (&values)[kMerged], int count) {
+// The numbers of a pack's elements, if `by_inner` divides by the elements of a channel.
+template <typename M, int kCount>
+__device__ void load_numbers(const Numbers& numbers, std::int64_t first_channel,
+                             const FastDivisor& by_inner, const RowPack<kCount>& pack, M otherwise,
+                             M (&values)[kCount]) {
+  if (numbers.data == nullptr) {
+    for (M& value : values) value = otherwise;
+  } else if (by_inner.divisor() == 1 && (numbers.dtype == DType::kF64) == (sizeof(M) == 8)) {
+    pack.load(numbers.data, numbers.dtype, first_channel, values, otherwise);
+  } else {
+    for (int k = 0; k < kCount; ++k) {
+      const auto i = static_cast<std::uint32_t>(pack.at + k);
+      values[k] = pack.has(k) ? number_at<M>(numbers, first_channel + by_inner.divide(i), otherwise)
+                              : otherwise;
+    }
+  }
+}
+
+// The moments of a pack, computed in C.
+template <typename C, typename M, int kCount>
+__device__ Moments moments_in(const RowPack<kCount>& pack, const M (&values)[kCount]) {
+  const int count = pack.end - pack.begin;
+  if (count <= 0) return {0, 0, 0};
   C sum = 0;
-  for (int k = 0; k < kMerged; ++k) {
-    if (k < count) sum += static_cast<C>(values[k]);
+  for (int k = 0; k < kCount; ++k) {
+    if (pack.has(k)) sum += static_cast<C>(values[k]);
   }
   const C near = sum / static_cast<C>(count);
   C distances = 0;
   C squares = 0;
-  for (int k = 0; k < kMerged; ++k) {
-    const C distance = k < count ? static_cast<C>(values[k]) - near : C(0);
+  for (int k = 0; k < kCount; ++k) {
+    const C distance = pack.has(k) ? static_cast<C>(values[k]) - near : C(0);
     distances += distance;
     squares += distance * distance;
   }
@@ -53,13 +75,12 @@ __device__ Moments moments_in(const M (&values)[kMerged], int count) {
 }
 
 // Squares that f32 cannot hold, or not exactly enough, are computed in f64.
-template <typename M>
-__device__ Moments moments_of(const M (&values)[kMerged], int count) {
-  if (count == 0) return {0, 0, 0};
-  const Moments moments = moments_in<M>(values, count);
+template <typename M, int kCount>
+__device__ Moments moments_of(const RowPack<kCount>& pack, const M (&values)[kCount]) {
+  const Moments moments = moments_in<M>(pack, values);
   if constexpr (std::is_same_v<M, float>) {
-    if (!(moments.squares > 1e-25 && moments.squares < 1e35)) {
-      return moments_in<double>(values, count);
+    if (moments.count > 0 && !(moments.squares > 1e-25 && moments.squares < 1e35)) {
+      return moments_in<double>(pack, values);
     }
   }
   return moments;

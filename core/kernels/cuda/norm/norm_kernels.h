@@ -11,6 +11,11 @@
 
 namespace dl::kernels::cuda {
 
+// Elements of a thread that are summed in the compute type, if they are as wide.
+constexpr int merged_of(std::size_t width) {
+  return width == 8 ? 4 : 8;
+}
+
 // A batch whose channels are summed: [samples, channels, positions], or
 // [samples, positions, channels].
 struct BatchShape {
@@ -19,10 +24,14 @@ struct BatchShape {
   std::uint32_t channels = 0;
   std::uint32_t count = 0;  // elements of a channel
   FastDivisor by_channels, by_positions;
+  std::uint32_t packs = 0;  // of a channel (row_packs.h), as many in each of its planes
+  FastDivisor by_packs;     // divides by the packs of a plane
   Lines lines{};
   // Each channel's sums are divided into `parts`, so that a few channels use the whole device.
   std::uint32_t parts = 1;
 
+  // From one element of a channel's plane to the next.
+  DL_HOST_DEVICE std::int64_t step() const { return channels_last ? channels : 1; }
   DL_HOST_DEVICE std::int64_t numel() const { return std::int64_t{channels} * count; }
 };
 

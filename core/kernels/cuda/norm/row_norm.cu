@@ -17,25 +17,25 @@ __device__ inline std::uint32_t row_number(const RowShape& shape) {
 }
 
 template <typename M>
-__global__ void __launch_bounds__(kGroupThreads)
+__device__ RowPacks<kMerged<M>> packs_of_row(const RowShape& shape, const Row& row,
+                                             const void* data) {
+  return packs_of<kMerged<M>>(data, static_cast<int>(size_of(shape.dtype)), row.first,
+                              row.present ? shape.width : 0);
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     row_norm_kernel(RowShape shape, const void* x, void* y, M* stats) {
   __shared__ Moments shared[kGroupThreads];
   const std::uint32_t number = row_number(shape);
   const Row row = row_of(shape, number);
-  const std::uint32_t end = row.present ? shape.width : 0;
-  const std::uint32_t lanes = shape.lines.lanes;
+  const auto packs = packs_of_row<M>(shape, row, x);
   Moments moments{0, 0, 0};
-  for (std::uint32_t i = shape.lines.lane(); i < end; i += kMerged * lanes) {
-    M values[kMerged] = {};
-    int count = 0;
-    for (int k = 0; k < kMerged; ++k) {
-      const std::uint32_t at = i + k * lanes;
-      if (at >= end) continue;
-      values[k] = load_as<M>(x, shape.dtype, row.first + at);
-      ++count;
-    }
-    moments = joined(moments, moments_of(values, count));
-  }
+  packs.for_each(shape.lines, [&](const auto& pack) {
+    M values[pack.kCount];
+    pack.load(x, shape.dtype, row.first, values);
+    moments = joined(moments, moments_of(pack, values));
+  });
   moments = shape.lines.combine(moments, shared, JoinMoments());
   if (!row.present) return;
   if (!shape.centered) {
@@ -54,15 +54,21 @@ __global__ void __launch_bounds__(kGroupThreads)
     stats[3 * std::int64_t{number} + 2] = rest;
   }
   const bool in_f64 = std::is_same_v<M, float> && is_extreme(static_cast<float>(exact_scale));
-  for (std::uint32_t i = shape.lines.lane(); i < end; i += lanes) {
-    const std::int64_t c = row.first_channel + shape.by_inner.divide(i);
-    const M value = load_as<M>(x, shape.dtype, row.first + i);
-    const M normal = in_f64
-                         ? static_cast<M>((static_cast<double>(value) - moments.mean) * exact_scale)
-                         : normalised<M>(value, mean, scale, rest);
-    store_as<M>(y, shape.dtype, row.first + i,
-                normal * number_at<M>(shape.weight, c, 1) + number_at<M>(shape.bias, c, 0));
-  }
+  packs.for_each(shape.lines, [&](const auto& pack) {
+    M values[pack.kCount];
+    M weights[pack.kCount];
+    M biases[pack.kCount];
+    pack.load(x, shape.dtype, row.first, values);
+    load_numbers(shape.weight, row.first_channel, shape.by_inner, pack, M(1), weights);
+    load_numbers(shape.bias, row.first_channel, shape.by_inner, pack, M(0), biases);
+    for (int k = 0; k < pack.kCount; ++k) {
+      const M normal =
+          in_f64 ? static_cast<M>((static_cast<double>(values[k]) - moments.mean) * exact_scale)
+                 : normalised<M>(values[k], mean, scale, rest);
+      values[k] = normal * weights[k] + biases[k];
+    }
+    pack.store(y, shape.dtype, row.first, values);
+  });
 }
 
 // dx = scale (g weight - mean(g weight) - n mean(g weight n)); n is the normalised x.
@@ -72,51 +78,58 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
   __shared__ Pair shared[kGroupThreads];
   const std::uint32_t number = row_number(shape);
   const Row row = row_of(shape, number);
-  const std::uint32_t end = row.present ? shape.width : 0;
-  const std::uint32_t lanes = shape.lines.lanes;
+  const auto packs = packs_of_row<M>(shape, row, x);
   if (row.present) stats += 3 * std::int64_t{number};
   const M mean = row.present ? stats[0] : M(0);
   const M scale = row.present ? stats[1] : M(0);
   const M rest = row.present ? stats[2] : M(0);
   const bool in_f64 = is_extreme(scale);
-  const auto weighted = [&](std::uint32_t i) {
-    const std::int64_t c = row.first_channel + shape.by_inner.divide(i);
-    return load_as<M>(dy, shape.dtype, row.first + i) * number_at<M>(shape.weight, c, 1);
+  const auto load = [&](const auto& pack, M(&g)[kMerged<M>], M(&values)[kMerged<M>]) {
+    M weights[pack.kCount];
+    pack.load(dy, shape.dtype, row.first, g);
+    load_numbers(shape.weight, row.first_channel, shape.by_inner, pack, M(1), weights);
+    for (int k = 0; k < pack.kCount; ++k) g[k] = pack.has(k) ? g[k] * weights[k] : M(0);
+    pack.load(x, shape.dtype, row.first, values);
   };
   Pair total{0, 0};
-  for (std::uint32_t i = shape.lines.lane(); i < end;) {
+  packs.for_each(shape.lines, [&](const auto& pack) {
+    M g[pack.kCount];
+    M values[pack.kCount];
+    load(pack, g, values);
     M by_g = 0;
     M by_x = 0;
-    for (int k = 0; k < kMerged && i < end; ++k, i += lanes) {
-      const M g = weighted(i);
-      const M value = load_as<M>(x, shape.dtype, row.first + i);
-      by_g += g;
+    for (int k = 0; k < pack.kCount; ++k) {
+      if (!pack.has(k)) continue;
+      by_g += g[k];
       if (in_f64) {
-        total.x += static_cast<double>(g) * normalised<double>(value, mean, scale, rest);
+        total.x += static_cast<double>(g[k]) * normalised<double>(values[k], mean, scale, rest);
       } else {
-        by_x += g * normalised<M>(value, mean, scale, rest);
+        by_x += g[k] * normalised<M>(values[k], mean, scale, rest);
       }
     }
     total = AddPairs()(total, {static_cast<double>(by_g), static_cast<double>(by_x)});
-  }
+  });
   total = shape.lines.combine(total, shared, AddPairs());
   const double of_g = shape.centered ? total.g / shape.width : 0;
   const double of_x = total.x / shape.width;
   const M narrow_g = static_cast<M>(of_g);
   const M narrow_x = static_cast<M>(of_x);
-  for (std::uint32_t i = shape.lines.lane(); i < end; i += lanes) {
-    const M g = weighted(i);
-    const M value = load_as<M>(x, shape.dtype, row.first + i);
-    M result;
-    if (in_f64) {
-      const double normal = normalised<double>(value, mean, scale, rest);
-      result = static_cast<M>(static_cast<double>(scale) *
-                              (static_cast<double>(g) - of_g - normal * of_x));
-    } else {
-      result = scale * (g - narrow_g - normalised<M>(value, mean, scale, rest) * narrow_x);
+  packs.for_each(shape.lines, [&](const auto& pack) {
+    M g[pack.kCount];
+    M values[pack.kCount];
+    load(pack, g, values);
+    for (int k = 0; k < pack.kCount; ++k) {
+      if (in_f64) {
+        const double normal = normalised<double>(values[k], mean, scale, rest);
+        values[k] = static_cast<M>(static_cast<double>(scale) *
+                                   (static_cast<double>(g[k]) - of_g - normal * of_x));
+      } else {
+        values[k] =
+            scale * (g[k] - narrow_g - normalised<M>(values[k], mean, scale, rest) * narrow_x);
+      }
     }
-    store_as<M>(dx, shape.dtype, row.first + i, result);
-  }
+    pack.store(dx, shape.dtype, row.first, values);
+  });
 }
 
 unsigned blocks_of(const RowShape& shape) {
