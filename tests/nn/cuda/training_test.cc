@@ -84,6 +84,54 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
   }
 }
 
+// Parameters and gradients that begin at any element of memory, alike or not.
+TEST_F(CudaTraining, OptimizersStepAndUnscaleAtAnyAlignment) {
+  const std::vector<Make> all = {
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9}),
+      with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1, .amsgrad = true}),
+      with<optim::NAdam>(optim::NAdamOptions{.lr = 0.01}),
+  };
+  const std::pair<std::int64_t, std::int64_t> begins[] = {{0, 0}, {1, 1}, {3, 3}, {1, 0}, {0, 1}};
+  for (const Make& make : all) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+      const auto view = [dtype](Device device, std::uint64_t seed, std::int64_t begin,
+                                std::int64_t size) {
+        return numbers({begin + size}, seed).to(dtype).to(device).narrow(0, begin, size).detach();
+      };
+      const auto built = [&](Device device) {
+        std::vector<Tensor> result;
+        for (const auto& [begin, other] : begins) {
+          for (const std::int64_t size : {1, 2, 3, 7, 8, 9, 17, 70'001}) {
+            result.push_back(view(device, result.size(), begin, size).requires_grad_());
+            result.back().set_grad(view(device, 100 + result.size(), other, size));
+          }
+        }
+        return result;
+      };
+      const std::vector<Tensor> here = built(Device{});
+      const std::vector<Tensor> there = built(kGPU);
+      const auto cpu = make(here);
+      const auto gpu = make(there);
+      amp::GradScaler scaler({.init_scale = 8});
+      scaler.scale(zeros({1}, {.device = kGPU}));
+      scaler.unscale_(*gpu);
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        here[i].set_grad(mul(here[i].grad(), 0.125));
+        expect_close(there[i].grad(), here[i].grad(), tolerance(dtype),
+                     "gradient " + std::to_string(i));
+      }
+      for (int step = 0; step < 2; ++step) {
+        cpu->step();
+        gpu->step();
+      }
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        expect_close(there[i].detach(), here[i].detach(), 4 * tolerance(dtype),
+                     "parameter " + std::to_string(i));
+      }
+    }
+  }
+}
+
 // The first five steps are not scaled.
 TEST_F(CudaTraining, RAdamScalesItsLaterStepsAsOnTheCPU) {
   const Tensor here = numbers({100}).requires_grad_();

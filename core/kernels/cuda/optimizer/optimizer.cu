@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "core/kernels/cuda/common/device_types.h"
-#include "core/kernels/cuda/common/line_group.h"
+#include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/optimizer/optimizer_kernels.h"
 #include "core/kernels/formulas/scalars.h"
 
@@ -22,6 +21,15 @@ __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
     counts[k] = static_cast<float*>(list.pointers[tensor][2 + Step::kState + k]);
   }
   formulas::raise_counts(step, counts);
+}
+
+// Elements that a thread has at once. More would not fit into 64 registers beside their states and
+// the factors.
+template <typename Step, typename E>
+constexpr int stepped() {
+  using Factors = typename formulas::RuleOf<Step>::template Factors<Wide<E>>;
+  if (sizeof(E) == 8) return sizeof(Factors) > 72 ? 1 : 2;
+  return Step::kState > 2 ? 4 : kPackOf<E>;
 }
 
 // E: the element type of parameter and gradient. The state has the compute type.
@@ -45,31 +53,55 @@ __global__ void __launch_bounds__(kThreads, kFewBlocks)
   }
   __syncthreads();
   const Factors factors = shared;
-  auto* const parameter = static_cast<E*>(pointers[0]);
-  const auto* const gradient = static_cast<const E*>(pointers[1]);
+  auto* const parameter = static_cast<E*>(pointers[0]) + chunk.begin;
+  const auto* const gradient = static_cast<const E*>(pointers[1]) + chunk.begin;
   T* state[Step::kState];
-  for (int k = 0; k < Step::kState; ++k) state[k] = static_cast<T*>(pointers[2 + k]);
-  const bool first_step = list.marks[chunk.tensor] != 0;
-  for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-    T p = wide(parameter[i]);
-    T s[Step::kState];
-    for (int k = 0; k < Step::kState; ++k) s[k] = state[k] != nullptr ? state[k][i] : T(0);
-    Rule::update(factors, first_step, p, formulas::directed(step, wide(gradient[i])), s);
-    parameter[i] = narrow<E>(p);
-    for (int k = 0; k < Step::kState; ++k) {
-      if (state[k] != nullptr) state[k][i] = s[k];
-    }
+  for (int k = 0; k < Step::kState; ++k) {
+    state[k] = static_cast<T*>(pointers[2 + k]);
+    if (state[k] != nullptr) state[k] += chunk.begin;
   }
+  const bool first_step = list.marks[chunk.tensor] != 0;
+  const auto packs = packs_of<stepped<Step, E>()>(parameter, sizeof(E), 0, chunk.end - chunk.begin);
+  packs.for_each(Lines{}, [&](const auto& pack) {
+    T p[pack.kCount];
+    T g[pack.kCount];
+    T s[Step::kState][pack.kCount];
+    pack.load(parameter, p);
+    pack.load(gradient, g);
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) {
+        pack.load(state[k], s[k]);
+      } else {
+        for (T& value : s[k]) value = T(0);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < pack.kCount; ++i) {
+      T of_element[Step::kState];
+      for (int k = 0; k < Step::kState; ++k) of_element[k] = s[k][i];
+      Rule::update(factors, first_step, p[i], formulas::directed(step, g[i]), of_element);
+      for (int k = 0; k < Step::kState; ++k) s[k][i] = of_element[k];
+    }
+    pack.store(parameter, p);
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) pack.store(state[k], s[k]);
+    }
+  });
 }
 
 template <typename M>
 __device__ bool unscale_chunk(void* data, DType dtype, const Chunk& chunk, M inverse) {
   bool finite = true;
-  for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-    const M value = load_as<M>(data, dtype, i);
-    finite = finite && isfinite(value);
-    store_as<M>(data, dtype, i, value * inverse);
-  }
+  packs_of<M>(data, dtype, chunk.begin, chunk.end - chunk.begin)
+      .for_each(Lines{}, [&](const auto& pack) {
+        M values[pack.kCount];
+        pack.load(data, dtype, chunk.begin, values);
+        for (M& value : values) {
+          finite = finite && isfinite(value);
+          value *= inverse;
+        }
+        pack.store(data, dtype, chunk.begin, values);
+      });
   return finite;
 }
 
