@@ -19,7 +19,7 @@ struct Rows {
 // About the packs of 2 to 16 elements, of one lane and of many.
 const std::vector<Rows> kRows = {{1, 1},  {5, 2},  {5, 3},   {5, 7},   {4, 8},    {3, 9},   {3, 15},
                                  {2, 16}, {3, 17}, {2, 100}, {2, 255}, {2, 2056}, {1, 4099}};
-// Where two operands begin.
+// The elements at which two operands begin.
 constexpr std::pair<std::int64_t, std::int64_t> kBegins[] = {
     {0, 0}, {1, 1}, {3, 3}, {1, 0}, {0, 1}};
 
@@ -104,6 +104,12 @@ TEST_F(CudaRows, Batches) {
       "batch_norm of a channel",
       [&](const Tensor& x, const Tensor&) { return trained(x.unsqueeze(1), {}); }, 5000, kOfNorm,
       kLeastOfNorm);
+  compare_rows(
+      "batch_norm of neighbouring channels",
+      [&](const Tensor& x, const Tensor&) {
+        return trained(x.view({x.sizes()[1], x.sizes()[0]}), {});
+      },
+      5000, kOfNorm, kLeastOfNorm);
   compare_rows(
       "batch_norm of short planes",
       [&](const Tensor& x, const Tensor&) {

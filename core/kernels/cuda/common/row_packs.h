@@ -9,9 +9,10 @@
 //     pack.store(out, dtype, first, x);
 //   });
 //
-// The packs of a row begin where its first operand is aligned, so that the first and the last pack
-// may have fewer elements than the others. Elements are loaded and stored one at a time if the pack
-// is not whole, if the operand is aligned differently, or if the row's elements are not neighbours.
+// The packs of a row begin at multiples of 16 bytes of its first operand, so that the first and the
+// last pack may have fewer elements than the others. Elements are loaded and stored one at a time
+// if the pack is not whole, if another operand is not aligned there, or if the row's elements are
+// not neighbours.
 #pragma once
 
 #include <cstdint>

@@ -30,17 +30,17 @@ struct PlanePack {
   std::int64_t first;        // the plane's first element
   std::uint32_t plane;
 };
-// Pack `number` of a channel; a plane is the channel of one sample, or of all with channels last.
+// Pack `number` of a channel; a plane is the channel of one sample, or of all if the last channel
+// is the only one.
 template <typename M>
 __device__ PlanePack<M> pack_of(const BatchShape& shape, const void* x, std::uint32_t c,
                                 std::uint32_t number) {
   const std::uint32_t plane = shape.by_packs.divide(number);
   const std::uint32_t positions = shape.by_positions.divisor();
   const std::int64_t first =
-      shape.channels_last ? c : (std::int64_t{plane} * shape.channels + c) * positions;
-  const auto packs =
-      packs_of<kMerged<M>>(x, static_cast<int>(size_of(shape.dtype)), first,
-                           shape.channels_last ? shape.count : positions, shape.step());
+      shape.channels_last ? 0 : (std::int64_t{plane} * shape.channels + c) * positions;
+  const auto packs = packs_of<kMerged<M>>(x, static_cast<int>(size_of(shape.dtype)), first,
+                                          shape.channels_last ? shape.count : positions);
   return {packs.pack(number - plane * shape.by_packs.divisor()), first, plane};
 }
 
@@ -62,6 +62,57 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
   total = shape.lines.combine(total, shared, JoinMoments());
   if (piece.present && shape.lines.lane() == 0) {
     partial[std::int64_t{blockIdx.y} * shape.channels + piece.channel] = total;
+  }
+}
+
+// With channels last, a thread sums neighbouring channels, which it loads at once.
+template <typename M>
+inline constexpr int kAcross = across_of(sizeof(M));
+
+// The channels of a thread's group, and the part of its rows.
+template <typename M>
+struct Columns {
+  RowPack<kAcross<M>> channels;
+  std::uint32_t begin, end;
+};
+template <typename M>
+__device__ Columns<M> columns_of(const BatchShape& shape) {
+  const RowPacks<kAcross<M>> packs{shape.channels};
+  const std::int64_t number = result_of_group(shape.lines);
+  const auto cut = [&](std::uint32_t part) {
+    return static_cast<std::uint32_t>(std::uint64_t{shape.count} * part / shape.parts);
+  };
+  return {packs.pack(number), cut(blockIdx.y), packs.has(number) ? cut(blockIdx.y + 1) : 0};
+}
+
+// The moments of several channels do not fit into 64 registers.
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks / 2)
+    moments_across_kernel(BatchShape shape, const void* x, Moments* partial) {
+  constexpr int kRows = 4;
+  __shared__ Moments shared[kGroupThreads];
+  const Columns<M> columns = columns_of<M>(shape);
+  const std::uint32_t lanes = shape.lines.lanes;
+  Moments totals[kAcross<M>] = {};
+  for (std::uint32_t j = columns.begin + shape.lines.lane(); j < columns.end; j += kRows * lanes) {
+    M values[kRows][kAcross<M>];
+    RowPack<kRows> rows{0, 0, 0, 1};
+    for (int r = 0; r < kRows; ++r) {
+      const std::uint32_t row = j + r * lanes;
+      if (row >= columns.end) continue;
+      columns.channels.load(x, shape.dtype, std::int64_t{row} * shape.channels, values[r]);
+      rows.end = r + 1;
+    }
+    for (int k = 0; k < kAcross<M>; ++k) {
+      M column[kRows];
+      for (int r = 0; r < kRows; ++r) column[r] = values[r][k];
+      totals[k] = joined(totals[k], moments_of(rows, column));
+    }
+  }
+  for (int k = 0; k < kAcross<M>; ++k) {
+    const Moments total = shape.lines.combine(totals[k], shared, JoinMoments());
+    if (!columns.channels.has(k) || shape.lines.lane() != 0) continue;
+    partial[std::int64_t{blockIdx.y} * shape.channels + columns.channels.at + k] = total;
   }
 }
 
@@ -222,6 +273,53 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
 
 template <typename M>
 __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
+    gradient_sums_across_kernel(BatchShape shape, SavedStats saved, const void* dy, const void* x,
+                                double* partial) {
+  constexpr int kRows = 4;  // whose terms are added in the compute type
+  __shared__ Pair shared[kGroupThreads];
+  const Columns<M> columns = columns_of<M>(shape);
+  const std::uint32_t lanes = shape.lines.lanes;
+  const auto c = static_cast<std::uint32_t>(columns.channels.at);
+  Pair totals[kAcross<M>] = {};
+  for (std::uint32_t j = columns.begin + shape.lines.lane(); j < columns.end;) {
+    M by_g[kAcross<M>] = {};
+    M by_x[kAcross<M>] = {};
+    for (int r = 0; r < kRows && j < columns.end; ++r, j += lanes) {
+      const std::int64_t first = std::int64_t{j} * shape.channels;
+      M gs[kAcross<M>];
+      M values[kAcross<M>];
+      columns.channels.load(dy, shape.dtype, first, gs);
+      columns.channels.load(x, shape.dtype, first, values);
+      const std::uint32_t sample = saved.of_rows ? shape.by_positions.divide(j) : 0;
+      for (int k = 0; k < kAcross<M>; ++k) {
+        if (!columns.channels.has(k)) continue;
+        const RowOrChannel<M> by = stats_of<M>(shape, saved, c + k, sample);
+        by_g[k] += gs[k];
+        if (is_extreme(by.scale)) {
+          totals[k].x += static_cast<double>(gs[k]) *
+                         normalised<double>(values[k], by.mean, by.scale, by.rest);
+        } else {
+          by_x[k] += gs[k] * normalised<M>(values[k], by.mean, by.scale, by.rest);
+        }
+      }
+    }
+    for (int k = 0; k < kAcross<M>; ++k) {
+      totals[k].g += static_cast<double>(by_g[k]);
+      totals[k].x += static_cast<double>(by_x[k]);
+    }
+  }
+  for (int k = 0; k < kAcross<M>; ++k) {
+    const Pair total = shape.lines.combine(totals[k], shared, AddPairs());
+    if (!columns.channels.has(k) || shape.lines.lane() != 0) continue;
+    double* const to =
+        partial + 2 * (std::int64_t{blockIdx.y} * shape.channels + columns.channels.at + k);
+    to[0] = total.g;
+    to[1] = total.x;
+  }
+}
+
+template <typename M>
+__global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     join_gradient_sums_kernel(BatchShape shape, Lines lines, BatchGradientArgs args) {
   __shared__ Pair shared[kGroupThreads];
   const std::int64_t c = result_of_group(lines);
@@ -301,8 +399,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 dim3 grid_of(const BatchShape& shape) {
-  const auto lines = static_cast<std::uint32_t>(shape.lines.lines());
-  return dim3((shape.channels + lines - 1) / lines, shape.parts);
+  return dim3(blocks_of_groups(shape.groups(), shape.lines), shape.parts);
 }
 
 Lines lines_of_parts(const BatchShape& shape) {
@@ -318,7 +415,11 @@ unsigned pack_blocks(const BatchShape& shape) {
 
 void moments_launch(const BatchShape& shape, const void* x, Moments* partial, cudaStream_t stream) {
   with_arithmetic(shape.dtype, [&]<typename M>() {
-    moments_kernel<M><<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, x, partial);
+    if (shape.across()) {
+      moments_across_kernel<M><<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, x, partial);
+    } else {
+      moments_kernel<M><<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, x, partial);
+    }
   });
 }
 
@@ -350,8 +451,13 @@ void map_launch(const BatchShape& shape, const void* x, const void* map, void* y
 void gradient_sums_launch(const BatchShape& shape, const SavedStats& saved, const void* dy,
                           const void* x, double* partial, cudaStream_t stream) {
   with_arithmetic(shape.dtype, [&]<typename M>() {
-    gradient_sums_kernel<M>
-        <<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, saved, dy, x, partial);
+    if (shape.across()) {
+      gradient_sums_across_kernel<M>
+          <<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, saved, dy, x, partial);
+    } else {
+      gradient_sums_kernel<M>
+          <<<grid_of(shape), kGroupThreads, 0, stream>>>(shape, saved, dy, x, partial);
+    }
   });
 }
 

@@ -49,12 +49,12 @@ BatchShape shape_of(const Tensor& x, std::int64_t samples, std::int64_t channels
   const int merged = merged_of(size_of(x.dtype()));
   const std::int64_t plane = shape.channels_last ? shape.count : positions;
   // Planes that do not begin at 16 bytes have less in their first pack.
-  const bool aligned = shape.step() != 1 || (is_aligned(x.data_ptr()) && plane * width % 16 == 0);
+  const bool aligned = is_aligned(x.data_ptr()) && plane * width % 16 == 0;
   const std::int64_t packs = (plane + (aligned ? 0 : 16 / width - 1) + merged - 1) / merged;
   shape.by_packs = divisor(packs);
   shape.packs = narrow(shape.channels_last ? packs : packs * samples);
-  shape.lines = lines_for(shape.count, shape.channels_last && channels > 1, merged);
-  shape.parts = parts_for(channels, shape.count, shape.lines, 32, launch.sm_count());
+  shape.lines = lines_for(shape.count, shape.across(), merged);
+  shape.parts = parts_for(shape.groups(), shape.count, shape.lines, 32, launch.sm_count());
   return shape;
 }
 BatchShape shape_of(const BatchNormArgs& args, const Tensor& x, const Launch& launch) {

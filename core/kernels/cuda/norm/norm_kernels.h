@@ -16,6 +16,11 @@ constexpr int merged_of(std::size_t width) {
   return width == 8 ? 4 : 8;
 }
 
+// Neighbouring channels that a thread sums, if they are the innermost dimension.
+constexpr int across_of(std::size_t width) {
+  return width == 8 ? 2 : 4;
+}
+
 // A batch whose channels are summed: [samples, channels, positions], or
 // [samples, positions, channels].
 struct BatchShape {
@@ -30,8 +35,12 @@ struct BatchShape {
   // Each channel's sums are divided into `parts`, so that a few channels use the whole device.
   std::uint32_t parts = 1;
 
-  // From one element of a channel's plane to the next.
-  DL_HOST_DEVICE std::int64_t step() const { return channels_last ? channels : 1; }
+  // Whether a group of threads sums neighbouring channels, and the number of such groups.
+  bool across() const { return channels_last && channels > 1; }
+  std::uint32_t groups() const {
+    const auto each = static_cast<std::uint32_t>(across() ? across_of(size_of(dtype)) : 1);
+    return (channels + each - 1) / each;
+  }
   DL_HOST_DEVICE std::int64_t numel() const { return std::int64_t{channels} * count; }
 };
 

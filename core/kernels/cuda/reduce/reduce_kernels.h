@@ -16,9 +16,9 @@ class Tensor;
 
 namespace dl::kernels::cuda {
 
-// One result for each element of the map `kept`, over the elements of the map `reduced`. Floating
-// elements are merged in their compute type within blocks of kMergedInput elements and in float64
-// across blocks, integers and bool in int64.
+// One result for each element of the map `kept`, over the elements of the map `reduced`. A thread
+// merges eight floating elements in their compute type, and the results of that in float64.
+// Integers and bool are merged in int64.
 struct ReduceArgs {
   ReduceFn fn{};
   const void* in = nullptr;
