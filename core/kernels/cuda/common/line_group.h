@@ -75,16 +75,16 @@ __device__ T joined_parts(const Lines& lines, std::uint32_t parts, T total, T* s
   return lines.combine(total, shared, combine);
 }
 
-// The sum over this and all earlier threads of a block of kGroupThreads. All threads of the block
+// combine() over this and all earlier threads of a block of kGroupThreads. All threads of the block
 // must call it. `shared` has kGroupThreads entries.
-template <typename T>
-__device__ T sum_up_to_this_thread(T value, T* shared) {
+template <typename T, typename Combine = Add>
+__device__ T sum_up_to_this_thread(T value, T* shared, const Combine& combine = {}) {
   const auto thread = static_cast<int>(threadIdx.x);
   for (int distance = 1; distance < kGroupThreads; distance *= 2) {
     __syncthreads();  // the sums of the last round have been read
     shared[thread] = value;
     __syncthreads();
-    if (thread >= distance) value += shared[thread - distance];
+    if (thread >= distance) value = combine(shared[thread - distance], value);
   }
   return value;
 }

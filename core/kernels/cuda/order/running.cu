@@ -40,26 +40,29 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block a line, for sums.
+// One block a line, for sums, and for products of integers. Products of floating numbers that skip
+// the first factors may overflow.
 template <typename A>
 __global__ void __launch_bounds__(kGroupThreads)
     long_line_kernel(RunningArgs args, const void* in, void* out) {
   __shared__ A shared[kGroupThreads];
   const auto thread = static_cast<int>(threadIdx.x);
   const Offsets<2> at = args.lines(blockIdx.x);
-  A before = A(0);
+  const A identity = args.how == Running::kSum ? A(0) : A(1);
+  const auto combine = [&](A a, A b) { return args.how == Running::kSum ? a + b : a * b; };
+  A before = identity;
   for (std::int64_t first = 0; first < args.size; first += kGroupThreads) {
     const std::int64_t k = first + thread;
     const std::int64_t i = args.reverse ? args.size - 1 - k : k;
-    const A own = k < args.size ? total_at<A>(in, args.dtype, at.at[1] + i * args.step) : A(0);
-    const A total = sum_up_to_this_thread(own, shared);
+    const A own = k < args.size ? total_at<A>(in, args.dtype, at.at[1] + i * args.step) : identity;
+    const A total = sum_up_to_this_thread(own, shared, combine);
     __syncthreads();
     shared[thread] = total;
     __syncthreads();
     if (k < args.size) {
-      put_total<A>(out, args.out_dtype, at.at[0] + i * args.out_step, before + total);
+      put_total<A>(out, args.out_dtype, at.at[0] + i * args.out_step, combine(before, total));
     }
-    before += shared[kGroupThreads - 1];
+    before = combine(before, shared[kGroupThreads - 1]);
   }
 }
 
@@ -92,9 +95,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void running_launch(const RunningArgs& args, const void* in, void* out, cudaStream_t stream) {
   constexpr std::int64_t kLong = 256;
-  const bool by_block = args.how == Running::kSum && args.size >= kLong;
   const auto launch = [&]<typename A>() {
-    if (by_block) {
+    const bool any_order = args.how == Running::kSum || std::is_same_v<A, std::uint64_t>;
+    if (any_order && args.size >= kLong) {
       long_line_kernel<A><<<args.lines.count, kGroupThreads, 0, stream>>>(args, in, out);
     } else {
       lines_kernel<A><<<blocks_for(args.lines.count), kThreads, 0, stream>>>(args, in, out);
