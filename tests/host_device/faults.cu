@@ -56,6 +56,29 @@ __global__ void half_kernel(float* out) {
   *out = sum;
 }
 
+template <bool kShares>
+__global__ void total_kernel(const float* in, float* out, int count) {
+  __shared__ float sums[kThreads];
+  const auto thread = static_cast<int>(threadIdx.x);
+  sums[thread] = 0;
+  if (kShares || thread == 0) {
+    for (int i = thread; i < count; i += kShares ? kThreads : 1) sums[thread] += in[i];
+  }
+  __syncthreads();
+  if (thread != 0) return;
+  *out = 0;
+  for (const float sum : sums) *out += sum;
+}
+
+struct alignas(4 * sizeof(float)) Four {
+  float at[4];
+};
+__global__ void fours_kernel(const float* in, float* out, int count) {
+  const int first = 4 * thread_number();
+  if (first + 4 > count) return;
+  *reinterpret_cast<Four*>(out + first) = *reinterpret_cast<const Four*>(in + first);
+}
+
 }  // namespace
 
 void number(float* out, int count, cudaStream_t stream) {
@@ -68,6 +91,18 @@ void number_from_before(float* out, int count, cudaStream_t stream) {
 
 void add_neighbours(const float* in, float* out, int count, cudaStream_t stream) {
   neighbours_kernel<<<blocks_for(count), kThreads, 0, stream>>>(in, out, count);
+}
+
+void total(const float* in, float* out, int count, bool shares, cudaStream_t stream) {
+  if (shares) {
+    total_kernel<true><<<1, kThreads, 0, stream>>>(in, out, count);
+  } else {
+    total_kernel<false><<<1, kThreads, 0, stream>>>(in, out, count);
+  }
+}
+
+void copy_fours(const float* in, float* out, int count, cudaStream_t stream) {
+  fours_kernel<<<blocks_for(count / 4), kThreads, 0, stream>>>(in, out, count);
 }
 
 void accumulate(const float* in, float* out, int count, cudaStream_t stream) {

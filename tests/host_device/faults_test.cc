@@ -129,6 +129,26 @@ TEST_F(Faults, AUseOfFreedMemoryIsNamed) {
       "freed");
 }
 
+TEST_F(Faults, AnAccessThatIsNotAlignedIsNamed) {
+  float* const in = make(std::vector<float>(kWhole, 1));
+  float* const out = make(kWhole);
+  copy_fours(in, out, kWhole, stream_);
+  EXPECT_EQ(read(out, kWhole).back(), 1);
+  EXPECT_DEATH(
+      {
+        copy_fours(make(kWhole) + 1, make(kWhole), 4, stream_);
+        wait();
+      },
+      "copy_fours.* accesses 16 bytes that are not aligned, in line [0-9]+ of .*faults.cu, at "
+      "offset 4 of allocation [0-9]+, which has 400 bytes");
+  EXPECT_DEATH(
+      {
+        copy_fours(make(kWhole), make(kWhole) + 3, 4, stream_);
+        wait();
+      },
+      "copy_fours.* accesses 16 bytes .*offset 12 of allocation");
+}
+
 TEST_F(Faults, UnwrittenMemoryIsNan) {
   float* const sums = make(kPadded);
   accumulate(make(std::vector<float>(kPadded, 1)), sums, kPadded, stream_);
@@ -171,6 +191,24 @@ TEST_F(Faults, ASumInTheOrderOfBlocksHasManyResults) {
   };
   EXPECT_GT(results(sum_block_after_block), 1U);
   EXPECT_EQ(results(sum_in_order), 1U);
+}
+
+TEST_F(Faults, AReductionByOneThreadIsNamed) {
+  constexpr int kMany = 4000;
+  const std::vector<float> ones(kMany, 1);
+  float* const sum = make(1);
+  total(make(ones), sum, kMany, true, stream_);
+  EXPECT_EQ(read(sum, 1).front(), kMany);
+  total(make(ones), sum, 50, false, stream_);
+  EXPECT_EQ(read(sum, 1).front(), 50) << "a few steps are not worth a group";
+  EXPECT_DEATH(
+      {
+        total(make(ones), make(1), kMany, false, stream_);
+        wait();
+      },
+      "the kernel of .*faults.cu:[0-9]+ .*total.*, block \\(0, 0, 0\\), thread \\(0, 0, 0\\), "
+      "takes "
+      "[0-9]+ of its block's [0-9]+ steps");
 }
 
 TEST_F(Faults, AMissingBarrierIsSeenInOneBlock) {

@@ -1,5 +1,7 @@
 // Kernels' threads. Those of a block take turns on the stream's own thread, each on a stack of its
 // own as soon as one of them waits for the others.
+//
+// A thread that takes most of its block's steps, and many, is a reduction by one thread.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -20,6 +22,10 @@ namespace dl::host_device {
 constinit thread_local Position position{};
 
 namespace {
+
+// Of the running thread: basic blocks, as -fsanitize-coverage=trace-pc counts them.
+constinit thread_local std::uint64_t steps = 0;
+constexpr std::uint64_t kMostSteps = 300;  // that a thread may take alone
 
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 constexpr unsigned kMostThreads = 1024;
@@ -79,6 +85,7 @@ class Block {
     shuffle(order_);
     shared_.clear();
     next_ = ended_ = 0;
+    most_ = all_ = 0;
     while (next_ < count_) resume(fresh_fiber());
     while (ended_ < count_) {
       // All others wait: those that ended would never come.
@@ -90,8 +97,14 @@ class Block {
       shuffle(resumed_);
       for (Fiber* const fiber : resumed_) {
         position.thread = fiber->thread;
+        steps = fiber->steps;
         resume(fiber);
       }
+    }
+    if (most_ > kMostSteps && 2 * most_ > all_) {
+      position.thread = busiest_;
+      fail(running_thread() + " takes " + std::to_string(most_) + " of its block's " +
+           std::to_string(all_) + " steps: let the threads share the work");
     }
   }
 
@@ -99,6 +112,7 @@ class Block {
   void wait() {
     Fiber* const self = running_;
     self->thread = position.thread;
+    self->steps = steps;
     waiting_.push_back(self);
     if (::_setjmp(self->place) == 0) ::_longjmp(scheduler_, 1);
   }
@@ -117,6 +131,7 @@ class Block {
     jmp_buf place;
     std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
     dim3 thread;
+    std::uint64_t steps = 0;
   };
 
   Fiber* fresh_fiber() {
@@ -152,8 +167,13 @@ class Block {
       const unsigned number = order_[next_++];
       position.thread = dim3(number % threads_.x, number / threads_.x % threads_.y,
                              number / (threads_.x * threads_.y));
+      steps = 0;
       (*thread_)();
       ++ended_;
+      all_ += steps;
+      if (steps <= most_) continue;
+      most_ = steps;
+      busiest_ = position.thread;
     }
     idle_.push_back(self);
     ::_longjmp(scheduler_, 1);
@@ -164,6 +184,9 @@ class Block {
   unsigned count_ = 0;
   unsigned next_ = 0;  // the first in the order that has not begun
   unsigned ended_ = 0;
+  std::uint64_t all_ = 0;   // steps of all threads
+  std::uint64_t most_ = 0;  // and of the busiest
+  dim3 busiest_;
   std::vector<unsigned> order_;  // of the threads
   std::vector<void*> shared_;    // variables that a thread of the block has come to
   Fiber* running_ = nullptr;
@@ -203,6 +226,10 @@ void run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread,
     block.run(threads, thread);
   }
   check_memory([] { return "behind " + running_kernel(); });
+}
+
+extern "C" void __sanitizer_cov_trace_pc() {
+  ++steps;
 }
 
 std::string running_kernel() {

@@ -3,7 +3,7 @@
 // An allocation ends at an inaccessible page, but for what its alignment leaves. That rest, and
 // what is left of the first page, is compared after each kernel. Freed memory becomes inaccessible,
 // and its addresses are not used again. Memory that was not written yet reads as NaN in every
-// floating dtype, and as a large integer.
+// floating dtype, and as a large integer. An access of a kernel is aligned to its type.
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -223,6 +223,30 @@ Place place_of(const void* data) {
   const auto& [base, allocation] = *--after;
   return static_cast<const char*>(data) < base + allocation.bytes ? allocation.place
                                                                   : Place::kPageable;
+}
+
+namespace {
+
+// What -fsanitize=alignment passes on; both compilers have the same.
+struct TypeMismatch {
+  const char* file;
+  std::uint32_t line, column;
+  const void* type;
+  unsigned char log_of_alignment;
+  unsigned char kind;
+};
+
+}  // namespace
+
+extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* access,
+                                                                   const char* at) {
+  std::unique_lock lock(memory().mutex);
+  const std::string place = place_text(at);
+  lock.unlock();
+  fail(running_thread() + " accesses " +
+       std::to_string(std::size_t{1} << access->log_of_alignment) +
+       " bytes that are not aligned, in line " + std::to_string(access->line) + " of " +
+       access->file + ", " + place);
 }
 
 void check_memory(std::string (*when)()) {
