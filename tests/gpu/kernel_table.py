@@ -41,9 +41,30 @@ WIDE = {
     "copy/copy.cu convert_kernel": None,
     "linear/bias_relu.cu kernel": r"Li1E",  # rows of odd lengths
     "linear/bias_relu.cu mask_kernel": r"Li1E",
-    "norm/batch_norm.cu map_kernel": None,
     "norm/batch_norm.cu gradient_kernel": None,
-    "reduce/reduce.cu reduce_kernel": r"^Il",  # integers
+    "norm/batch_norm.cu gradient_sums_across_kernel": None,
+    "norm/batch_norm.cu gradient_sums_kernel": None,
+    "norm/batch_norm.cu map_kernel": None,
+    "norm/batch_norm.cu moments_across_kernel": None,
+    "norm/batch_norm.cu moments_kernel": None,
+    "norm/row_norm.cu row_gradient_kernel": None,
+    "norm/row_norm.cu row_norm_kernel": None,
+    # Two elements of f64 would not fit into 64 registers beside the factors of these steps.
+    "optimizer/optimizer.cu optimizer_kernel": r"(8Adam|9NAdam)StepEdE",
+    "optimizer/optimizer.cu unscale_kernel": None,
+    "random/random.cu bernoulli_kernel": None,
+    "random/random.cu dropout_kernel": None,
+    "random/random.cu normal_kernel": None,
+    "random/random.cu randint_kernel": None,
+    "random/random.cu uniform_kernel": None,
+    "reduce/reduce.cu extreme_kernel": None,
+    "reduce/reduce.cu reduce_kernel": None,
+    "reduce/reduce.cu square_kernel": None,
+    "softmax/softmax.cu cross_entropy_backward_kernel": None,
+    "softmax/softmax.cu mse_backward_kernel": None,
+    "softmax/softmax.cu row_sums_kernel": None,
+    "softmax/softmax.cu softmax_backward_kernel": None,
+    "softmax/softmax.cu softmax_kernel": None,
 }
 
 
