@@ -12,7 +12,7 @@
 namespace dl::host_device {
 namespace {
 
-constexpr int kMultiprocessors = 132;  // of an H200: long sums have as many parts as there
+constexpr int kMultiprocessors = 256;  // enough for as many parts of a sum as there may be
 constexpr int kThreadsOfOne = 2048;
 constexpr int kL2Bytes = 1 << 20;
 

@@ -208,7 +208,7 @@ TEST_F(Faults, AReductionByOneThreadIsNamed) {
       },
       "the kernel of .*faults.cu:[0-9]+ .*total.*, block \\(0, 0, 0\\), thread \\(0, 0, 0\\), "
       "takes "
-      "[0-9]+ of its block's [0-9]+ steps");
+      "[0-9]+ steps, and the next of its block [0-9]+");
 }
 
 TEST_F(Faults, AMissingBarrierIsSeenInOneBlock) {

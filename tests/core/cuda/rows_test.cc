@@ -144,6 +144,16 @@ TEST_F(CudaRows, IntegersReduced) {
   }
 }
 
+// As many parts as a reduction has at most. The emulated device refuses to join them in one thread.
+TEST_F(CudaRows, Long) {
+  const Tensor x = numbers({4'300'003});
+  const Tensor total = sum(x.to(kGPU));
+  EXPECT_NEAR(total.to(Device{}).item<float>(), sum(x.to(DType::kF64)).item<double>(), 0.01);
+  const Tensor wanted = batch_norm(x.view({1, 1, -1}), {}, {}, {}, {}, {.training = true});
+  const Tensor got = batch_norm(x.to(kGPU).view({1, 1, -1}), {}, {}, {}, {}, {.training = true});
+  expect_close(got, wanted, tolerance(DType::kF32, 1000, kOfNorm), "batch_norm");
+}
+
 TEST_F(CudaRows, Drawn) {
   for (const std::int64_t count : {1, 2, 3, 7, 8, 9, 17, 70001}) {
     for (const auto& [from, to] : kBegins) {

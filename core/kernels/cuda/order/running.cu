@@ -94,10 +94,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void running_launch(const RunningArgs& args, const void* in, void* out, cudaStream_t stream) {
-  constexpr std::int64_t kLong = 256;
+  // A block for each line keeps more threads busy if there are few lines.
+  const std::int64_t least = args.lines.count < kGroupThreads ? 16 : 256;
   const auto launch = [&]<typename A>() {
     const bool any_order = args.how == Running::kSum || std::is_same_v<A, std::uint64_t>;
-    if (any_order && args.size >= kLong) {
+    if (any_order && args.size >= least) {
       long_line_kernel<A><<<args.lines.count, kGroupThreads, 0, stream>>>(args, in, out);
     } else {
       lines_kernel<A><<<blocks_for(args.lines.count), kThreads, 0, stream>>>(args, in, out);
