@@ -53,7 +53,7 @@ BatchShape shape_of(const Tensor& x, std::int64_t samples, std::int64_t channels
   const std::int64_t packs = (plane + (aligned ? 0 : 16 / width - 1) + merged - 1) / merged;
   shape.by_packs = divisor(packs);
   shape.packs = narrow(shape.channels_last ? packs : packs * samples);
-  shape.lines = lines_for(shape.count, shape.across(), merged);
+  shape.lines = lines_for(shape.count, shape.across(), shape.across() ? 4 : merged);
   shape.parts = parts_for(shape.groups(), shape.count, shape.lines, 32, launch.sm_count());
   return shape;
 }
