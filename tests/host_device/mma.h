@@ -3,7 +3,8 @@
 //
 // The first thread of a warp has the whole fragment and does its work; the others' calls do
 // nothing. So what another thread reads of a stored fragment without a barrier is not there yet.
-// Addresses and distances are checked as the documentation asks for.
+// Its steps are not counted (kernel.h), because a real warp shares them. Addresses and distances
+// are checked as the documentation asks for.
 #pragma once
 
 #define __CUDA_MMA_H__
@@ -15,6 +16,12 @@
 
 #include "core/tensor/half.h"
 #include "tests/host_device/runtime.h"
+
+#if defined(__clang__)
+#define DL_UNCOUNTED __attribute__((noinline, no_sanitize("coverage")))
+#else
+#define DL_UNCOUNTED __attribute__((noinline, no_sanitize_coverage))
+#endif
 
 namespace nvcuda::wmma {
 
@@ -38,11 +45,11 @@ struct fragment {
 
 namespace detail {
 
-inline bool is_first() {
+DL_UNCOUNTED inline bool is_first() {
   return threadIdx.x % 32 == 0;
 }
 
-inline void check(const void* data, unsigned step, std::size_t size) {
+DL_UNCOUNTED inline void check(const void* data, unsigned step, std::size_t size) {
   if (reinterpret_cast<std::uintptr_t>(data) % 32 != 0 || step * size % 16 != 0) {
     dl::host_device::fail(dl::host_device::running_thread() +
                           " loads or stores a fragment that is not aligned");
@@ -50,7 +57,7 @@ inline void check(const void* data, unsigned step, std::size_t size) {
 }
 
 template <typename T>
-float to_float(const T& element) {
+DL_UNCOUNTED float to_float(const T& element) {
   if constexpr (std::is_same_v<T, float>) {
     return element;
   } else {
@@ -64,13 +71,14 @@ float to_float(const T& element) {
 }  // namespace detail
 
 template <typename Fragment>
-void fill_fragment(Fragment& to, float value) {
+DL_UNCOUNTED void fill_fragment(Fragment& to, float value) {
   if (!detail::is_first()) return;
   for (float& element : to.x) element = value;
 }
 
 template <typename Use, typename T, typename Layout>
-void load_matrix_sync(fragment<Use, 16, 16, 16, T, Layout>& to, const T* from, unsigned step) {
+DL_UNCOUNTED void load_matrix_sync(fragment<Use, 16, 16, 16, T, Layout>& to, const T* from,
+                                   unsigned step) {
   detail::check(from, step, sizeof(T));
   if (!detail::is_first()) return;
   for (unsigned row = 0; row < 16; ++row) {
@@ -82,25 +90,26 @@ void load_matrix_sync(fragment<Use, 16, 16, 16, T, Layout>& to, const T* from, u
   }
 }
 
-inline void load_matrix_sync(fragment<accumulator, 16, 16, 16, float>& to, const float* from,
-                             unsigned step, layout_t) {
+DL_UNCOUNTED inline void load_matrix_sync(fragment<accumulator, 16, 16, 16, float>& to,
+                                          const float* from, unsigned step, layout_t) {
   detail::check(from, step, sizeof(float));
   if (!detail::is_first()) return;
   for (unsigned row = 0; row < 16; ++row) std::memcpy(&to.x[16 * row], from + row * step, 64);
 }
 
-inline void store_matrix_sync(float* to, const fragment<accumulator, 16, 16, 16, float>& from,
-                              unsigned step, layout_t) {
+DL_UNCOUNTED inline void store_matrix_sync(float* to,
+                                           const fragment<accumulator, 16, 16, 16, float>& from,
+                                           unsigned step, layout_t) {
   detail::check(to, step, sizeof(float));
   if (!detail::is_first()) return;
   for (unsigned row = 0; row < 16; ++row) std::memcpy(to + row * step, &from.x[16 * row], 64);
 }
 
 template <typename T, typename LayoutA, typename LayoutB>
-void mma_sync(fragment<accumulator, 16, 16, 16, float>& to,
-              const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,
-              const fragment<matrix_b, 16, 16, 16, T, LayoutB>& b,
-              const fragment<accumulator, 16, 16, 16, float>& c) {
+DL_UNCOUNTED void mma_sync(fragment<accumulator, 16, 16, 16, float>& to,
+                           const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,
+                           const fragment<matrix_b, 16, 16, 16, T, LayoutB>& b,
+                           const fragment<accumulator, 16, 16, 16, float>& c) {
   if (!detail::is_first()) return;
   float sums[256];
   std::memcpy(sums, c.x, sizeof sums);

@@ -105,8 +105,8 @@ class CudnnPlans : public testing::Test {
     AttentionGradients tensors;
     tensors.grad = tensors.query = tensors.out = tensors.dquery = queries;
     tensors.key = tensors.value = tensors.dkey = tensors.dvalue = keys;
-    EXPECT_TRUE(
-        dnn::plan_of(attention_backward_graph(of, tensors), {.properties = properties}, false));
+    EXPECT_TRUE(dnn::plan_of(attention_backward_graph(of, tensors),
+                             {.properties = properties, .deterministic = false}));
     cudnnBackendDestroyDescriptor(properties);
   }
 };
