@@ -90,8 +90,8 @@ std::vector<Tensor> copies(const std::vector<Tensor>& outputs) {
   return result;
 }
 
-// A tape casts weights itself, and the program must not see its casts, which its runs write again:
-// none goes into a call or out of it.
+// A tape or a graph casts weights itself, and the program must not see its casts, which its runs
+// write again: none goes into a call or out of it.
 class OwnCasts {
  public:
   OwnCasts() { drop_autocasts(); }
@@ -160,8 +160,8 @@ std::vector<Tensor> CompiledFunction::call(std::span<const Tensor> inputs,
                fmt::format("there are {} {} for inputs of other forms", entries_.size(),
                            backend == kTape ? "tapes" : "graphs"));
   }
-  if (backend == kCudaGraph) return call_graph(*entry, inputs, function);
   const OwnCasts casts;
+  if (backend == kCudaGraph) return call_graph(*entry, inputs, function);
   const bool is_due = options_.check > 0 && (entry->calls + 1) % options_.check == 0;
   const bool records =
       !entry->tape || entry->arrangement != tape::arrangement() || entry->checks_left > 0 || is_due;

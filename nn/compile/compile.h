@@ -81,8 +81,8 @@ std::vector<std::string> list_backends();
 //
 // The graphs never run at once: a call's work comes after that of the last call, also if that was
 // on another stream. No graph writes over results of another one, nor over its gradients or tensors
-// that its function keeps. One thread at a time calls the functions. A handle: the memory lives as
-// long as the last graph.
+// that its function keeps. One thread at a time calls or destroys the functions. A handle: the
+// memory lives as long as the last graph.
 class GraphMemory {
  public:
   GraphMemory();
@@ -106,7 +106,8 @@ struct CompileOptions {
   std::size_t most_tapes = 4;  // or graphs; calls of further forms run the function
   int warmup_steps = 1;        // on a GPU: calls of a form before its capture, at least 1
   // Graphs compute in this memory, which functions may share; nullopt: those of the function share
-  // memory of its own. Call the largest form first: later graphs then fit into its memory.
+  // memory of its own. Call the largest form first: later graphs then fit into its memory. Each
+  // graph but the first has gradients of its own, unless zero_grad(false) keeps them.
   std::optional<compiler::GraphMemory> memory{};
 };
 

@@ -78,7 +78,6 @@ CudaGraph::CudaGraph(Device device, std::span<const Tensor> inputs, const Functi
                      Ref<GraphPool> pool)
     : device_(device), pool_(std::move(pool)), own_(device.index), graph_(cuda::runtime()) {
   const cuda::DeviceGuard on_device(device.index);
-  pool_->prepare();
   const bool shares = pool_->has_graphs();
   // Capture on a stream of its own. Other threads may use the current stream, and their work would
   // be captured instead of run. Nothing runs during a capture, so no stream has to wait for

@@ -1,7 +1,6 @@
 #include "nn/compile/graph_pool.h"
 
 #include "core/base/error.h"
-#include "core/device/cuda/module/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "nn/compile/compile.h"
 #include "nn/compile/cuda_graph.h"
@@ -25,11 +24,6 @@ GraphPool::Turn::~Turn() {
     pool_.used_on_ = stream_;
   } catch (const Error&) {  // the device is lost
   }
-}
-
-void GraphPool::prepare() const {
-  // A tensor of an earlier graph may have been freed while another stream reads it.
-  if (used_on_) cuda::runtime().synchronize_device(device_);
 }
 
 void GraphPool::leave_to(const CudaGraph& graph) {

@@ -40,8 +40,6 @@ class GraphPool final : public RefCounted {
     Stream stream_;
   };
 
-  // Before a capture: waits for what still uses memory that the capture may get.
-  void prepare() const;
   void add(CudaGraph& graph) { graphs_.push_back(&graph); }
   void remove(const CudaGraph& graph) { std::erase(graphs_, &graph); }
   bool has_graphs() const noexcept { return !graphs_.empty(); }

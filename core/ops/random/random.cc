@@ -9,6 +9,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
+#include "core/memory/cuda/caching_allocator.h"
 #include "core/ops/common.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/elementwise/numeric.h"
@@ -35,7 +36,7 @@ std::uint64_t two_words_of(std::int64_t elements) {
 class CapturedDraws final : public cuda::GraphPart {
  public:
   CapturedDraws(Generator& generator, Device device)
-      : generator_(generator), launched_(empty({2}, {.dtype = DType::kI64, .device = device})) {}
+      : generator_(generator), launched_(memory_on(device)) {}
 
   random::PhiloxSeed reserve(std::uint64_t words, Device device) {
     DL_CHECK(device == launched_.device(), kInvalidArgument,
@@ -55,6 +56,11 @@ class CapturedDraws final : public cuda::GraphPart {
   void after_launch(const Stream&, const std::exception_ptr&) noexcept override {}
 
  private:
+  // The graph reads it in each launch, so other graphs must not write over it.
+  static Tensor memory_on(Device device) {
+    const cuda::OutlivingMemory outliving;
+    return empty({2}, {.dtype = DType::kI64, .device = device});
+  }
   void write(std::int64_t place, std::uint64_t value) {
     as_strided(launched_, {}, {}, place).fill_(static_cast<std::int64_t>(value));
   }

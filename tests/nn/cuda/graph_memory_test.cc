@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/device/cuda/cuda.h"
@@ -12,6 +13,7 @@
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/compile/compile.h"
+#include "nn/functional/functional.h"
 #include "nn/layers/activation/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/module/sequential.h"
@@ -62,6 +64,48 @@ TEST_F(CudaGraphMemory, ManyFormsNeedTheMemoryOfTheLargest) {
   cuda::empty_cache();
   EXPECT_LT(cuda::memory_reserved(), of_one + 12 * kMiB);
   EXPECT_EQ(step.summary().graphs, 6U);
+}
+
+// A graph's seed lies in memory that other graphs leave alone, and the rest is shared.
+TEST_F(CudaGraphMemory, FormsThatDrawShareIt) {
+  int runs = 0;
+  auto step = compile(
+      [&](const Tensor& x) {
+        ++runs;
+        const Tensor wide = x.unsqueeze(1).expand({x.size(0), 8192}) + 1.0;
+        return sum(nn::functional::dropout(wide, 0.5));
+      },
+      {.whole = true, .most_tapes = 8});
+  const auto call = [&](std::int64_t rows) {
+    for (int i = 0; i < 3; ++i) step(zeros({rows}, {.device = kGPU}));
+  };
+  cuda::empty_cache();
+  call(512);
+  cuda::empty_cache();
+  const std::int64_t of_one = cuda::memory_reserved();
+  EXPECT_GE(of_one, 16 * kMiB);
+  for (std::int64_t rows = 508; rows > 488; rows -= 4) call(rows);
+  cuda::empty_cache();
+  EXPECT_LT(cuda::memory_reserved(), of_one + 12 * kMiB);
+  EXPECT_EQ(step.summary().graphs, 6U);
+  EXPECT_EQ(runs, 12) << "each form is called and captured once";
+}
+
+// A cast of a weight ends with the guard in which it was made.
+TEST_F(CudaGraphMemory, HoldsNoCastOfAnOuterAutocast) {
+  manual_seed(3);
+  nn::Linear layer(64, 64);
+  layer.to(kGPU);
+  auto predict = compile([&](const Tensor& x) { return layer(x); }, {.whole = true});
+  const Tensor x = numbers({4, 64}).to(kGPU);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    {
+      const autocast mixed(DeviceType::kCUDA, {.dtype = DType::kBF16});
+      const NoGradGuard no_grad;
+      for (int i = 0; i < 3; ++i) expect_same(predict(x).cpu(), layer(x).cpu(), "output");
+    }
+    const Tensor in_freed_memory = full({64, 64}, 7.0, {.dtype = DType::kBF16, .device = kGPU});
+  }
 }
 
 // Trains with batches of three sizes in turn.

@@ -31,8 +31,7 @@ namespace dl::kernels::cuda {
 template <typename M>
 inline constexpr int kRowPack = std::is_same_v<M, double> ? 2 : 8;
 
-// lines_for() rows of a dtype: a lane has more than one pack only if the row is longer than a
-// block.
+// lines_for() rows of a dtype.
 inline Lines lines_of_packs(DType dtype, std::int64_t size, bool interleaved) {
   return lines_for(size, interleaved, dtype == DType::kF64 ? kRowPack<double> : kRowPack<float>);
 }
@@ -44,7 +43,8 @@ constexpr std::int64_t packs_in(std::int64_t size) {
 }
 
 #if defined(__CUDACC__)
-// One instruction for 16 bytes. The compiler may join a plain store with one of single elements.
+// One instruction for 16 bytes: ptxas may merge a plain store with that of single elements, and
+// then emits neither as one.
 template <typename T, int kCount>
 __device__ inline void store_at_once(T* to, const Pack<T, kCount>& pack) {
 #if defined(__CUDA_ARCH__)
