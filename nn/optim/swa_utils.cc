@@ -111,6 +111,7 @@ void AveragedModel::take(const nn::StateDict& to, const nn::StateDict& from, boo
       Tensor(average).copy_(average_of_integers(average, from[i].tensor.to(average.device())));
       continue;
     }
+    if (!average.is_cuda()) cuda::refuse_in_capture("an average on the CPU cannot be captured");
     const Tensor& count = count_on(average.device());
     lists.resize(counts_.size());
     List& list = lists[static_cast<std::size_t>(&count - counts_.data())];
@@ -144,10 +145,17 @@ void AveragedModel::update_parameters() {
     return recorder->run_host("average_weights", this, [this] { update_parameters(); });
   }
   const NoGradGuard no_grad;
+  const bool captured = cuda::capturing();
+  // Launches of graphs do not count on the CPU.
+  for (Tensor& count : counts_) {
+    if (!captured && !count.is_cuda()) count.fill_(static_cast<double>(n_averaged_));
+  }
   take(average_.named_parameters(), model_.named_parameters(), true);
   take(average_.named_buffers(), model_.named_buffers(), options_.use_buffers);
-  for (Tensor& count : counts_) count.add_(1);
-  if (cuda::capturing()) {
+  for (Tensor& count : counts_) {
+    if (!captured || count.is_cuda()) count.add_(1);
+  }
+  if (captured) {
     is_captured_ = true;
     cuda::GraphPart* const part =
         cuda::note_captured(this, [this] { return make_ref<Captured>(*this); });

@@ -227,6 +227,32 @@ TEST_F(CudaLists, CapturedUpdatesCount) {
   }
 }
 
+// The mean of weights 1, 2, ..., 6, of which a graph takes some and the CPU the last ones.
+TEST_F(CudaLists, AnAverageMayMoveAfterCapturedUpdates) {
+  nn::Linear model(1, 1, {.bias = false, .dtype = DType::kF64});
+  nn::Linear average(1, 1, {.bias = false, .dtype = DType::kF64});
+  AveragedModel averaged(average, model);
+  model.to(kGPU);
+  average.to(kGPU);
+  auto step = compile(
+      [&](const Tensor& weight) {
+        const NoGradGuard no_grad;
+        model.weight.copy_(weight);
+        averaged.update_parameters();
+      },
+      {.whole = true});
+  const auto weight = [](double value) { return full({1, 1}, value, {.dtype = DType::kF64}); };
+  for (int i = 1; i <= 4; ++i) step(weight(i).to(kGPU));
+  model.to(Device{});
+  average.to(Device{});
+  for (int i = 5; i <= 6; ++i) {
+    const NoGradGuard no_grad;
+    model.weight.copy_(weight(i));
+    averaged.update_parameters();
+  }
+  EXPECT_NEAR(average.weight.item<double>(), 3.5, 1e-12);
+}
+
 TEST_F(CudaLists, ACapturedStepClipsAndAverages) {
   std::vector<Tensor> results[2];
   for (const bool compiled : {false, true}) {
