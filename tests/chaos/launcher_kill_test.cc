@@ -166,7 +166,10 @@ TEST(Kill, OfAJobWithAStoppedSupervisorNamesAndContinuesIt) {
   for (const char* const stopped : {"rank-supervisor", "rank-warden"}) {
     tests::Process job({tests::program("dlrun"), "sh", "-c", "echo ready; exec sleep 300"});
     ASSERT_TRUE(job.wait_for_out("ready"));
-    ::kill(find(job, stopped), SIGSTOP);
+    const pid_t pid = find(job, stopped);
+    ::kill(pid, SIGSTOP);
+    // On a loaded machine it takes a while until the process stands still.
+    ASSERT_TRUE(tests::eventually([&] { return tests::state_of(pid) == 'T'; }));
     job.signal(SIGTERM);
     EXPECT_EQ(job.wait(), 143);
     EXPECT_THAT(job.err(), HasSubstr(" is stopped and cannot end the ranks; dlrun continues it"));
