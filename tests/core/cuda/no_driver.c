@@ -8,11 +8,11 @@ enum { kSuccess = 0, kNotInitialized = 3 };
   int name(void) {    \
     return kSuccess;  \
   }
-#define HANDLE(name)                     \
-  int name(void** out) {                 \
-    static char place;                   \
-    if (out != NULL) *out = &place;      \
-    return kSuccess;                     \
+#define HANDLE(name)                \
+  int name(void** out) {            \
+    static char place;              \
+    if (out != NULL) *out = &place; \
+    return kSuccess;                \
   }
 
 int cuInit(unsigned flags) {
