@@ -46,8 +46,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
   const int first = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * F::kQueries;
   const std::int64_t batch = blockIdx.x / tiles;
   const int row = first + Scores::row();
-  load_rows<F::kQueries, kWidth>(shape, head_of<T>(shape, query, batch), query.row_step, first,
-                                 shape.queries, q);
+  load_rows<F::kQueries, kWidth>(shape, query, batch, first, shape.queries, q);
   WarpTile<T, OutParts::kColumnsOfWarp> result;
   float most = -std::numeric_limits<float>::infinity();  // of the row so far
   float sum = 0;                                         // of this thread's part of the row
@@ -55,8 +54,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
   const float up = 1 / shape.keep;
   const int end = shape.causal ? min(shape.keys, first + F::kQueries) : shape.keys;
   for (int at = 0; at < end; at += F::kKeys) {
-    load_rows<F::kKeys, kWidth>(shape, head_of<T>(shape, key, batch), key.row_step, at, shape.keys,
-                                kv);
+    load_rows<F::kKeys, kWidth>(shape, key, batch, at, shape.keys, kv);
     __syncthreads();
     {
       WarpTile<T, ScoreParts::kColumnsOfWarp> products;
@@ -105,8 +103,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
     for (int i = Scores::lane(); i < 16; i += Scores::kLanes) {
       factors[16 * Scores::row() + i] = factor;
     }
-    load_rows<F::kKeys, kWidth>(shape, head_of<T>(shape, value, batch), value.row_step, at,
-                                shape.keys, kv);
+    load_rows<F::kKeys, kWidth>(shape, value, batch, at, shape.keys, kv);
     __syncthreads();
     result.scale_rows(factors + 16 * OutParts::first_row());
     result.template add_product<Order::kRows, Order::kRows>(
@@ -127,8 +124,8 @@ __global__ void __launch_bounds__(kTileThreads, 3)
   if (Scores::lane() == 0 && row < shape.queries) {
     stats[batch * shape.queries + row] = kLn2 * (most + log2f(sum_of(Scores::row())));
   }
-  store_rows<F::kQueries, kWidth>(shape, results, head_of<T>(shape, out, batch), out.row_step,
-                                  first, shape.queries, [&](int r) { return 1 / sum_of(r); });
+  store_rows<F::kQueries, kWidth, T>(shape, results, out, batch, first, shape.queries,
+                                     [&](int r) { return 1 / sum_of(r); });
 }
 
 }  // namespace

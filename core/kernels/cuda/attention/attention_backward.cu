@@ -63,17 +63,13 @@ struct Backward {
 
   __device__ void load_queries(const AttentionShape& shape, const AttentionGradients& in,
                                std::int64_t batch, int first) const {
-    load_rows<kQueries, kWidth>(shape, head_of<T>(shape, in.query, batch), in.query.row_step, first,
-                                shape.queries, query());
-    load_rows<kQueries, kWidth>(shape, head_of<T>(shape, in.grad, batch), in.grad.row_step, first,
-                                shape.queries, grad());
+    load_rows<kQueries, kWidth>(shape, in.query, batch, first, shape.queries, query());
+    load_rows<kQueries, kWidth>(shape, in.grad, batch, first, shape.queries, grad());
   }
   __device__ void load_keys(const AttentionShape& shape, const AttentionGradients& in,
                             std::int64_t batch, int first) const {
-    load_rows<kKeys, kWidth>(shape, head_of<T>(shape, in.key, batch), in.key.row_step, first,
-                             shape.keys, key());
-    load_rows<kKeys, kWidth>(shape, head_of<T>(shape, in.value, batch), in.value.row_step, first,
-                             shape.keys, value());
+    load_rows<kKeys, kWidth>(shape, in.key, batch, first, shape.keys, key());
+    load_rows<kKeys, kWidth>(shape, in.value, batch, first, shape.keys, value());
   }
 
   // The shares behind dropout, and the gradients of the scores before the scale. All threads of the
@@ -141,8 +137,8 @@ __device__ void write_tile(const AttentionShape& shape, const Tile& tile, float*
   using Parts = Division<kRows, kWidth>;
   tile.store(memory + Parts::first_row() * (kWidth + 4) + Parts::first_column(), kWidth + 4);
   __syncthreads();
-  store_rows<kRows, kWidth>(shape, memory, head_of<T>(shape, to, batch), to.row_step, first, rows,
-                            [factor](int) { return factor; });
+  store_rows<kRows, kWidth, T>(shape, memory, to, batch, first, rows,
+                               [factor](int) { return factor; });
   __syncthreads();
 }
 

@@ -58,18 +58,25 @@ __device__ void for_each_pack(const Run& run) {
   }
 }
 
+template <typename T>
+__device__ T* head_of(const AttentionShape& shape, const HeadRows& rows, std::int64_t batch) {
+  return static_cast<T*>(rows.data) + batch / shape.heads * rows.batch_step +
+         batch % shape.heads * rows.head_step;
+}
+
 // Copies rows [first, first + kRows) of a head into shared memory; what is beyond its rows and its
 // width becomes 0. All threads of the block must call it.
 template <int kRows, int kWidth, typename T>
-__device__ void load_rows(const AttentionShape& shape, const T* head, std::int64_t row_step,
+__device__ void load_rows(const AttentionShape& shape, const HeadRows& from, std::int64_t batch,
                           int first, int rows, T* to) {
+  const T* const head = head_of<T>(shape, from, batch);
   using Elements = Pack<T, kPackOf<T>>;
   constexpr int kStep = Tiles<T, kWidth>::kStep;
   if (shape.in_packs) {
     return for_each_pack<kRows, kWidth, T>([&](int row, int column) {
       Elements pack{};
       if (first + row < rows && column < shape.width) {
-        pack = *reinterpret_cast<const Elements*>(head + (first + row) * row_step + column);
+        pack = *reinterpret_cast<const Elements*>(head + (first + row) * from.row_step + column);
       }
       *reinterpret_cast<Elements*>(to + row * kStep + column) = pack;
     });
@@ -79,15 +86,16 @@ __device__ void load_rows(const AttentionShape& shape, const T* head, std::int64
     const int row = i / kWidth;
     const int column = i % kWidth;
     const bool present = first + row < rows && column < shape.width;
-    to[row * kStep + column] = present ? head[(first + row) * row_step + column] : T(0);
+    to[row * kStep + column] = present ? head[(first + row) * from.row_step + column] : T(0);
   }
 }
 
 // Writes kRows rows of sums, which the warps have stored with `kWidth + 4` between rows, times
 // factor(row). All threads of the block must call it.
 template <int kRows, int kWidth, typename T, typename Factor>
-__device__ void store_rows(const AttentionShape& shape, const float* sums, T* head,
-                           std::int64_t row_step, int first, int rows, const Factor& factor) {
+__device__ void store_rows(const AttentionShape& shape, const float* sums, const HeadRows& to,
+                           std::int64_t batch, int first, int rows, const Factor& factor) {
+  T* const head = head_of<T>(shape, to, batch);
   if (shape.in_packs) {
     return for_each_pack<kRows, kWidth, T>([&](int row, int column) {
       if (first + row >= rows || column >= shape.width) return;
@@ -96,7 +104,7 @@ __device__ void store_rows(const AttentionShape& shape, const float* sums, T* he
       for (int e = 0; e < kPackOf<T>; ++e) {
         pack.at[e] = narrow<T>(sums[row * (kWidth + 4) + column + e] * by);
       }
-      *reinterpret_cast<Pack<T, kPackOf<T>>*>(head + (first + row) * row_step + column) = pack;
+      *reinterpret_cast<Pack<T, kPackOf<T>>*>(head + (first + row) * to.row_step + column) = pack;
     });
   }
 #pragma unroll 1
@@ -104,15 +112,9 @@ __device__ void store_rows(const AttentionShape& shape, const float* sums, T* he
     const int row = i / kWidth;
     const int column = i % kWidth;
     if (first + row >= rows || column >= shape.width) continue;
-    head[(first + row) * row_step + column] =
+    head[(first + row) * to.row_step + column] =
         narrow<T>(sums[row * (kWidth + 4) + column] * factor(row));
   }
-}
-
-template <typename T>
-__device__ T* head_of(const AttentionShape& shape, const HeadRows& rows, std::int64_t batch) {
-  return static_cast<T*>(rows.data) + batch / shape.heads * rows.batch_step +
-         batch % shape.heads * rows.head_step;
 }
 
 // Which of elements first, ..., first + 3 of the shares dropout keeps, as bits. Not inlined: most

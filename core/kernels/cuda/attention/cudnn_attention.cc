@@ -63,24 +63,22 @@ Key key_of(bool backward, const AttentionShape& s, std::initializer_list<HeadRow
   return key;
 }
 
-// cuDNN counts elements in 32 bits, and no row may be another's.
-bool takes(const HeadRows& rows, std::int64_t count) {
-  return rows.batch_step > 0 && rows.head_step > 0 && rows.row_step > 0 &&
-         count <= std::numeric_limits<std::int32_t>::max();
-}
-
 bool takes(const AttentionShape& shape, std::initializer_list<HeadRows> tensors,
            const Launch& launch) {
-  const std::int64_t count = shape.batches * std::max(shape.queries, shape.keys) * shape.width;
-  for (const HeadRows& rows : tensors) {
-    if (!takes(rows, count)) return false;
-  }
   const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
   static const std::size_t version = cudnnGetVersion();
-  return flags.cudnn_enabled.load(std::memory_order_relaxed) &&
-         flags.cudnn_benchmark.load(std::memory_order_relaxed) && shape.dtype != DType::kF32 &&
-         shape.keep >= 1 && shape.in_packs && shape.queries > 1 && shape.keys > 1 &&
-         launch.compute_capability() >= kFirstCapability && version >= kFirstVersion;
+  if (!flags.cudnn_benchmark.load(std::memory_order_relaxed) ||
+      !flags.cudnn_enabled.load(std::memory_order_relaxed) || shape.dtype == DType::kF32 ||
+      shape.keep < 1 || !shape.in_packs || shape.queries < 2 || shape.keys < 2 ||
+      launch.compute_capability() < kFirstCapability || version < kFirstVersion) {
+    return false;
+  }
+  // cuDNN counts elements in 32 bits, and no row may be another's.
+  return shape.batches * std::max(shape.queries, shape.keys) * shape.width <=
+             std::numeric_limits<std::int32_t>::max() &&
+         std::ranges::all_of(tensors, [](const HeadRows& rows) {
+           return rows.batch_step > 0 && rows.head_step > 0 && rows.row_step > 0;
+         });
 }
 
 // The plan of a key, or null if there is none. make_graph() makes the graph.
