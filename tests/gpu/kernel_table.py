@@ -51,6 +51,8 @@ WIDE = {
     "norm/row_norm.cu row_norm_kernel": None,
     # Two elements of f64 would not fit into 64 registers beside the factors of these steps.
     "optimizer/optimizer.cu optimizer_kernel": r"(8Adam|9NAdam)StepEdE",
+    "optimizer/lists.cu clip_norm_kernel": None,
+    "optimizer/lists.cu clip_value_kernel": None,
     "optimizer/optimizer.cu unscale_kernel": None,
     "random/random.cu bernoulli_kernel": None,
     "random/random.cu dropout_kernel": None,

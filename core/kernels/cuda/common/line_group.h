@@ -61,6 +61,14 @@ struct Add {
   }
 };
 
+// The larger of two numbers, as combine() for Lines::combine(). NaN counts as the largest.
+struct Larger {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
 // The result of a thread's group.
 __device__ inline std::int64_t result_of_group(const Lines& lines) {
   return static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();

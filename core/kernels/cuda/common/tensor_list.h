@@ -8,6 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#include "core/kernels/cuda/common/row_packs.h"
+#endif
+
 namespace dl::kernels::cuda {
 
 inline constexpr std::int64_t kChunk = 64 * 1024;  // elements of a block
@@ -36,6 +40,26 @@ __device__ Chunk chunk_of(const TensorList<kPointers>& list) {
   const int tensor = list.tensor_of[blockIdx.x];
   const std::int64_t begin = list.chunk_of[blockIdx.x] * kChunk;
   return {tensor, begin, min(begin + kChunk, list.sizes[tensor])};
+}
+
+// Replaces each element x of the block's chunk by change(x), which is computed as load_as() loads
+// it. change() is also called for elements that are not in the chunk, as 0. Marks: the dtypes.
+template <typename Change>
+__device__ void change_chunk(const TensorList<1>& list, const Change& change) {
+  const Chunk chunk = chunk_of(list);
+  const auto dtype = static_cast<DType>(list.marks[chunk.tensor]);
+  void* const data = list.pointers[chunk.tensor][0];
+  const auto change_as = [&]<typename M>() {
+    packs_of<M>(data, dtype, chunk.begin, chunk.end - chunk.begin)
+        .for_each(Lines{}, [&](const auto& pack) {
+          M values[pack.kCount];
+          pack.load(data, dtype, chunk.begin, values);
+          for (M& value : values) value = change(value);
+          pack.store(data, dtype, chunk.begin, values);
+        });
+  };
+  dtype == DType::kF64 ? change_as.template operator()<double>()
+                       : change_as.template operator()<float>();
 }
 #endif
 
@@ -73,6 +97,18 @@ void for_each_list(std::size_t count, const SizeOf& size_of, const Add& add, con
     }
   }
   flush();
+}
+
+// Calls launch(list, blocks) for tensors, whose mark is their dtype.
+template <typename Tensors, typename Launch>
+void for_each_list_of(const Tensors& tensors, const Launch& launch) {
+  for_each_list<1>(
+      tensors.size(), [&](std::size_t i) { return tensors[i].numel(); },
+      [&](TensorList<1>& list, int slot, std::size_t i) {
+        list.pointers[slot][0] = tensors[i].data_ptr();
+        list.marks[slot] = static_cast<std::uint8_t>(tensors[i].dtype());
+      },
+      [&](const TensorList<1>& list, int blocks, int) { launch(list, blocks); });
 }
 
 }  // namespace dl::kernels::cuda

@@ -92,7 +92,7 @@ template <typename M>
 __global__ void __launch_bounds__(kGroupThreads)
     nll_gradient_kernel(NllOperands in, const void* grad, const double* sums, void* d) {
   const Lines lines = in.lines;
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * lines.lines() + lines.line();
+  const std::int64_t i = result_of_group(lines);
   if (i >= in.count) return;
   const std::int64_t own = in.target[i];
   const bool counts = own != in.args.ignore_index;

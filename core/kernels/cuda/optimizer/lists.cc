@@ -8,29 +8,13 @@
 
 namespace dl::kernels::cuda {
 
-namespace {
-
-// Calls launch(list, blocks) for as many lists as needed.
-template <typename Launch>
-void for_gradients(std::span<const Tensor> gradients, const Launch& launch) {
-  for_each_list<1>(
-      gradients.size(), [&](std::size_t i) { return gradients[i].numel(); },
-      [&](TensorList<1>& list, int slot, std::size_t i) {
-        list.pointers[slot][0] = gradients[i].data_ptr();
-        list.marks[slot] = static_cast<std::uint8_t>(gradients[i].dtype());
-      },
-      [&](const TensorList<1>& list, int blocks, int) { launch(list, blocks); });
-}
-
-}  // namespace
-
 void grad_norm(std::span<const Tensor> gradients, double p, const Tensor& norm) {
   const Launch launch;
   std::int64_t parts = 0;
   for (const Tensor& gradient : gradients) parts += (gradient.numel() + kChunk - 1) / kChunk;
   const Workspace workspace(static_cast<std::size_t>(parts) * sizeof(double), launch.stream());
   auto* next = workspace.as<double>();
-  for_gradients(gradients, [&](const TensorList<1>& list, int blocks) {
+  for_each_list_of(gradients, [&](const TensorList<1>& list, int blocks) {
     norm_parts_launch(list, blocks, p, next, launch.stream());
     next += blocks;
   });
@@ -40,7 +24,7 @@ void grad_norm(std::span<const Tensor> gradients, double p, const Tensor& norm) 
 
 void clip_grad_norm(std::span<const Tensor> gradients, double max_norm, const Tensor& norm) {
   const Launch launch;
-  for_gradients(gradients, [&](const TensorList<1>& list, int blocks) {
+  for_each_list_of(gradients, [&](const TensorList<1>& list, int blocks) {
     clip_norm_launch(list, blocks, max_norm, norm.data_ptr(), norm.dtype(), launch.stream());
   });
   DL_CUDA_LAUNCHED("clip_grad_norm_");
@@ -48,7 +32,7 @@ void clip_grad_norm(std::span<const Tensor> gradients, double max_norm, const Te
 
 void clip_grad_value(Device, std::span<const Tensor> gradients, double bound) {
   const Launch launch;
-  for_gradients(gradients, [&](const TensorList<1>& list, int blocks) {
+  for_each_list_of(gradients, [&](const TensorList<1>& list, int blocks) {
     clip_value_launch(list, blocks, bound, launch.stream());
   });
   DL_CUDA_LAUNCHED("clip_grad_value_");

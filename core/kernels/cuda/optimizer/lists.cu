@@ -10,14 +10,6 @@ namespace {
 
 static_assert(kThreads == kGroupThreads);
 
-// Of numbers that are not negative; NaN is the largest.
-struct LargerNorm {
-  template <typename M>
-  __device__ M operator()(M a, M b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-
 template <typename M>
 __device__ M norm_of_chunk(const void* data, DType dtype, const Chunk& chunk, NormKind kind, M p) {
   M total = 0;
@@ -37,17 +29,17 @@ __device__ M norm_of_chunk(const void* data, DType dtype, const Chunk& chunk, No
       for_all([&](M x) { total += std::pow(std::fabs(x), p); });
       break;
     case NormKind::kLargest:
-      for_all([&](M x) { total = LargerNorm()(total, std::fabs(x)); });
+      for_all([&](M x) { total = Larger()(total, std::fabs(x)); });
       break;
   }
   return total;
 }
 
-// Of all threads of the block.
+// Combines the values of all threads of the block.
 __device__ double combined(double value, NormKind kind) {
   __shared__ double shared[kThreads];
   const Lines lines;
-  return kind == NormKind::kLargest ? lines.combine(value, shared, LargerNorm())
+  return kind == NormKind::kLargest ? lines.combine(value, shared, Larger())
                                     : lines.combine(value, shared, Add());
 }
 
@@ -68,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
                 DType dtype) {
   double own = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += kThreads) {
-    own = kind == NormKind::kLargest ? LargerNorm()(own, parts[i]) : own + parts[i];
+    own = kind == NormKind::kLargest ? Larger()(own, parts[i]) : own + parts[i];
   }
   const double total = combined(own, kind);
   if (threadIdx.x != 0) return;
@@ -76,21 +68,6 @@ __global__ void __launch_bounds__(kThreads)
                       : kind == NormKind::kPowers ? std::pow(total, 1 / p)
                                                   : total;
   store_double(norm, dtype, 0, root);
-}
-
-// Calls change(x) for all elements of the block's chunk, and stores what it returns.
-template <typename Change>
-__device__ void change_chunk(const TensorList<1>& list, const Change& change) {
-  const Chunk chunk = chunk_of(list);
-  const auto dtype = static_cast<DType>(list.marks[chunk.tensor]);
-  void* const data = list.pointers[chunk.tensor][0];
-  const auto for_all = [&](auto zero) {
-    using M = decltype(zero);
-    for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-      store_as<M>(data, dtype, i, change(load_as<M>(data, dtype, i)));
-    }
-  };
-  dtype == DType::kF64 ? for_all(0.0) : for_all(0.0F);
 }
 
 template <typename N>

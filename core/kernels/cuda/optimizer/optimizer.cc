@@ -59,16 +59,10 @@ void amp_unscale(const Tensor& inverse_scale, std::span<const Tensor> gradients,
              gradient.sizes().str(), gradient.strides().str());
   }
   const Launch launch;
-  for_each_list<1>(
-      gradients.size(), [&](std::size_t i) { return gradients[i].numel(); },
-      [&](TensorList<1>& list, int slot, std::size_t i) {
-        list.pointers[slot][0] = gradients[i].data_ptr();
-        list.marks[slot] = static_cast<std::uint8_t>(gradients[i].dtype());
-      },
-      [&](const TensorList<1>& list, int blocks, int) {
-        unscale_launch(list, blocks, inverse_scale.data<float>(), found_inf.data<float>(),
-                       launch.stream());
-      });
+  for_each_list_of(gradients, [&](const TensorList<1>& list, int blocks) {
+    unscale_launch(list, blocks, inverse_scale.data<float>(), found_inf.data<float>(),
+                   launch.stream());
+  });
   DL_CUDA_LAUNCHED("amp_unscale");
 }
 

@@ -89,30 +89,14 @@ __global__ void __launch_bounds__(kThreads, kFewBlocks)
   });
 }
 
-template <typename M>
-__device__ bool unscale_chunk(void* data, DType dtype, const Chunk& chunk, M inverse) {
-  bool finite = true;
-  packs_of<M>(data, dtype, chunk.begin, chunk.end - chunk.begin)
-      .for_each(Lines{}, [&](const auto& pack) {
-        M values[pack.kCount];
-        pack.load(data, dtype, chunk.begin, values);
-        for (M& value : values) {
-          finite = finite && isfinite(value);
-          value *= inverse;
-        }
-        pack.store(data, dtype, chunk.begin, values);
-      });
-  return finite;
-}
-
 __global__ void __launch_bounds__(kThreads)
     unscale_kernel(TensorList<1> list, const float* inverse_scale, float* found_inf) {
-  const Chunk chunk = chunk_of(list);
-  const auto dtype = static_cast<DType>(list.marks[chunk.tensor]);
-  void* const data = list.pointers[chunk.tensor][0];
   const float inverse = *inverse_scale;
-  const bool finite = dtype == DType::kF64 ? unscale_chunk<double>(data, dtype, chunk, inverse)
-                                           : unscale_chunk<float>(data, dtype, chunk, inverse);
+  bool finite = true;
+  change_chunk(list, [&](auto x) {
+    finite = finite && isfinite(x);
+    return x * static_cast<decltype(x)>(inverse);
+  });
   if (!finite) *found_inf = 1;  // all threads that write it write the same value
 }
 

@@ -7,20 +7,6 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// The larger of two; NaN is the largest.
-struct Larger {
-  template <typename M>
-  __device__ M operator()(M a, M b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-struct Plus {
-  template <typename M>
-  __device__ M operator()(M a, M b) const {
-    return a + b;
-  }
-};
-
 template <typename M>
 __device__ constexpr M lowest() {
   return -std::numeric_limits<M>::infinity();
@@ -33,8 +19,7 @@ struct Place {
 };
 
 __device__ inline Place place_of(const SoftmaxArgs& args) {
-  const std::int64_t line =
-      static_cast<std::int64_t>(blockIdx.x) * args.lines.lines() + args.lines.line();
+  const std::int64_t line = result_of_group(args.lines);
   return {line < args.lines_count, line / args.step * args.size * args.step + line % args.step};
 }
 
@@ -61,7 +46,7 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     load(pack, x);
     for (const M value : x) total += std::exp(value - largest);
   });
-  total = args.lines.combine(total, shared, Plus());
+  total = args.lines.combine(total, shared, Add());
   const M log_total = std::log(total);
   const M scale = M(1) / total;
   packs.for_each(args.lines, [&](const auto& pack) {
@@ -96,7 +81,7 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     }
     for (const M value : g) total += value;
   });
-  total = args.lines.combine(total, shared, Plus());
+  total = args.lines.combine(total, shared, Add());
   packs.for_each(args.lines, [&](const auto& pack) {
     M g[pack.kCount];
     M y[pack.kCount];
@@ -131,7 +116,7 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
     pack.load(args.logits, args.dtype, first, x, lowest<M>());
     for (const M value : x) total += std::exp(value - largest);
   });
-  total = lines.combine(total, shared, Plus());
+  total = lines.combine(total, shared, Add());
   if (!present || lines.lane() != 0) return;
   store_as<M>(args.row_sums, args.dtype, 2 * row, largest);
   store_as<M>(args.row_sums, args.dtype, 2 * row + 1, std::log(total));
@@ -158,8 +143,8 @@ __global__ void __launch_bounds__(kGroupThreads)
     total += static_cast<double>(below) +
              static_cast<double>(load_as<M>(args.row_sums, args.dtype, 2 * row + 1));
   }
-  total = Lines{}.combine(total, shared, Plus());
-  counted = Lines{}.combine(counted, shared, Plus());
+  total = Lines{}.combine(total, shared, Add());
+  counted = Lines{}.combine(counted, shared, Add());
   if (threadIdx.x != 0) return;
   store_as<M>(loss, args.dtype, 0, static_cast<M>(total / counted));
   *args.counted = static_cast<std::int64_t>(counted);
