@@ -44,7 +44,8 @@ std::optional<std::int64_t> get_int(Var var);
 // rank".
 std::int64_t require_int(Var var);
 
-// Of a variable that is on or off: on if it is not set. Throws kInvalidArgument for another value.
+// True if the variable is "on" or not set, false if it is "off". Throws kInvalidArgument for
+// another value.
 bool get_switch(Var var);
 
 // True if srun has set PMI_RANK and PMI_SIZE (--mpi=pmi2): they then equal SLURM_PROCID and

@@ -20,7 +20,7 @@ inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat:
   if (tensor.is_contiguous(format) && tensor.impl()->is_materialized()) return tensor;
   return detail::in_stored_format(tensor, format);
 }
-// The same of an operand that may be undefined.
+// laid_out() if the operand is defined, else the undefined operand.
 inline Tensor laid_out_or_none(const Tensor& tensor) {
   return tensor.defined() ? laid_out(tensor) : tensor;
 }

@@ -114,7 +114,7 @@ CudaGraph::~CudaGraph() {
   pool_->remove(*this);
 }
 
-// Blocks of the capture in memory that other graphs use, but for those that only results have.
+// True if something other than results_ holds memory that the capture took from the shared pool.
 bool CudaGraph::has_left_tensors() const {
   const std::vector<void*> blocks =
       cuda::allocator(device_.index).blocks_left(pool_->stream().handle);

@@ -37,7 +37,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of the first thread that gRPC did not get; 0 if it got all.
+// The error of the last pthread_create() that failed in gRPC; 0 if all threads were made.
 std::atomic<int> thread_error{0};
 
 }  // namespace

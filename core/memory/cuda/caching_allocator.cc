@@ -30,7 +30,7 @@ std::size_t segment_size(std::size_t size) noexcept {
   return size < kOwnSegment ? kLargeSegment : rounded(size, kSegmentUnit);
 }
 
-// Of this thread.
+// How many OutlivingMemory this thread has, and whether its capture has memory for them.
 constinit thread_local int outliving_depth = 0;
 constinit thread_local bool has_outliving_pool = false;
 

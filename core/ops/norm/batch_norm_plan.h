@@ -7,7 +7,7 @@
 
 namespace dl {
 
-// Of the statistics that are saved for backward.
+// The dtype of the statistics that backward needs.
 inline DType stats_dtype(const Tensor& x) {
   return x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
 }

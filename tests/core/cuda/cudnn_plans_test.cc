@@ -23,7 +23,7 @@ void throw_cudnn(cudnnStatus_t status, const char* call) {
 namespace dl::kernels::cuda {
 namespace {
 
-// Of an H200, but for the compute capability and what follows from it.
+// The properties of an H200 with another compute capability, and with the shared memory of that.
 std::string properties_of(int capability) {
   const std::string shared = capability == 80 ? "166912" : "232448";
   const std::string of_capability = std::to_string(10 * capability);

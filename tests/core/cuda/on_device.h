@@ -48,7 +48,7 @@ struct Rounding {
   double times = 1;          // as many roundings of a short dtype
   bool behind_relu = false;  // what a ReLU sees was rounded to a short dtype before
 };
-// Of normalisation: each output, and each gradient, is a difference of numbers of this size.
+// For normalisation: each output and each gradient is a difference of numbers of this size.
 inline constexpr Rounding kOfNorm{.times = 3};
 inline double tolerance(DType dtype, double terms = 1, Rounding rounding = {}) {
   const bool is_short = dtype == DType::kF16 || dtype == DType::kBF16;

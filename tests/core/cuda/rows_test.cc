@@ -67,7 +67,7 @@ TEST_F(CudaRows, Losses) {
   compare_rows("mse_loss", [](const Tensor& x, const Tensor& y) { return mse_loss(x, y); });
 }
 
-// Of two elements, a difference of nearly equal numbers would be all of the gradient.
+// The fewest elements of a row. With two, a gradient is a difference of nearly equal numbers.
 constexpr std::int64_t kLeastOfNorm = 7;
 
 TEST_F(CudaRows, Normalised) {

@@ -100,7 +100,7 @@ M combined(const M* x, std::int64_t count, const Term& term, const Combine& comb
   return total;
 }
 
-// Of numbers that are not negative; NaN is the largest.
+// The larger of two numbers. NaN counts as the largest.
 struct LargerNorm {
   template <typename M>
   M operator()(M a, M b) const {

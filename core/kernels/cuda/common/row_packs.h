@@ -69,8 +69,8 @@ struct RowPack {
 
   __device__ bool has(int k) const { return begin <= k && k < end; }
 
-  // The elements as their compute type, and `otherwise` for those that are not in the row. `row`
-  // points to the row's element 0.
+  // Loads the elements in their compute type. An element that is not in the row becomes
+  // `otherwise`. `row` points to the row's element 0.
   template <typename T>
   __device__ void load(const T* row, Wide<T> (&values)[kCount],
                        Wide<T> otherwise = Wide<T>(0)) const {

@@ -1,5 +1,5 @@
-// Graphs of cuDNN: several operations that one kernel computes, planned once and run often
-// ("graph API"). All tensors have four dimensions.
+// cuDNN's graph API: a graph has several operations, which one kernel computes. A plan is made once
+// and run often. All tensors have four dimensions.
 //
 //     dnn::Graph graph;
 //     const auto a = graph.read(CUDNN_DATA_HALF, a_layout);

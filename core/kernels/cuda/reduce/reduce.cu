@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kGroupThreads, kFewBlocks)
   const std::int64_t result = result_of_group(args.lines);
   const bool present = result < args.kept.count;
   const Offsets<2> kept = present ? args.kept(static_cast<std::uint32_t>(result)) : Offsets<2>{};
-  // Of a row that begins at a pack, packs stay whole but for the last.
+  // If a row begins at a pack, this cuts no pack but the last.
   const std::int64_t packs = (std::int64_t{args.reduced.count} + kRowPack<M> - 1) / kRowPack<M>;
   const auto cut = [&](std::int64_t part) {
     const std::int64_t at = packs * part / args.parts * kRowPack<M>;
