@@ -81,6 +81,7 @@
 #include "nn/layers/norm.h"
 #include "nn/layers/pool/pool.h"
 #include "nn/layers/pool/resample.h"
+#include "nn/layers/rnn/rnn.h"
 #include "nn/layers/shape/padding.h"
 #include "nn/layers/shape/shape.h"
 #include "nn/models/book.h"

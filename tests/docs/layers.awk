@@ -131,7 +131,7 @@ struct != "" {
 
 # Classes
 /\\$/ { next }
-code ~ /^class [A-Za-z0-9]+ : public (Module|BatchNorm|Loss) / {
+code ~ /^class [A-Za-z0-9]+ : public (Module|BatchNorm|Loss|detail::RNN(Cell)?Base) / {
   class = $2
   constructor = ""
   is_abstract = 1
@@ -146,7 +146,7 @@ class != "" && (constructor != "" || code ~ "^  (explicit )?" class "\\(") {
   constructor = constructor " " trimmed(code)
   if (constructor ~ /[;{}]$/ || constructor ~ /\) :/) {
     text = inside_of(constructor)
-    if (!(class in seen) && class != "BatchNorm" && class != "PadNd") row(class, text)
+    if (!(class in seen) && class != "BatchNorm" && class != "PadNd" && class !~ /^RNN(Cell)?Base$/) row(class, text)
     seen[class] = 1
     constructor = ""
     is_abstract = 0

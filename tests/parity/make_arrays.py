@@ -919,6 +919,57 @@ def layers():
     return a
 
 
+def rnn():
+    """nn/layers/rnn: initial values (seed 123), and in float64 outputs, states and gradients of RNN, LSTM, GRU and their cells."""
+    a = {}
+    lengths = [3, 5, 1, 4]
+    layers = {"rnn": (nn.RNN, {}), "rnn_relu": (nn.RNN, dict(nonlinearity="relu", bias=False, num_layers=2)), "lstm": (nn.LSTM, {}),
+              "lstm_deep": (nn.LSTM, dict(num_layers=2, bidirectional=True, batch_first=True)), "lstm_proj": (nn.LSTM, dict(num_layers=2, proj_size=2)),
+              "lstm_proj_both": (nn.LSTM, dict(bidirectional=True, proj_size=3)), "gru": (nn.GRU, {}), "gru_deep": (nn.GRU, dict(num_layers=3, bidirectional=True))}
+    for name, (make, options) in layers.items():
+        torch.manual_seed(123)
+        layer = make(3, 4, **options)
+        a[f"{name}.keys"] = text("\n".join(layer.state_dict()))
+        for key, value in layer.state_dict().items():
+            a[f"{name}.{key}"] = value.clone()
+        layer = layer.double()
+        r = seeded(7)
+        x = torch.randn(5, 4, 3, generator=r, dtype=torch.float64)
+        if options.get("batch_first"):
+            x = x.transpose(0, 1).contiguous()
+        rows, width = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1), options.get("proj_size") or 4
+        state = torch.randn(rows, 4, width, generator=r, dtype=torch.float64)
+        if make is nn.LSTM:
+            state = (state, torch.randn(rows, 4, 4, generator=r, dtype=torch.float64))
+        a[f"{name}.x"] = x.clone()
+        a.update({f"{name}.state{i}": s.clone() for i, s in enumerate(state if make is nn.LSTM else (state,))})
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=options.get("batch_first", False), enforce_sorted=False)
+        for kind, given, states in (("zero", x, (None,)), ("given", x, (state,)), ("packed", packed, (state,))):
+            layer.zero_grad()
+            y, end = layer(given, *states)
+            end = end if make is nn.LSTM else (end,)
+            if kind == "packed":
+                y = nn.utils.rnn.pad_packed_sequence(y, batch_first=options.get("batch_first", False), padding_value=-1.0)[0]
+            a[f"{name}.{kind}.y"] = y.detach().contiguous()
+            a.update({f"{name}.{kind}.end{i}": s.detach().contiguous() for i, s in enumerate(end)})
+            (y.square().sum() + sum(s.square().sum() for s in end)).backward()
+            a.update({f"{name}.{kind}.d_{key}": p.grad.clone() for key, p in layer.named_parameters()})
+    for name, (make, options) in {"rnn_cell": (nn.RNNCell, {}), "rnn_cell_relu": (nn.RNNCell, dict(nonlinearity="relu", bias=False)), "lstm_cell": (nn.LSTMCell, {}),
+                                  "gru_cell": (nn.GRUCell, {})}.items():
+        torch.manual_seed(123)
+        cell = make(3, 4, **options)
+        for key, value in cell.state_dict().items():
+            a[f"{name}.{key}"] = value.clone()
+        r = seeded(8)
+        x, h, c = (torch.randn(2, size, generator=r, dtype=torch.float64) for size in (3, 4, 4))
+        a[f"{name}.x"], a[f"{name}.h"], a[f"{name}.c"] = x, h, c
+        end = cell.double()(x, (h, c) if make is nn.LSTMCell else h)
+        a.update({f"{name}.end{i}": s.detach().clone() for i, s in enumerate(end if make is nn.LSTMCell else (end,))})
+    a["text"] = text("\n".join(map(str, (nn.RNN(3, 4), nn.LSTM(3, 4, 2, bias=False, batch_first=True, dropout=0.5, bidirectional=True), nn.LSTM(3, 4, proj_size=2), nn.GRU(3, 4),
+                                        nn.RNNCell(3, 4), nn.RNNCell(3, 4, False, "relu"), nn.LSTMCell(3, 4), nn.GRUCell(3, 4, bias=False)))))
+    return a
+
+
 MEMORY_ORDERS = {  # of one shape, [2, 3, 4, 5]: the memory's shape, and the view of it
     "contiguous": ((2, 3, 4, 5), lambda x: x),
     "transposed": ((2, 3, 5, 4), lambda x: x.transpose(2, 3)),
@@ -1496,7 +1547,7 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, reductions, order, composed, grad_fn, inits, memory_order)}
 
 
 def main():
