@@ -37,4 +37,9 @@ void save_safetensors(const std::string& path, const StateDict& tensors,
 // expected. Never allocates more than the file's size.
 Safetensors load_safetensors(const std::string& path);
 
+// Reads a model that Hugging Face's libraries divided into several files: `index` is its
+// model.safetensors.index.json, and the files are in the same folder. Throws also if a file lacks a
+// tensor that the index names, or has another one.
+Safetensors load_sharded_safetensors(const std::string& index);
+
 }  // namespace dl::nn
