@@ -42,7 +42,7 @@ set(CPACK_DEBIAN_DLRUN_PACKAGE_RECOMMENDS "libhwloc15, openssh-client")
 # What CMake's package looks for.
 set(needed "dlrun (${exact}), libfmt-dev, libssl-dev, zlib1g-dev, nlohmann-json3-dev, libhwy-dev, pkg-config")
 if(DLRUN_TRAINING)
-  string(APPEND needed ", libdnnl-dev")
+  string(APPEND needed ", libdnnl-dev, libutf8proc-dev")
   if(DLRUN_HAS_PNG)
     string(APPEND needed ", libpng-dev")
   endif()

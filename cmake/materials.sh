@@ -16,7 +16,7 @@ licence_of() { # PACKAGE: as SPDX writes it
   case $1 in
     libabsl* | libdnnl* | libgrpc* | libhwy* | libssl3*) echo Apache-2.0 ;;
     libboost*) echo BSL-1.0 ;;
-    libc-ares* | libfmt* | libspdlog* | nlohmann-json3-dev) echo MIT ;;
+    libc-ares* | libfmt* | libspdlog* | libutf8proc* | nlohmann-json3-dev) echo MIT ;;
     libcli11-dev | libprotobuf* | libhwloc* | libevent* | libpmix*) echo BSD-3-Clause ;;
     ocl-icd*) echo BSD-2-Clause ;;
     libmunge*) echo LGPL-3.0-or-later ;;

@@ -48,6 +48,7 @@ class Dlrun(CMakePackage, CudaPackage):
     depends_on("protobuf+shared")
     depends_on("abseil-cpp+shared")
     depends_on("onednn", when="+training")
+    depends_on("utf8proc", when="+training")
     depends_on("libpng", when="+png")
     depends_on("jpeg", when="+jpeg")
     depends_on("mpi", when="+mpi")

@@ -104,4 +104,5 @@
 #include "nn/serialize/npy/npy.h"
 #include "nn/serialize/pth/pth.h"
 #include "nn/serialize/safetensors.h"
+#include "nn/text/byte_level_bpe.h"
 #include "nn/utils/clip_grad.h"

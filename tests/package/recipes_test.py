@@ -25,6 +25,7 @@ PACKAGES = {
     "gRPC": (["grpc", "abseil-cpp"], ["libgrpc", "libabseil"]),
     "libhwy": (["highway"], ["libhwy"]),
     "OneDNN": (["onednn"], ["onednn"]),
+    "libutf8proc": (["utf8proc"], ["libutf8proc"]),
     "PNG": (["libpng"], ["libpng"]),
     "libjpeg": (["jpeg"], ["libjpeg-turbo"]),
     "GTest": (["googletest"], []),  # conda's build has no tests

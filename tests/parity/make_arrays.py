@@ -11,6 +11,7 @@ import csv
 import gzip
 import hashlib
 import io
+import json
 import math
 import pathlib
 import re
@@ -1547,7 +1548,39 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, reductions, order, composed, grad_fn, inits, memory_order)}
+def tokens():
+    """nn/text: a byte-level vocabulary trained by Hugging Face's tokenizers 0.23, and what it makes of texts."""
+    import tokenizers
+
+    def bytes_of(text):
+        return torch.frombuffer(bytearray(text.encode() or b"\0"), dtype=torch.uint8)
+
+    a = {}
+    sentences = [
+        "The ranks of a job start together, and they all end together; it's what they're for.",
+        "We'll see 1234567 tensors, I'd say: don't we've 3.14 of them?  Two  spaces,   three.",
+        "Größe, naïve, Ελληνικά, русский текст, 日本語のテキスト, עברית, ½ ² Ⅷ ٣.",
+        "for (int i = 0; i < n; ++i) {\n\treturn x[i] * 2.5e-3;\n}\n\n",
+    ]
+    model = tokenizers.ByteLevelBPETokenizer()
+    model.train_from_iterator(sentences * 3, vocab_size=420, min_frequency=2, special_tokens=["<|endoftext|>"], show_progress=False)
+    saved = json.loads(model.to_str())["model"]
+    vocab = dict(sorted(saved["vocab"].items(), key=lambda item: item[1]))
+    a["vocab"] = bytes_of(json.dumps(vocab, ensure_ascii=False))
+    a["merges"] = bytes_of("#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in saved["merges"]))
+    texts = sentences + [
+        " leading", "trailing ", "   ", "\n\n\n", "a\r\nb\r\n  c", "'s's 'S '", "x\u00a0y\u2003 z\u3000", "\u0085\u2028 a\x1c b",
+        "a<|endoftext|>b<|endoftext|><|endoftext|>", "<|endoftext", "e\u0301\u200d\U0001f469\u200d\U0001f680", "zzzzzzzzzzz" * 9, "\0\x01\x7f"]
+    pool = list("aetoi  \n\t'.,19sdlr") + list("éΩж中٣½\u00a0\u3000\u200b\U0001d7d8\U0001f600") + ["the", " ranks", "'re"]
+    g = np.random.default_rng(123)
+    texts += ["".join(g.choice(pool, g.integers(1, 25))) for _ in range(120)]
+    for i, text in enumerate(texts):
+        a[f"text.{i}"] = bytes_of(text)
+        a[f"tokens.{i}"] = torch.tensor(model.encode(text).ids)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order)}
 
 
 def main():
