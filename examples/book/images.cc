@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "examples/train_cnn/task.h"
+#include "examples/train_image/choices/task.h"
 #include "nn/data/readers/images.h"
 #include "nn/data/transforms/transforms.h"
 

@@ -3,8 +3,8 @@
 //     train_cnn                              # alone, on the digits that come with dlrun
 //     dlrun --nproc-per-node 2 train_cnn     # the same network, on two ranks
 //
-// Copy this folder to begin a program of your own: task.h says what is learned, train.h how,
-// reporter.h what is shown.
+// Copy this file and train_image to begin a program of your own: choices/task.h says what is
+// learned, train.h how, report/reporter.h what is shown.
 #include <fmt/core.h>
 
 #include "collectives/init/init.h"
@@ -12,13 +12,13 @@
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "core/random/generator.h"
-#include "examples/train_cnn/checks.h"
-#include "examples/train_cnn/fingerprint.h"
-#include "examples/train_cnn/options.h"
-#include "examples/train_cnn/profiling.h"
-#include "examples/train_cnn/reporter.h"
-#include "examples/train_cnn/task.h"
-#include "examples/train_cnn/train.h"
+#include "examples/train_image/checks.h"
+#include "examples/train_image/choices/task.h"
+#include "examples/train_image/options.h"
+#include "examples/train_image/report/fingerprint.h"
+#include "examples/train_image/report/profiling.h"
+#include "examples/train_image/report/reporter.h"
+#include "examples/train_image/train.h"
 #include "nn/models/book.h"
 #include "nn/serialize/safetensors.h"
 

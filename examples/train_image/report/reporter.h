@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string>
 
-#include "examples/train_cnn/options.h"
+#include "examples/train_image/options.h"
 
 namespace dl::examples {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "collectives/api/process_group.h"
-#include "examples/train_cnn/options.h"
+#include "examples/train_image/options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"
 #include "nn/module/module.h"

@@ -1,4 +1,4 @@
-#include "examples/train_cnn/train.h"
+#include "examples/train_image/train.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "examples/train_cnn/run_state.h"
+#include "examples/train_image/run_state.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"

@@ -1,4 +1,4 @@
-#include "examples/train_cnn/reporter.h"
+#include "examples/train_image/report/reporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

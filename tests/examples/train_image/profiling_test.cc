@@ -1,4 +1,4 @@
-#include "examples/train_cnn/profiling.h"
+#include "examples/train_image/report/profiling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "examples/train_cnn/checks.h"
+#include "examples/train_image/checks.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

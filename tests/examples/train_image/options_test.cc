@@ -1,4 +1,4 @@
-#include "examples/train_cnn/options.h"
+#include "examples/train_image/options.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "collectives/api/process_group.h"
-#include "examples/train_cnn/options.h"
+#include "examples/train_image/options.h"
 
 namespace dl::examples {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "collectives/api/process_group.h"
-#include "examples/train_cnn/options.h"
-#include "examples/train_cnn/profiling.h"
-#include "examples/train_cnn/reporter.h"
+#include "examples/train_image/options.h"
+#include "examples/train_image/report/profiling.h"
+#include "examples/train_image/report/reporter.h"
 #include "nn/data/dataset.h"
 #include "nn/module/module.h"
 

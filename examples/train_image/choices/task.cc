@@ -1,4 +1,4 @@
-#include "examples/train_cnn/task.h"
+#include "examples/train_image/choices/task.h"
 
 #include <filesystem>
 #include <utility>
