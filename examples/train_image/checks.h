@@ -9,7 +9,8 @@
 
 namespace dl::examples {
 
-// The options that decide what a step computes, as they are typed: all but --epochs.
+// The options that decide what a step computes, as they are typed. --epochs is among them only if a
+// schedule depends on it.
 std::string settings_of_steps(const Options& options);
 
 // Throws kMismatch with both sides if a rank was given other settings than rank 0. Called by all

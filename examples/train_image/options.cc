@@ -1,10 +1,13 @@
 #include "examples/train_image/options.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/system/output.h"
@@ -12,6 +15,12 @@
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
+#include "examples/train_image/choices/augment.h"
+#include "examples/train_image/choices/models.h"
+#include "examples/train_image/choices/optimizers.h"
+#include "examples/train_image/choices/rows.h"
+#include "examples/train_image/choices/schedules.h"
+#include "examples/train_image/choices/task.h"
 
 namespace dl::examples {
 namespace {
@@ -39,31 +48,104 @@ std::string refuse_no_device(const std::string& text) {
   }
 }
 
+// Refuses values that do not go together, and sets what depends on --optimizer.
+class Agreement {
+ public:
+  Agreement(const CLI::App& app, Options& options) : app_(app), o_(options) {}
+
+  void settle() {
+    const OptimizerRow& optimizer = find_optimizer(o_.optimizer);
+    if (is_given("--optimizer")) {
+      if (!is_given("--lr")) o_.lr = optimizer.lr;
+      if (!is_given("--weight-decay")) o_.weight_decay = optimizer.weight_decay;
+    }
+    require(optimizer.has_momentum || !is_given("--momentum"), "--momentum",
+            "is not an option of --optimizer " + o_.optimizer);
+    const ScheduleRow& schedule = find_schedule(o_.schedule);
+    require(schedule.warms_up || o_.warmup_epochs == 0, "--warmup-epochs",
+            "needs --schedule step or cosine");
+    require(o_.warmup_epochs == 0 || o_.warmup_epochs < o_.epochs, "--warmup-epochs",
+            "leaves no epoch of --epochs " + std::to_string(o_.epochs));
+    require(o_.schedule == "step" || !(is_given("--step-epochs") || is_given("--gamma")),
+            is_given("--gamma") ? "--gamma" : "--step-epochs", "needs --schedule step");
+    const ModelRow& model = find_model(o_.model);
+    require(o_.image_size == 0 || o_.image_size >= model.least_side, "--image-size",
+            "is too small: --model " + o_.model + " takes images from " +
+                std::to_string(model.least_side) + " pixels a side on");
+  }
+
+ private:
+  bool is_given(const char* option) const { return app_.count(option) > 0; }
+  static void require(bool holds, const std::string& option, const std::string& problem) {
+    if (!holds) throw CLI::ValidationError(option, problem);
+  }
+
+  const CLI::App& app_;
+  Options& o_;
+};
+
 }  // namespace
 
-std::variant<Options, int> parse_options(int argc, const char* const* argv) {
+std::variant<Options, int> parse_options(const Program& program, int argc,
+                                         const char* const* argv) {
   constexpr std::uint64_t kMost = 1'000'000'000;
   constexpr int kBadUsage = 2;
-  Options o;
-  CLI::App app(
-      "Trains a small convolutional network on images: alone, or on many ranks under dlrun.",
-      "train_cnn");
-  app.set_version_flag("--version", std::string("train_cnn ") + std::string(kVersion));
-  app.add_option("--dataset", o.dataset,
-                 "what to learn: digits (comes with dlrun) or a downloaded set")
-      ->check(CLI::IsMember({"digits", "mnist", "fashion-mnist", "cifar10"}))
+  Options o = program.defaults;
+  o.program = program.name;
+  CLI::App app(std::string(program.about), o.program);
+  app.set_version_flag("--version", fmt::format("{} {}", program.name, kVersion));
+  app.add_option("--model", o.model, "the network to train")
+      ->check(CLI::IsMember(names_of(models())))
+      ->capture_default_str();
+  app.add_option(
+         "--dataset", o.dataset,
+         "what to learn: digits (comes with dlrun), a downloaded set, or a folder of images")
+      ->check(CLI::IsMember(dataset_names()))
       ->capture_default_str();
   app.add_option("--data-dir", o.data_dir, "folder with the files of the set")->check(refuse_empty);
+  app.add_option("--image-size", o.image_size,
+                 "pixels a side to resize images to; default: as the set and the model have it")
+      ->transform(whole(4, 4096));
+  app.add_option("--augment", o.augment, "change training images at random")
+      ->check(CLI::IsMember(names_of(augmentations())))
+      ->capture_default_str();
   app.add_option("--epochs", o.epochs, "passes over the training set; 0 only evaluates")
       ->transform(whole(0, kMost))
       ->capture_default_str();
   app.add_option("--batch-size", o.batch_size, "samples a step on each rank")
       ->transform(whole(1, kMost))
       ->capture_default_str();
-  app.add_option("--lr", o.lr, "learning rate of SGD")
+  app.add_option("--optimizer", o.optimizer, "what changes the parameters")
+      ->check(CLI::IsMember(names_of(optimizers())))
+      ->capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate; 0.05 of sgd, others have their own default")
+      ->transform(real(0, 1e9));
+  app.add_option("--momentum", o.momentum, "momentum of sgd, nesterov and rmsprop")
+      ->transform(real(0, 1))
+      ->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "default: 0, and 0.01 of adamw")
+      ->transform(real(0, 1e9));
+  app.add_option("--schedule", o.schedule, "how the learning rate changes from step to step")
+      ->check(CLI::IsMember(names_of(schedules())))
+      ->capture_default_str();
+  app.add_option("--warmup-epochs", o.warmup_epochs,
+                 "epochs in which the rate rises, before --schedule step or cosine")
+      ->transform(whole(0, kMost))
+      ->capture_default_str();
+  app.add_option("--step-epochs", o.step_epochs,
+                 "epochs between two steps of --schedule step; default: a third of --epochs")
+      ->transform(whole(1, kMost));
+  app.add_option("--gamma", o.gamma, "what --schedule step multiplies the rate by")
+      ->transform(real(0, 1))
+      ->capture_default_str();
+  app.add_option("--label-smoothing", o.label_smoothing, "share of a target that all classes get")
+      ->transform(real(0, 1))
+      ->capture_default_str();
+  app.add_option("--clip-norm", o.clip_norm, "largest norm of the gradients; 0: any")
       ->transform(real(0, 1e9))
       ->capture_default_str();
-  app.add_option("--momentum", o.momentum, "momentum of SGD")
+  app.add_option("--ema", o.ema,
+                 "evaluate and save a moving average of the parameters with this decay; 0: none")
       ->transform(real(0, 1))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of initial weights and shuffles; the same on every rank")
@@ -86,7 +168,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       app.add_option("--checkpoint-dir", o.checkpoint_dir,
                      "save checkpoints here, on rank 0; all ranks read them")
           ->check(refuse_empty);
-  app.add_option("--checkpoint-every", o.checkpoint_every, "steps between two checkpoints")
+  app.add_option("--checkpoint-every,--save-every", o.checkpoint_every,
+                 "steps between two checkpoints")
       ->transform(whole(1, kMost))
       ->needs(checkpoint_dir)
       ->capture_default_str();
@@ -97,6 +180,11 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_flag("--resume", o.resume,
                "go on from the newest checkpoint; begin anew if there is none yet")
       ->needs(checkpoint_dir);
+  app.add_option("--eval-every", o.eval_every,
+                 "epochs between two evaluations; 0: at the end only. With --checkpoint-dir, the "
+                 "best model is kept there as best.safetensors")
+      ->transform(whole(0, kMost))
+      ->capture_default_str();
   app.add_option("--log-every", o.log_every, "steps between two lines")
       ->transform(whole(1, kMost))
       ->capture_default_str();
@@ -116,6 +204,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_flag("--json", o.json, "print one JSON object a step, and one at the end, on stdout");
   try {
     app.parse(argc, argv);
+    Agreement(app, o).settle();
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) != 0) return kBadUsage;
     require_written(stdout, "standard output");

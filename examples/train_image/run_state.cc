@@ -11,6 +11,7 @@
 #include "core/base/text/number.h"
 #include "core/tensor/factories.h"
 #include "examples/train_image/checks.h"
+#include "nn/serialize/safetensors.h"
 
 namespace dl::examples {
 namespace {
@@ -78,25 +79,24 @@ std::optional<Position> RunState::resume() {
   if (!step) return std::nullopt;
   const nn::Checkpoint found = checkpoints_->load(*step);
   const auto written = found.texts.find("settings");
-  DL_CHECK(
-      written != found.texts.end(), kMismatch,
-      "the checkpoint of step {} in {} is of another program: it has no settings of train_cnn; "
-      "name another folder",
-      *step, options_.checkpoint_dir);
+  DL_CHECK(written != found.texts.end(), kMismatch,
+           "the checkpoint of step {} in {} is of another program: it has no settings of {}; "
+           "name another folder",
+           *step, options_.checkpoint_dir, options_.program);
   DL_CHECK(written->second == settings(), kMismatch,
            "the checkpoint of step {} in {} is of a run with {}, this one is started with {}",
            *step, options_.checkpoint_dir, to_show(written->second), to_show(settings()));
   parts_.model.load_state_dict(found.part("model"));
   parts_.optimizer.load_state_dict(found.part("optimizer"));
   if (parts_.scaler.is_enabled()) parts_.scaler.load_state_dict(found.part("scaler"));
-  random_ = found.part(random_part(group_->rank()));
-  restore_random();
-  return Position{
+  if (parts_.schedule.changes_rate()) parts_.schedule.load_state_dict(found.part("schedule"));
+  if (parts_.average != nullptr) parts_.average->load_state_dict(found.part("average"));
+  nn::load_random_state(default_generator(), found.part(random_part(group_->rank())));
+  Position position{
       .epoch = found.number("epoch"), .step = found.number("step"), .step_of_run = *step};
-}
-
-void RunState::restore_random() const {
-  nn::load_random_state(default_generator(), random_);
+  // Earlier checkpoints of train_cnn have no such number.
+  if (found.numbers.contains("best")) position.best = found.number("best");
+  return position;
 }
 
 void RunState::after_step(const Position& position) {
@@ -108,13 +108,24 @@ void RunState::after_step(const Position& position) {
   nn::Checkpoint checkpoint{
       .step = position.step_of_run,
       .parts = {{"model", parts_.model.state_dict()}, {"optimizer", parts_.optimizer.state_dict()}},
-      .numbers = {{"epoch", position.epoch}, {"step", position.step}},
+      .numbers = {{"epoch", position.epoch}, {"step", position.step}, {"best", position.best}},
       .texts = {{"settings", settings()}}};
   if (parts_.scaler.is_enabled()) checkpoint.parts["scaler"] = parts_.scaler.state_dict();
+  if (parts_.schedule.changes_rate()) checkpoint.parts["schedule"] = parts_.schedule.state_dict();
+  if (parts_.average != nullptr) checkpoint.parts["average"] = parts_.average->state_dict();
   for (int rank = 0; rank < group_->size(); ++rank) {
     checkpoint.parts[random_part(rank)] = with_bytes(mine, random[static_cast<std::size_t>(rank)]);
   }
   checkpoints_->save(checkpoint);
+}
+
+void RunState::keep_best(const nn::Module& model, std::int64_t epoch, double test_accuracy) const {
+  if (!checkpoints_ || group_->rank() != 0) return;
+  nn::save_safetensors(options_.checkpoint_dir + "/best.safetensors", model.state_dict(),
+                       {{"model", options_.model},
+                        {"dataset", options_.dataset},
+                        {"epoch", std::to_string(epoch)},
+                        {"test_accuracy", fmt::format("{}", test_accuracy)}});
 }
 
 }  // namespace dl::examples

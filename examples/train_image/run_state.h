@@ -5,11 +5,13 @@
 #include <optional>
 
 #include "collectives/api/process_group.h"
+#include "examples/train_image/choices/schedules.h"
 #include "examples/train_image/options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"
 #include "nn/module/module.h"
 #include "nn/optim/optimizer.h"
+#include "nn/optim/swa_utils.h"
 
 namespace dl::examples {
 
@@ -17,6 +19,7 @@ struct Position {
   std::int64_t epoch = 0;  // from 0
   std::int64_t step = 0;   // taken in this epoch
   std::int64_t step_of_run = 0;
+  std::int64_t best = -1;  // test images right in the best evaluation so far
 };
 
 // With --checkpoint-dir; without it every member does nothing. All ranks make one and call the same
@@ -27,6 +30,8 @@ class RunState {
     nn::Module& model;
     optim::Optimizer& optimizer;
     amp::GradScaler& scaler;
+    RateSchedule& schedule;
+    optim::swa_utils::AveragedModel* average;  // null without --ema
   };
   RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group);
 
@@ -34,11 +39,10 @@ class RunState {
   // Throws kMismatch if it was saved with other settings or another number of ranks, and
   // kInvalidArgument if the folder holds checkpoints and --resume is not given.
   std::optional<Position> resume();
-  // Sets the random numbers anew to those of the checkpoint that resume() found. A loader draws one
-  // when an epoch begins, which a run that was stopped inside of it has drawn already.
-  void restore_random() const;
   // Saves after every --checkpoint-every steps.
   void after_step(const Position& position);
+  // Rank 0 replaces best.safetensors, beside the checkpoints, by this model.
+  void keep_best(const nn::Module& model, std::int64_t epoch, double test_accuracy) const;
 
  private:
   std::string settings() const;
@@ -47,7 +51,6 @@ class RunState {
   Parts parts_;
   Ref<collectives::ProcessGroup> group_;
   std::optional<nn::CheckpointDir> checkpoints_{};
-  nn::StateDict random_{};  // of this rank, in the checkpoint
 };
 
 }  // namespace dl::examples

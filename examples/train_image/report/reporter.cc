@@ -48,7 +48,9 @@ bool Reporter::wants_loss(std::int64_t step_of_run, bool last_of_epoch) const no
 void Reporter::step(std::int64_t step_of_run, const Progress& progress) {
   if (!config_.speaks) return;
   if (config_.json) {
-    print(Json{{"epoch", progress.epoch}, {"step", step_of_run}, {"loss", progress.loss}}.dump());
+    Json object = {{"epoch", progress.epoch}, {"step", step_of_run}, {"loss", progress.loss}};
+    if (progress.lr) object["lr"] = *progress.lr;
+    print(object.dump());
   } else if (config_.progress_width > 0) {
     show_bar(progress);
   } else if (step_of_run % config_.log_every == 0) {
@@ -63,6 +65,19 @@ void Reporter::epoch_done(const Progress& progress) {
   if (config_.json) return;
   print(fmt::format("epoch {}/{} done: loss {:.4f}, {:.0f} samples/s", progress.epoch,
                     progress.epochs, progress.loss, progress.samples_per_s));
+}
+
+void Reporter::evaluated(const Evaluation& evaluation) {
+  if (config_.json) {
+    print(Json{{"epoch", evaluation.epoch},
+               {"step", evaluation.step_of_run},
+               {"test_accuracy", evaluation.test_accuracy},
+               {"best", evaluation.best}}
+              .dump());
+    return;
+  }
+  print(fmt::format("epoch {}: test accuracy {:.2f} %{}", evaluation.epoch,
+                    100 * evaluation.test_accuracy, evaluation.best ? ", the best so far" : ""));
 }
 
 void Reporter::finish(const Result& result) {

@@ -1,4 +1,4 @@
-// What train_cnn says while it works: JSON objects or lines on stdout, a progress bar on a
+// What train_image says while it works: JSON objects or lines on stdout, a progress bar on a
 // terminal.
 //
 // Only rank 0 says anything. One thread uses a reporter.
@@ -7,9 +7,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
-
-#include "examples/train_image/options.h"
 
 namespace dl::examples {
 
@@ -20,6 +19,15 @@ struct Progress {
   std::int64_t steps = 0;
   double loss = 0;  // the last that is known
   double samples_per_s = 0;
+  std::optional<double> lr{};  // of the step, if a schedule changes it
+};
+
+// A test in the middle of a run.
+struct Evaluation {
+  std::int64_t epoch = 0;  // after which it was made, from 1
+  std::int64_t step_of_run = 0;
+  double test_accuracy = 0;  // 0 ... 1
+  bool best = false;         // so far
 };
 
 // One line of at most `width` columns: "epoch 2/5 [=====>    ] 11/22, loss 0.1234, 2345 samples/s".
@@ -53,6 +61,7 @@ class Reporter {
   // After each step; `progress.loss` is this step's loss if wants_loss() returned true.
   void step(std::int64_t step_of_run, const Progress& progress);
   void epoch_done(const Progress& progress);
+  void evaluated(const Evaluation& evaluation);
   void finish(const Result& result);
 
  private:

@@ -33,6 +33,26 @@ TEST(Settings, OfARankThatDifferAreAnErrorOnAllRanks) {
   });
 }
 
+// Checkpoints of earlier versions hold this text.
+TEST(Settings, NameALaterOptionOnlyIfItIsUsed) {
+  EXPECT_EQ(settings_of_steps({}),
+            "--dataset digits --batch-size 32 --lr 0.05 --momentum 0.9 --seed 42 --amp off");
+  const std::string all = settings_of_steps({.model = "resnet18",
+                                             .image_size = 8,
+                                             .augment = "shift",
+                                             .optimizer = "adamw",
+                                             .weight_decay = 0.5,
+                                             .schedule = "step",
+                                             .label_smoothing = 0.1,
+                                             .clip_norm = 1,
+                                             .ema = 0.9});
+  EXPECT_TRUE(all.ends_with(
+      " --amp off --model resnet18 --image-size 8 --augment shift --optimizer adamw "
+      "--weight-decay 0.5 --schedule step --epochs 15 --warmup-epochs 0 --step-epochs 0 --gamma "
+      "0.1 --label-smoothing 0.1 --clip-norm 1 --ema 0.9"))
+      << all;
+}
+
 TEST(Writable, IsWhatAFileCanBeMadeIn) {
   const tests::TempDir folder;
   require_writable(folder.path() + "/new.safetensors");

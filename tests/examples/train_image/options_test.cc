@@ -9,7 +9,8 @@ namespace {
 
 std::variant<Options, int> parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "train_cnn");
-  return parse_options(static_cast<int>(arguments.size()), arguments.data());
+  return parse_options({.name = "train_cnn", .about = "Trains."},
+                       static_cast<int>(arguments.size()), arguments.data());
 }
 
 // The exit code and what stands on stderr.
@@ -101,6 +102,30 @@ TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
     EXPECT_EQ(code, 2) << flag;
     EXPECT_NE(text.find(flag), std::string::npos) << text;
   }
+}
+
+TEST(Options, OptimizersHaveTheirOwnRateUnlessOneIsGiven) {
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).lr, 1e-3);
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).weight_decay, 1e-2);
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw", "--lr", "0.5"})).lr, 0.5);
+  EXPECT_EQ(std::get<Options>(parse({})).lr, 0.05);
+}
+
+TEST(Options, ThatDoNotGoTogetherAreRefused) {
+  const auto expect_refused = [](const std::vector<const char*>& arguments, const char* text) {
+    const auto [code, said] = refuse(arguments);
+    EXPECT_EQ(code, 2);
+    EXPECT_EQ(said.substr(0, said.find('\n')), text);
+  };
+  expect_refused({"--optimizer", "adam", "--momentum", "0.5"},
+                 "--momentum: is not an option of --optimizer adam");
+  expect_refused({"--warmup-epochs", "1"}, "--warmup-epochs: needs --schedule step or cosine");
+  expect_refused({"--warmup-epochs", "15", "--schedule", "cosine"},
+                 "--warmup-epochs: leaves no epoch of --epochs 15");
+  expect_refused({"--gamma", "0.5", "--schedule", "cosine"}, "--gamma: needs --schedule step");
+  expect_refused({"--model", "densenet121", "--image-size", "8"},
+                 "--image-size: is too small: --model densenet121 takes images from 32 pixels a "
+                 "side on");
 }
 
 TEST(Options, ANumberThatIsNoneIsQuotedWithWhatIsWanted) {

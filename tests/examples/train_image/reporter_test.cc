@@ -72,6 +72,22 @@ TEST(Reporter, PrintsAnObjectAStepAndOneAtTheEnd) {
   EXPECT_EQ(end["world_size"], 2);
 }
 
+TEST(Reporter, ShowsEvaluationsAndTheRateThatASchedulePlans) {
+  const Evaluation evaluation{.epoch = 2, .step_of_run = 40, .test_accuracy = 0.5, .best = true};
+  Recorder json({.json = true});
+  Progress progress = at(1);
+  progress.lr = 0.125;
+  json->step(41, progress);
+  json->evaluated(evaluation);
+  EXPECT_THAT(json.lines(),
+              testing::ElementsAre(R"({"epoch":2,"step":41,"loss":0.25,"lr":0.125})",
+                                   R"({"epoch":2,"step":40,"test_accuracy":0.5,"best":true})"));
+  Recorder plain({});
+  plain->evaluated(evaluation);
+  EXPECT_THAT(plain.lines(),
+              testing::ElementsAre("epoch 2: test accuracy 50.00 %, the best so far"));
+}
+
 TEST(Reporter, PrintsPlainLinesWithoutATerminal) {
   Recorder recorder({.log_every = 10});
   for (std::int64_t step = 1; step <= 20; ++step) recorder->step(step, at(step));

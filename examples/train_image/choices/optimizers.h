@@ -1,0 +1,33 @@
+// The optimizers that train_image can train with. A new one is a row in optimizers.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+#include "nn/optim/optimizer.h"
+
+namespace dl::examples {
+
+struct OptimizerSettings {
+  double lr = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+struct OptimizerRow {
+  std::string_view name;
+  bool has_momentum;  // heeds --momentum
+  double lr;          // unless --lr is given
+  double weight_decay;
+  std::unique_ptr<optim::Optimizer> (*make)(const std::vector<Tensor>& parameters,
+                                            const OptimizerSettings& settings);
+};
+
+std::span<const OptimizerRow> optimizers();
+// Throws kInvalidArgument with the names that there are.
+const OptimizerRow& find_optimizer(std::string_view name);
+
+}  // namespace dl::examples

@@ -1,0 +1,104 @@
+#include "examples/train_image/choices/schedules.h"
+
+#include <algorithm>
+
+#include "examples/train_image/choices/rows.h"
+#include "nn/optim/lr_scheduler/compose/sequential.h"
+#include "nn/optim/lr_scheduler/cycle/cycle.h"
+#include "nn/optim/lr_scheduler/schedules.h"
+
+namespace dl::examples {
+namespace {
+
+using Scheduler = std::unique_ptr<optim::LRScheduler>;
+
+// The first rate of a warm-up, as a part of --lr.
+constexpr double kWarmupStart = 0.01;
+
+Scheduler no_schedule(optim::Optimizer& /*optimizer*/, const ScheduleSettings& /*settings*/) {
+  return nullptr;
+}
+
+Scheduler make_step(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+  return std::make_unique<optim::StepLR>(
+      optimizer, optim::StepLROptions{.step_size = s.step_every, .gamma = s.gamma});
+}
+
+Scheduler make_cosine(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+  return std::make_unique<optim::CosineAnnealingLR>(
+      optimizer, optim::CosineAnnealingLROptions{.T_max = s.steps});
+}
+
+Scheduler make_one_cycle(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+  // A momentum of 0 stays 0.
+  const double* const momentum = optimizer.find_option("momentum");
+  const bool has_momentum = momentum != nullptr && *momentum > 0;
+  return std::make_unique<optim::OneCycleLR>(
+      optimizer,
+      optim::OneCycleLROptions{
+          .max_lr = {s.lr},
+          .total_steps = s.steps,
+          .cycle_momentum = has_momentum || optimizer.find_option("betas.0") != nullptr});
+}
+
+constexpr ScheduleRow kSchedules[] = {
+    {"none", false, no_schedule},
+    {"step", true, make_step},
+    {"cosine", true, make_cosine},
+    {"one-cycle", false, make_one_cycle},
+};
+
+}  // namespace
+
+std::span<const ScheduleRow> schedules() {
+  return kSchedules;
+}
+
+const ScheduleRow& find_schedule(std::string_view name) {
+  return find_row(schedules(), "--schedule", name);
+}
+
+RateSchedule::RateSchedule(const Options& options, optim::Optimizer& optimizer,
+                           std::int64_t steps_an_epoch) {
+  const std::int64_t warmup = options.warmup_epochs * steps_an_epoch;
+  const std::int64_t step_epochs =
+      options.step_epochs > 0 ? options.step_epochs : std::max<std::int64_t>(1, options.epochs / 3);
+  // The first rate of a schedule is that of its constructor, so the warm-up is made first.
+  Scheduler warm;
+  if (warmup > 0) {
+    warm = std::make_unique<optim::LinearLR>(
+        optimizer, optim::LinearLROptions{.start_factor = kWarmupStart, .total_iters = warmup});
+  }
+  Scheduler main =
+      find_schedule(options.schedule)
+          .make(optimizer,
+                {.steps = std::max<std::int64_t>(1, options.epochs * steps_an_epoch - warmup),
+                 .step_every = step_epochs * steps_an_epoch,
+                 .gamma = options.gamma,
+                 .lr = options.lr});
+  if (!main) return;
+  if (!warm) {
+    schedulers_.push_back(std::move(main));
+    return;
+  }
+  auto both = std::make_unique<optim::SequentialLR>(
+      optimizer, std::vector<optim::LRScheduler*>{warm.get(), main.get()},
+      std::vector<std::int64_t>{warmup});
+  schedulers_.push_back(std::move(warm));
+  schedulers_.push_back(std::move(main));
+  schedulers_.push_back(std::move(both));
+}
+
+void RateSchedule::step() {
+  if (!schedulers_.empty()) schedulers_.back()->step();
+}
+
+nn::StateDict RateSchedule::state_dict() const {
+  return schedulers_.empty() ? nn::StateDict{} : schedulers_.back()->state_dict();
+}
+
+void RateSchedule::load_state_dict(const nn::StateDict& state) {
+  if (!schedulers_.empty()) schedulers_.back()->load_state_dict(state);
+}
+
+}  // namespace dl::examples

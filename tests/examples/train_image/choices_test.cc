@@ -1,0 +1,131 @@
+// The tables of train_image: every row makes what its name says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/tensor/factories.h"
+#include "examples/train_image/choices/augment.h"
+#include "examples/train_image/choices/models.h"
+#include "examples/train_image/choices/optimizers.h"
+#include "examples/train_image/choices/schedules.h"
+#include "nn/models/resnet.h"
+#include "nn/optim/algorithms/algorithms.h"
+
+namespace dl::examples {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Models, ARowOfANameThatIsNotThereListsTheOthers) {
+  EXPECT_THAT([] { find_model("vgg"); },
+              testing::ThrowsMessage<Error>(
+                  HasSubstr("--model is vgg, wanted one of book, resnet18, resnet34")));
+}
+
+TEST(Models, TakeTheSmallestImagesOfTheirRow) {
+  for (const char* name : {"book", "resnet18"}) {
+    const ModelRow& row = find_model(name);
+    const ImageInput input{.channels = 3, .side = row.least_side, .classes = 7};
+    const auto model = row.make(input);
+    model->eval();
+    EXPECT_EQ((*model)(ones({2, 3, input.side, input.side})).sizes(), (Shape{2, 7})) << name;
+  }
+}
+
+TEST(Models, AResNetForLargeImagesIsTorchvisions) {
+  const ImageInput large{.channels = 3, .side = 224, .classes = 1000};
+  EXPECT_EQ(find_model("resnet18").make(large)->count_parameters(), 11'689'512);
+  const ImageInput small{.channels = 3, .side = 32, .classes = 1000};
+  EXPECT_EQ(find_model("resnet18").make(small)->get_parameter("conv1.weight").size(2), 3);
+}
+
+TEST(Optimizers, TakeAStepWithTheirDefaults) {
+  for (const OptimizerRow& row : optimizers()) {
+    Tensor p = ones({3});
+    p.requires_grad_();
+    const auto optimizer =
+        row.make({p}, {.lr = row.lr, .momentum = 0.9, .weight_decay = row.weight_decay});
+    (p * p).sum().backward();
+    optimizer->step();
+    EXPECT_LT(p.detach()[0].item<double>(), 1) << row.name;
+    EXPECT_EQ(optimizer->lr(), row.lr) << row.name;
+  }
+}
+
+// The rates of a run of 4 epochs of 5 steps.
+std::vector<double> rates_of(const Options& options, std::int64_t resumed_after = -1) {
+  Tensor p = ones({1});
+  p.requires_grad_();
+  optim::SGD optimizer({p}, {.lr = options.lr, .momentum = options.momentum});
+  RateSchedule schedule(options, optimizer, 5);
+  std::vector<double> rates;
+  for (std::int64_t step = 0; step < 20; ++step) {
+    rates.push_back(optimizer.lr());
+    p.sum().backward();
+    optimizer.step();
+    schedule.step();
+    if (step != resumed_after) continue;
+    // What another process does that goes on here.
+    const nn::StateDict saved = schedule.state_dict();
+    const nn::StateDict momentum = optimizer.state_dict();
+    optim::SGD other({p}, {.lr = options.lr, .momentum = options.momentum});
+    RateSchedule rest(options, other, 5);
+    other.load_state_dict(momentum);
+    rest.load_state_dict(saved);
+    while (++step < 20) {
+      rates.push_back(other.lr());
+      other.step();
+      rest.step();
+    }
+  }
+  return rates;
+}
+
+TEST(Schedules, CosineFallsAfterItsWarmUp) {
+  const auto rates = rates_of({.epochs = 4, .lr = 2, .schedule = "cosine", .warmup_epochs = 1});
+  EXPECT_DOUBLE_EQ(rates[0], 0.02);
+  for (std::size_t i = 1; i <= 5; ++i) EXPECT_GT(rates[i], rates[i - 1]);
+  for (std::size_t i = 5; i < 20; ++i) {
+    const double x = static_cast<double>(i - 5) / 15;
+    EXPECT_NEAR(rates[i], 1 + std::cos(std::numbers::pi * x), 1e-12) << i;
+  }
+}
+
+TEST(Schedules, StepMultipliesEverySoManyEpochs) {
+  const auto rates =
+      rates_of({.epochs = 4, .lr = 1, .schedule = "step", .step_epochs = 2, .gamma = 0.5});
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_DOUBLE_EQ(rates[i], i < 10 ? 1 : 0.5) << i;
+}
+
+TEST(Schedules, OneCycleRisesToTheRateAndFalls) {
+  const auto rates = rates_of({.epochs = 4, .lr = 1, .schedule = "one-cycle"});
+  EXPECT_NEAR(rates[0], 1.0 / 25, 1e-12);
+  EXPECT_DOUBLE_EQ(rates[5], 1);
+  EXPECT_LT(rates[19], 1e-3);
+}
+
+TEST(Schedules, GoOnFromTheirState) {
+  for (const ScheduleRow& row : schedules()) {
+    Options options{.epochs = 4, .lr = 1, .schedule = std::string(row.name)};
+    options.warmup_epochs = row.warms_up ? 1 : 0;
+    const auto whole = rates_of(options);
+    for (const std::int64_t after : {2, 4, 12}) {
+      EXPECT_EQ(rates_of(options, after), whole) << row.name << " after step " << after;
+    }
+  }
+}
+
+TEST(Augmentations, KeepOrMakeTheSide) {
+  for (const AugmentRow& row : augmentations()) {
+    Tensor image = ones({3, 16, 16}).to(DType::kU8);
+    for (const data::Transform& change : row.make(row.resizes ? 12 : 16)) image = change(image);
+    EXPECT_EQ(image.size(2), row.resizes ? 12 : 16) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace dl::examples
