@@ -1,4 +1,5 @@
-// What a run of train_cnn with --json said: one object a step, and one at the end.
+// What a run of train_cnn or train_image with --json said: an object a step, one an evaluation, and
+// one at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@ namespace dl::dist {
 
 struct Report {
   std::vector<nlohmann::json> steps;
+  std::vector<nlohmann::json> evaluations;
   nlohmann::json end;
 
   std::vector<double> losses() const {
@@ -32,6 +34,8 @@ inline Report parse_report(const std::string& text) {
     nlohmann::json object = nlohmann::json::parse(line.substr(brace));
     if (object.contains("loss")) {
       report.steps.push_back(std::move(object));
+    } else if (object.contains("best")) {
+      report.evaluations.push_back(std::move(object));
     } else {
       report.end = std::move(object);
     }
