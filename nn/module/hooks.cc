@@ -1,7 +1,10 @@
 // Functions that run before and after a module's forward().
 #include <algorithm>
+#include <list>
+#include <utility>
 
 #include "core/tape/arrangement.h"
+#include "nn/module/computed.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -14,10 +17,28 @@ struct detail::ModuleHooks {
   };
   std::vector<Entry<Module::ForwardPreHook>> before;
   std::vector<Entry<Module::ForwardHook>> after;
+  struct Computation {
+    std::string name;
+    Computed::Function compute;
+  };
+  std::vector<Computation> computations;
   std::uint64_t next_id = 1;
 };
 
 namespace {
+thread_local constinit bool is_paused = false;
+
+template <typename List>
+auto find_name(List& list, std::string_view name) {
+  return std::ranges::find(list, name, [](const auto& each) -> const std::string& {
+    if constexpr (requires { each.entry; }) {
+      return each.entry.name;
+    } else {
+      return each.name;
+    }
+  });
+}
+
 void erase_hook(void* list, std::uint64_t id) {
   auto& hooks = *static_cast<detail::ModuleHooks*>(list);
   std::erase_if(hooks.before, [id](const auto& entry) { return entry.id == id; });
@@ -54,6 +75,8 @@ HookHandle Module::register_forward_hook(ForwardHook hook) {
 }
 
 Tensor Module::call_with_hooks(const Tensor& input) {
+  run_computations();
+  if (hooks_is_empty()) return forward(input);
   dl::detail::not_repeatable("a module's hook runs");
   // Copies: a hook may register or remove hooks.
   const auto before = hooks_->before;
@@ -67,6 +90,57 @@ Tensor Module::call_with_hooks(const Tensor& input) {
     if (Tensor changed = entry.hook(*this, x, y); changed.defined()) y = std::move(changed);
   }
   return y;
+}
+
+void Module::run_computations() {
+  check_not_moved("compute_parameters");
+  if (is_paused) return;
+  for (const auto& [name, compute] : hooks_->computations) {
+    find_name(computed_, name)->tensor = compute(*this);
+  }
+}
+
+void detail::Computed::begin(Module& module, std::string_view name, Function compute) {
+  auto& parameters = module.parameters_;
+  module.computed_.splice(module.computed_.end(), parameters, find_name(parameters, name));
+  module.hooks().computations.push_back({std::string(name), std::move(compute)});
+}
+
+void detail::Computed::end(Module& module, std::string_view name, Tensor parameter) {
+  auto& computations = module.hooks().computations;
+  computations.erase(find_name(computations, name));
+  const auto entry = find_name(module.computed_, name);
+  entry->tensor = std::move(parameter);
+  module.parameters_.splice(module.parameters_.end(), module.computed_, entry);
+}
+
+void detail::Computed::drop(Module& module, std::string_view name) {
+  tape::rearranged();
+  std::erase_if(module.parameters_, [&](const NamedTensor& each) { return each.name == name; });
+  std::erase_if(module.buffers_, [&](const auto& each) { return each.entry.name == name; });
+}
+
+std::vector<std::string> detail::Computed::names(const Module& module) {
+  std::vector<std::string> names;
+  for (const NamedTensor& each : module.computed_) names.push_back(each.name);
+  return names;
+}
+
+Tensor* detail::Computed::find(Module& module, std::string_view name) {
+  const auto found = find_name(module.computed_, name);
+  return found == module.computed_.end() ? nullptr : &found->tensor;
+}
+
+Tensor* detail::Computed::find_registered(Module& module, std::string_view name) {
+  const auto parameter = find_name(module.parameters_, name);
+  if (parameter != module.parameters_.end()) return &parameter->tensor;
+  const auto buffer = find_name(module.buffers_, name);
+  return buffer == module.buffers_.end() ? nullptr : &buffer->entry.tensor;
+}
+
+detail::Computed::Pause::Pause() : before_(std::exchange(is_paused, true)) {}
+detail::Computed::Pause::~Pause() {
+  is_paused = before_;
 }
 
 }  // namespace dl::nn

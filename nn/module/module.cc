@@ -49,6 +49,7 @@ Tensor brought(const Tensor& tensor, const Bring& bring) {
 
 Module::Module(Module&& other) noexcept
     : parameters_(std::move(other.parameters_)),
+      computed_(std::move(other.computed_)),
       buffers_(std::move(other.buffers_)),
       children_(std::move(other.children_)),
       hooks_(std::move(other.hooks_)),
@@ -107,6 +108,7 @@ void Module::require_free_name(std::string_view kind, std::string_view name) con
            name);
   const bool taken =
       std::ranges::any_of(parameters_, [&](const NamedTensor& p) { return p.name == name; }) ||
+      std::ranges::any_of(computed_, [&](const NamedTensor& c) { return c.name == name; }) ||
       std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.entry.name == name; }) ||
       std::ranges::any_of(children_, [&](const Child& c) { return c.name == name; });
   DL_CHECK(!taken, kInvalidArgument, "{}: {} \"{}\": the name is already registered{}", type_name(),
@@ -145,6 +147,7 @@ Module::Place Module::place_of(std::string_view path) {
 void Module::retire(std::unique_ptr<Module> module) {
   for (const NamedModule& each : module->named_modules()) {
     for (NamedTensor& p : each.module->parameters_) p.tensor = Tensor();
+    for (NamedTensor& c : each.module->computed_) c.tensor = Tensor();
     for (Buffer& b : each.module->buffers_) b.entry.tensor = Tensor();
     each.module->gone_ = Gone::kReplaced;
   }

@@ -85,6 +85,7 @@ struct Fusion {
 
 namespace detail {
 struct ModuleHooks;
+struct Computed;
 }  // namespace detail
 
 using dl::HookHandle;
@@ -116,6 +117,12 @@ class Module {
   HookHandle register_forward_pre_hook(ForwardPreHook hook);
   HookHandle register_forward_hook(ForwardHook hook);
   bool has_forward_hooks() const noexcept { return hooks_ != nullptr && !hooks_is_empty(); }
+  // Computes the tensors that are computed from parameters (nn/utils/prune/prune.h). A call
+  // module(x) does so first; before a direct call of forward(), call this.
+  void compute_parameters() {
+    if (hooks_) [[unlikely]]
+      run_computations();
+  }
 
   // For containers that fuse this module with an adjacent activation; see forward_chain() in
   // sequential.h. A class that overrides forward() inherits these functions, so each of them must
@@ -280,6 +287,7 @@ class Module {
   Tensor call_with_hooks(const Tensor& input);
   bool hooks_is_empty() const noexcept;
   detail::ModuleHooks& hooks();
+  void run_computations();
   std::vector<std::string> child_lines() const;
   void require_free_name(std::string_view kind, std::string_view name) const;
   Module& set_training(bool training);
@@ -291,8 +299,11 @@ class Module {
   template <typename Bring>
   void replace_all(const Bring& bring);
 
+  friend struct detail::Computed;
+
   // Lists, because users hold references to their tensors.
   std::list<NamedTensor> parameters_;
+  std::list<NamedTensor> computed_;  // in the place of parameters
   std::list<Buffer> buffers_;
   std::vector<Child> children_;
   std::shared_ptr<detail::ModuleHooks> hooks_;  // shared, because handles may outlive the module

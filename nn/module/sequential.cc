@@ -21,12 +21,14 @@ Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
   Tensor value = input;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     if (goes_before(i)) {
+      modules[i + 1]->compute_parameters();
       value = modules[i + 1]->forward_fused(value, {.before = activation(i)});
       ++i;
       continue;
     }
     const Fusion with_next{.after = activation(i + 1)};
     if (with_next.after != Activation::kNone && !goes_before(i + 1) && can_fuse(i, with_next)) {
+      modules[i]->compute_parameters();
       value = modules[i]->forward_fused(value, with_next);
       ++i;
       continue;

@@ -1580,7 +1580,81 @@ def tokens():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order)}
+def pruning():
+    """nn/utils/prune: masks, with many equal magnitudes, as uint8; after manual_seed(123) where they are random."""
+    from torch.nn.utils import prune
+    g = seeded(7)
+    # Tenths, so that many magnitudes are equal.
+    small = torch.randint(-15, 16, (8, 6, 3, 3), generator=g) / 10
+    wide = torch.randint(-4, 5, (20, 50), generator=g) / 4
+    a = {"small": (small * 10).to(torch.int8), "wide": (wide * 4).to(torch.int8)}
+    scores = torch.randint(0, 5, small.shape, generator=g) / 8
+    a["scores"] = (scores * 8).to(torch.int8)
+    given = torch.randint(0, 2, small.shape, generator=g).to(torch.uint8)
+    a["given"] = given
+
+    def of(values):
+        module = nn.Module()
+        module.weight = nn.Parameter(values.clone())
+        return module
+
+    def add(name, values, *calls):
+        module = of(values)
+        torch.manual_seed(123)
+        for function, keywords in calls:
+            function(module, "weight", **keywords)
+        a[name] = module.weight_mask.to(torch.uint8)
+
+    l1, some = prune.l1_unstructured, prune.random_unstructured
+    ln, rows = prune.ln_structured, prune.random_structured
+    add("l1_share", small, (l1, {"amount": 0.3}))
+    add("l1_count", small, (l1, {"amount": 7}))
+    add("l1_none", small, (l1, {"amount": 0}))
+    add("l1_few_of_many", wide, (l1, {"amount": 15}))
+    add("l1_half_up", wide[0, :5], (l1, {"amount": 0.5}))
+    add("l1_equal", torch.ones(200), (l1, {"amount": 0.4}))
+    add("l1_thrice", small, *[(l1, {"amount": 0.2})] * 3)
+    add("l1_scores", small, (l1, {"amount": 0.5, "importance_scores": scores}))
+    add("random_share", small, (some, {"amount": 0.4}))
+    add("random_twice", wide, (some, {"amount": 0.4}), (some, {"amount": 33}))
+    for n in (1, 2, 0.5, math.inf):
+        for dim in (0, 1, -1):
+            add(f"ln_{n}_{dim}", small, (ln, {"amount": 0.4, "n": n, "dim": dim}))
+    add("ln_twice", small, (ln, {"amount": 3, "n": 2, "dim": 0}), (ln, {"amount": 0.5, "n": 1, "dim": 0}))
+    add("ln_both", small, (ln, {"amount": 3, "n": 2, "dim": 0}), (ln, {"amount": 0.5, "n": 1, "dim": 1}))
+    add("ln_scores", small, (ln, {"amount": 0.5, "n": 1, "dim": 1, "importance_scores": scores}))
+    add("ln_equal", torch.ones(40, 3), (ln, {"amount": 0.3, "n": 2, "dim": 0}))
+    add("rows_twice", wide, (rows, {"amount": 0.3, "dim": 0}), (rows, {"amount": 4, "dim": 0}))
+    add("rows_none", wide, (rows, {"amount": 0, "dim": 1}), (rows, {"amount": 0.25, "dim": 1}))
+    add("mixed", small, (ln, {"amount": 0.25, "n": 2, "dim": 0}), (l1, {"amount": 0.25}), (some, {"amount": 20}),
+        (prune.custom_from_mask, {"mask": given}), (prune.identity, {}))
+    for method in (prune.L1Unstructured, prune.RandomUnstructured):
+        first, second = of(small), of(wide)
+        torch.manual_seed(123)
+        l1(second, "weight", amount=0.1)
+        prune.global_unstructured([(first, "weight"), (second, "weight")], method, amount=0.35)
+        for i, module in enumerate((first, second)):
+            a[f"{method.__name__}_{i}"] = module.weight_mask.to(torch.uint8)
+    # Training goes on with the masks.
+    torch.manual_seed(123)
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    l1(model[0], "weight", amount=0.4)
+    ln(model[2], "weight", amount=2, n=1, dim=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    x, y = torch.rand(8, 6), torch.arange(8) % 3
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    a["losses"] = torch.stack(losses)
+    a["trained_0"], a["trained_2"] = model[0].weight_orig.detach().clone(), model[2].weight_orig.detach().clone()
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():
