@@ -63,6 +63,7 @@ struct Call {
   PartOperands parts{};
   // What the function does with a part of the elements; for element-wise functions only.
   PartWork (*in_parts)(Params...) = nullptr;
+  std::string_view kernel{};  // its name in core/ops/op_list.def; empty: it is another function
 };
 
 // In place of a number of results: a function may change any of its tensors.
@@ -74,8 +75,9 @@ class Step {
   using Refuse = std::function<void(std::int64_t bad, std::span<const Operand> operands)>;
 
   Step(std::string name, std::vector<Operand> operands, std::size_t results = kAnyTensor,
-       PartOperands parts = {})
+       PartOperands parts = {}, std::string_view kernel = {})
       : name_(std::move(name)),
+        kernel_(kernel),
         operands_(std::move(operands)),
         results_(std::min(results, operands_.size())),
         parts_(parts) {}
@@ -100,6 +102,9 @@ class Step {
   std::string difference(const Step& other) const;
 
   const std::string& name() const noexcept { return name_; }
+  // The kernel that it calls, by its name in core/ops/op_list.def; empty: it calls another
+  // function.
+  std::string_view kernel() const noexcept { return kernel_; }
   std::span<Operand> operands() noexcept { return operands_; }
   std::span<const Operand> operands() const noexcept { return operands_; }
   // Whether it changes operand i.
@@ -120,6 +125,7 @@ class Step {
   virtual std::string_view differing(const Step& other) const = 0;
 
   std::string name_;
+  std::string_view kernel_;
   std::vector<Operand> operands_;
   std::size_t results_;
   PartOperands parts_;
@@ -190,7 +196,7 @@ class CallStep final : public Step {
  public:
   CallStep(const Call<R, Params...>& call, std::vector<Operand> operands,
            detail::Held<Params>... held)
-      : Step(std::string(call.name), std::move(operands), call.results, call.parts),
+      : Step(std::string(call.name), std::move(operands), call.results, call.parts, call.kernel),
         function_(call.function),
         in_parts_(call.in_parts),
         held_(std::move(held)...) {}

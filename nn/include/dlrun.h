@@ -106,4 +106,5 @@
 #include "nn/serialize/safetensors.h"
 #include "nn/text/byte_level_bpe.h"
 #include "nn/utils/clip_grad.h"
+#include "nn/utils/prune/filters.h"
 #include "nn/utils/prune/prune.h"

@@ -42,7 +42,8 @@ struct Watched<op, R (*)(Params...)> {
                                         .results = kResults,
                                         .function = kernel,
                                         .parts = kParts<op>,
-                                        .in_parts = kInParts<op>};
+                                        .in_parts = kInParts<op>,
+                                        .kernel = info(op).kernel};
     return tape::run(call, std::forward<Params>(arguments)...);
   }
 };

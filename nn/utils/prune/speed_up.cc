@@ -1,0 +1,221 @@
+// Cutting masked channels out of a network.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/base/error.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
+#include "core/ops/reduce/reduce.h"
+#include "core/tape/arrangement.h"
+#include "core/tensor/factories.h"
+#include "nn/layers/activation/activation_with.h"
+#include "nn/layers/conv/conv.h"
+#include "nn/layers/conv/conv_variants.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/norm.h"
+#include "nn/module/computed.h"
+#include "nn/utils/prune/channels.h"
+#include "nn/utils/prune/filters.h"
+#include "nn/utils/prune/prune.h"
+
+namespace dl::nn::utils::prune {
+namespace {
+
+using detail::Channel;
+using detail::ChannelMap;
+using detail::kNone;
+using detail::MappedTensor;
+using nn::detail::Computed;
+
+// Whether all elements at an index of a dimension are 0, for each index.
+std::vector<bool> zeros_along(const Tensor& tensor, std::size_t dim) {
+  const Tensor lines = tensor.transpose(0, static_cast<std::int64_t>(dim))
+                           .to(DType::kF64)
+                           .contiguous()
+                           .view({tensor.size(static_cast<std::int64_t>(dim)), -1});
+  const Tensor largest = amax(abs(lines), 1).contiguous();
+  std::vector<bool> zeros;
+  for (std::int64_t i = 0; i < largest.numel(); ++i) {
+    zeros.push_back(largest.data<double>()[i] == 0);
+  }
+  return zeros;
+}
+
+bool is_pruned_in(const MappedTensor& mapped) {
+  return Computed::find(*mapped.tensor.module, mapped.tensor.name) != nullptr;
+}
+
+// The channels of which all filters are masked.
+std::vector<bool> masked_channels(ChannelMap& map) {
+  std::vector<bool> masked(map.channel_count());
+  for (std::size_t c = 0; c < masked.size(); ++c) {
+    masked[c] = map.obstacle(static_cast<Channel>(c)).empty();
+  }
+  for (const MappedTensor& each : map.tensors()) {
+    if (!each.is_filters) continue;
+    const std::vector<bool> zeros = zeros_along(each.tensor.value, 0);
+    for (std::size_t i = 0; i < zeros.size(); ++i) {
+      if (!zeros[i] || !is_pruned_in(each)) {
+        masked[static_cast<std::size_t>(each.channels[0][i])] = false;
+      }
+    }
+  }
+  return masked;
+}
+
+// Throws if a masked channel would not be 0.
+void check_other_parameters(ChannelMap& map, const std::vector<bool>& masked) {
+  for (const MappedTensor& each : map.tensors()) {
+    if (each.is_filters || !each.tensor.is_parameter) continue;
+    for (std::size_t d = 0; d < each.channels.size(); ++d) {
+      if (each.channels[d].empty()) continue;
+      const std::vector<bool> zeros = zeros_along(each.tensor.value, d);
+      for (std::size_t i = 0; i < zeros.size(); ++i) {
+        const Channel channel = each.channels[d][i];
+        DL_CHECK(zeros[i] || channel == kNone || !masked[static_cast<std::size_t>(channel)],
+                 kInvalidArgument,
+                 "speed_up: element {} of \"{}\" is not 0, but the filter of its channel is "
+                 "masked; mask both, as prune_filters() does",
+                 i, each.tensor.str());
+      }
+    }
+  }
+}
+
+// What remains of a tensor.
+Tensor without(const MappedTensor& mapped, const Tensor& tensor, const std::vector<bool>& masked) {
+  Tensor rest = tensor;
+  for (std::size_t d = 0; d < mapped.channels.size(); ++d) {
+    std::vector<std::int64_t> kept;
+    for (std::size_t i = 0; i < mapped.channels[d].size(); ++i) {
+      const Channel channel = mapped.channels[d][i];
+      if (channel == kNone || !masked[static_cast<std::size_t>(channel)]) {
+        kept.push_back(static_cast<std::int64_t>(i));
+      }
+    }
+    if (kept.size() == mapped.channels[d].size()) continue;
+    DL_CHECK(!kept.empty(), kInvalidArgument,
+             "speed_up: all of \"{}\" is masked; prune fewer filters", mapped.tensor.str());
+    rest = index_select(rest, static_cast<std::int64_t>(d), dl::tensor(kept));
+  }
+  return rest;
+}
+
+// Sets the sizes that a layer keeps beside its weight, of which it had `old_rows` before.
+template <typename Conv>
+void resize_conv(Conv& conv, std::int64_t old_rows) {
+  const std::int64_t columns = conv.weight.size(1);
+  if (conv.options.groups > 1 && columns == 1) {
+    conv.options.groups = conv.weight.size(0) * conv.options.groups / old_rows;
+  }
+  conv.out_channels = conv.weight.size(0);
+  conv.in_channels = columns * conv.options.groups;
+}
+
+void resize(Module& module) {
+  if (auto* const conv = dynamic_cast<Conv2d*>(&module)) {
+    resize_conv(*conv, conv->out_channels);
+  } else if (auto* const line = dynamic_cast<Conv1d*>(&module)) {
+    resize_conv(*line, line->out_channels);
+  } else if (auto* const linear = dynamic_cast<Linear*>(&module)) {
+    linear->out_features = linear->weight.size(0);
+    linear->in_features = linear->weight.size(1);
+  } else if (auto* const norm = dynamic_cast<BatchNorm*>(&module)) {
+    if (norm->weight.defined()) norm->num_features = norm->weight.size(0);
+    if (norm->running_mean.defined()) norm->num_features = norm->running_mean.size(0);
+  } else if (auto* const slopes = dynamic_cast<PReLU*>(&module)) {
+    slopes->options.num_parameters = slopes->weight.numel();
+  }
+}
+
+struct Replaced {
+  Module* module;
+  Tensor* place;
+  Tensor before;
+};
+
+void put_back(const std::vector<Replaced>& all) {
+  for (const Replaced& each : all) *each.place = each.before;
+  for (const Replaced& each : all) resize(*each.module);
+  tape::rearranged();
+}
+
+// Why the result is not the one before; empty: it is, but for rounding.
+std::string difference(const Tensor& before, const Tensor& after) {
+  if (before.sizes() != after.sizes()) {
+    return fmt::format("its result has shape {}, and had {}", after.sizes().str(),
+                       before.sizes().str());
+  }
+  const double epsilon = before.dtype() == DType::kF64    ? std::numeric_limits<double>::epsilon()
+                         : before.dtype() == DType::kF16  ? 0x1p-10
+                         : before.dtype() == DType::kBF16 ? 0x1p-7
+                                                          : 0x1p-23;
+  const double largest = amax(abs(before)).item<double>();
+  const double distance = amax(abs(before - after)).item<double>();
+  if (distance <= std::sqrt(epsilon) * largest) return "";
+  return fmt::format("its result differs by {:.2g}, the largest element being {:.2g}", distance,
+                     largest);
+}
+
+Tensor result_on(Module& network, const Tensor& sample) {
+  const NoGradGuard no_grad;
+  const detail::Evaluating evaluating(network);
+  return network(sample);
+}
+
+}  // namespace
+
+SpeedUp speed_up(Module& network, const Tensor& sample) {
+  DL_CHECK(is_pruned(network), kInvalidArgument,
+           "speed_up: {} is not pruned; call prune_filters() first", network.type_name());
+  const NoGradGuard no_grad;
+  ChannelMap map(network, sample);
+  const std::vector<bool> masked = masked_channels(map);
+  check_other_parameters(map, masked);
+  std::vector<Tensor> rest;
+  for (const MappedTensor& each : map.tensors()) {
+    rest.push_back(without(each, each.tensor.value, masked));
+  }
+  const Tensor before = result_on(network, sample);
+  SpeedUp report{.parameters_before = network.count_parameters(), .changes = {}};
+  for (const NamedModule& each : network.named_modules()) {
+    for (const std::string& name : Computed::names(*each.module)) remove(*each.module, name);
+  }
+  std::vector<Replaced> replaced;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    const detail::OfModule& of = map.tensors()[i].tensor;
+    if (rest[i].is_same(of.value)) continue;
+    Tensor* const place = Computed::find_registered(*of.module, of.name);
+    replaced.push_back({of.module, place, *place});
+    const bool is_trained = place->requires_grad();
+    *place = rest[i].detach();
+    if (of.is_parameter) place->requires_grad_(is_trained);
+    report.changes.push_back(
+        fmt::format("{}: {} -> {}", of.str(), of.value.sizes().str(), rest[i].sizes().str()));
+  }
+  for (const Replaced& each : replaced) resize(*each.module);
+  tape::rearranged();
+  std::string why;
+  try {
+    why = difference(before, result_on(network, sample));
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  if (!why.empty()) {
+    put_back(replaced);
+    throw_error(ErrorKind::kMismatch,
+                "speed_up: the cut network does not do the same: {}; forward() must take sizes "
+                "from its tensors, as flatten(1) does, not from numbers",
+                why);
+  }
+  report.parameters_after = network.count_parameters();
+  return report;
+}
+
+}  // namespace dl::nn::utils::prune
