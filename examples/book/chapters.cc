@@ -19,23 +19,6 @@
 namespace dl::examples::book {
 namespace {
 
-// The chapter's recipe with the values that the command line gives.
-Recipe with_options(Recipe recipe, const Options& options) {
-  recipe.epochs = options.epochs.value_or(recipe.epochs);
-  recipe.batch_size = options.batch_size.value_or(recipe.batch_size);
-  recipe.lr = options.lr.value_or(recipe.lr);
-  recipe.workers = options.workers.value_or(recipe.workers);
-  recipe.device = cuda::choose_device(options.device);
-  return recipe;
-}
-
-data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
-  return {.batch_size = recipe.batch_size,
-          .shuffle = shuffle,
-          .num_workers = recipe.workers,
-          .pin_memory = recipe.device.type == DeviceType::kCUDA};
-}
-
 // Trains on CIFAR-10 in the order of its files: the book's loaders do not shuffle it.
 Trained train_on_cifar10(const Options& options, const Recipe& chapter,
                          Preparation preparation = Preparation::kToTensor) {

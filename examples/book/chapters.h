@@ -10,6 +10,7 @@ void chapter1(const Options& options);  // a first training run
 void chapter3(const Options& options);  // compiled steps
 void chapter4(const Options& options);  // threads
 void chapter5(const Options& options);  // the data pipeline
+void chapter6(const Options& options);  // pruning
 void chapter7(const Options& options);  // mixed precision
 
 }  // namespace dl::examples::book

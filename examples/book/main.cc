@@ -27,6 +27,8 @@ void run(const Options& options) {
       return chapter4(options);
     case 5:
       return chapter5(options);
+    case 6:
+      return chapter6(options);
     default:
       return chapter7(options);
   }

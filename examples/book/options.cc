@@ -25,12 +25,12 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   Options o;
   CLI::App app(
       "Training programs of \"Accelerate Model Training with PyTorch 2.X\", by chapter: 1 a CNN on "
-      "Fashion-MNIST, 3 with compiled steps, 4 on CIFAR-10, 5 with workers that read ahead, 7 in "
-      "mixed precision.",
+      "Fashion-MNIST, 3 with compiled steps, 4 on CIFAR-10, 5 with workers that read ahead, 6 "
+      "with fewer filters, 7 in mixed precision.",
       "book");
-  app.add_option("chapter", o.chapter, "1, 3, 4, 5 or 7")
+  app.add_option("chapter", o.chapter, "1, 3, 4, 5, 6 or 7")
       ->required()
-      ->check(CLI::IsMember({1, 3, 4, 5, 7}));
+      ->check(CLI::IsMember({1, 3, 4, 5, 6, 7}));
   auto* const data_dir =
       app.add_option("--data-dir", o.data_dir, "folder with the chapter's data set");
   app.add_flag("--digits", o.digits, "train on the digits that come with dlrun instead")
@@ -50,6 +50,12 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--backend", o.backend, "what repeats the steps of chapter 3")
       ->check(CLI::IsMember(backends))
       ->capture_default_str();
+  app.add_option("--sparsity", o.sparsities,
+                 "percent of each convolution's filters that chapter 6 prunes; several in turn")
+      ->transform(whole_from(1, 99))
+      ->capture_default_str();
+  app.add_flag("--json", o.json, "chapter 6 prints a JSON object a line");
+  app.add_option("--plot", o.plot, "SVG file for chapter 6's trade-off");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

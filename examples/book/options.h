@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace dl::examples::book {
 
@@ -19,7 +20,10 @@ struct Options {
   std::optional<int> workers{};
   int threads = 0;  // 0: OpenMP's default
   std::string device = "cpu";
-  std::string backend = "auto";  // of dl::compile
+  std::string backend = "auto";                                 // of dl::compile
+  std::vector<int> sparsities{10, 20, 30, 40, 50, 60, 70, 80};  // of chapter 6, in percent
+  bool json = false;
+  std::string plot;  // a file
 };
 
 // The options, or the exit code of a program that has nothing more to do: 0 after --help, 2 after

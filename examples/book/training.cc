@@ -8,6 +8,7 @@
 
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
+#include "core/device/cuda/cuda.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
 #include "examples/support/python_float.h"
@@ -35,6 +36,22 @@ AutocastOptions casts_of(const Recipe& recipe) {
 }
 
 }  // namespace
+
+Recipe with_options(Recipe recipe, const Options& options) {
+  recipe.epochs = options.epochs.value_or(recipe.epochs);
+  recipe.batch_size = options.batch_size.value_or(recipe.batch_size);
+  recipe.lr = options.lr.value_or(recipe.lr);
+  recipe.workers = options.workers.value_or(recipe.workers);
+  recipe.device = cuda::choose_device(options.device);
+  return recipe;
+}
+
+data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
+  return {.batch_size = recipe.batch_size,
+          .shuffle = shuffle,
+          .num_workers = recipe.workers,
+          .pin_memory = recipe.device.type == DeviceType::kCUDA};
+}
 
 Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
   optim::Adam optimizer(model.parameters(), {.lr = recipe.lr, .weight_decay = recipe.weight_decay});
@@ -66,14 +83,16 @@ Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& r
     if (recipe.shows_time) {
       line += fmt::format(", time: {:.0f} seconds", std::floor(trained.epoch_seconds.back()));
     }
-    print_line(line);
+    if (recipe.prints) print_line(line);
   }
-  print_line(fmt::format("Training time: {:.0f} seconds", std::floor(seconds_since(start))));
+  if (recipe.prints) {
+    print_line(fmt::format("Training time: {:.0f} seconds", std::floor(seconds_since(start))));
+  }
   trained.summary = step.summary();
   return trained;
 }
 
-void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+Accuracy accuracy_of(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
   const NoGradGuard no_grad;
   model.eval();
   std::int64_t correct = 0;
@@ -84,9 +103,14 @@ void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recip
     correct += sum(predicted == labels.to(recipe.device)).item<std::int64_t>();
     total += labels.size(0);
   }
-  print_line(
-      fmt::format("Accuracy of the network on the {} test images: {} %", total,
-                  python_float(100.0 * static_cast<double>(correct) / static_cast<double>(total))));
+  return {.percent = 100.0 * static_cast<double>(correct) / static_cast<double>(total),
+          .images = total};
+}
+
+void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+  const Accuracy accuracy = accuracy_of(model, loader, recipe);
+  print_line(fmt::format("Accuracy of the network on the {} test images: {} %", accuracy.images,
+                         python_float(accuracy.percent)));
 }
 
 }  // namespace dl::examples::book

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tensor/tensor.h"
+#include "examples/book/options.h"
 #include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"
 #include "nn/module/module.h"
@@ -20,10 +21,15 @@ struct Recipe {
   double weight_decay = 0.005;
   int workers = 0;
   bool shows_time = true;  // print each epoch's time, as the book does from chapter 3 on
+  bool prints = true;      // the lines of train()
   Device device{};
   std::optional<DType> half{};    // mixed precision in this dtype; float16 is scaled
   std::string backend = "eager";  // of dl::compile
 };
+
+// The chapter's recipe with the values that the command line gives.
+Recipe with_options(Recipe recipe, const Options& options);
+data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle);
 
 struct Trained {
   std::vector<double> epoch_seconds;
@@ -34,6 +40,12 @@ struct Trained {
 // with the last batch's loss, and "Training time: 148 seconds".
 Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
 
+// The percentage of the set's images that the model recognises.
+struct Accuracy {
+  double percent = 0;
+  std::int64_t images = 0;
+};
+Accuracy accuracy_of(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
 // Prints "Accuracy of the network on the 10000 test images: 83.99 %".
 void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
 

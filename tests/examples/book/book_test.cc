@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "core/random/tensor_random.h"
 #include "examples/book/cnn.h"
 #include "examples/support/python_float.h"
+#include "nn/utils/prune/filters.h"
 #include "tests/support/process.h"
+#include "tests/support/read_file.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl {
 namespace {
@@ -88,6 +92,31 @@ TEST(Book, Chapter3ComparesBackends) {
   Process unknown({program("book"), "3", "--backend", "inductor"});
   EXPECT_EQ(unknown.wait(), 2);
   EXPECT_THAT(unknown.err(), HasSubstr("cuda_graph"));
+}
+
+TEST(Book, HalfOfTheFiltersAreHalfOfTheNetwork) {
+  namespace prune = nn::utils::prune;
+  CNN cifar({.channels = 3, .size = 32});
+  const Tensor sample = rand({1, 3, 32, 32});
+  prune::prune_filters(cifar, sample, {{.op_types = {"Conv2d"}, .sparsity_per_layer = 0.5}});
+  EXPECT_EQ(cifar.count_parameters(), 2'122'186);
+  const prune::SpeedUp cut = prune::speed_up(cifar, sample);
+  EXPECT_EQ(cut.parameters_after, 1'059'306);
+  EXPECT_EQ(cifar.named_parameters().front().tensor.sizes(), (Shape{16, 3, 3, 3}));
+  EXPECT_EQ(cifar.named_parameters().back().name, "fc2.bias");
+}
+
+TEST(Book, Chapter6ShowsWhatPruningCostsAndGives) {
+  const tests::TempDir dir;
+  const std::string plot = dir.path() + "/pruning.svg";
+  const std::string out =
+      out_of_book({"6", "--epochs", "1", "--sparsity", "80", "50", "--plot", plot});
+  EXPECT_THAT(out, AllOf(HasSubstr("epoch more"), ContainsRegex("\n +0 % +1630090 +2122186 +[0-9]"),
+                         ContainsRegex("\n +50 % +[0-9]+ +1059306 +[0-9]"),
+                         ContainsRegex("\n +80 % +[0-9]+ +[0-9]+ +[0-9]")));
+  EXPECT_LT(out.find(" 50 % "), out.find(" 80 % "));
+  EXPECT_THAT(tests::read_file(plot),
+              AllOf(HasSubstr("<svg "), HasSubstr("parameters"), HasSubstr("</svg>\n")));
 }
 
 TEST(Book, SaysWhichFilesItWants) {

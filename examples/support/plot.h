@@ -1,0 +1,29 @@
+// Line plots as SVG, for programs that show how something depends on a number.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dl::examples {
+
+struct PlotLine {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // x and y, by x
+};
+
+struct Plot {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  std::vector<PlotLine> lines;  // at most four
+};
+
+// A picture that follows the reader's preference for light or dark. The y axis begins at 0; the x
+// axis has a tick at each x of the first line. Throws kInvalidArgument if a line has no points.
+std::string svg_of(const Plot& plot);
+
+// Writes svg_of(plot) into a file. Throws kIo with the path.
+void write_plot(const Plot& plot, const std::string& path);
+
+}  // namespace dl::examples
