@@ -1,9 +1,10 @@
 // cuDNN's graph API on the host device: descriptors, and graphs of products, reductions along the
-// last dimension, pointwise operations and reshapes, of which each value is computed in f32 and
-// rounded to its type.
+// last dimension, pointwise operations, reshapes and batch normalisation in training, of which each
+// value is computed in f32 and rounded to its type.
 //
 // As the real one, it gives no plan for what its fused kernels do not take: products of other types
-// than f16 and bf16. A product that is written in f32 and read again adds to what is in memory, in
+// than f16 and bf16, and batches of which the channels of a position are no multiple of 16 bytes. A
+// product that is written in f32 and read again adds to what is in memory, in
 // another order in each run; the workspace is overwritten.
 #include <algorithm>
 #include <array>
@@ -183,6 +184,10 @@ class Values {
         return product(op);
       case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
         return reduce(op);
+      case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
+        return batch_norm(op);
+      case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
+        return batch_norm_backward(op);
       default:
         return reshape(op);
     }
@@ -309,6 +314,100 @@ class Values {
     write(y, std::move(result));
   }
 
+  // The elements of a batch's channels: f(channel, element).
+  template <typename F>
+  static void each_of_channels(const Tensor& batch, const F& f) {
+    const auto positions = static_cast<std::size_t>(batch.sizes[2] * batch.sizes[3]);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(batch.count()); ++i) {
+      f(i / positions % static_cast<std::size_t>(batch.sizes[1]), i);
+    }
+  }
+  static double values_of_channel(const Tensor& batch) {
+    return static_cast<double>(batch.count() / batch.sizes[1]);
+  }
+
+  // What a batch is normalised by is written before what was there is read: results must not lie
+  // over inputs.
+  void batch_norm(const Descriptor& op) {
+    const Tensor batch(*op.child(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC));
+    const auto channels = static_cast<std::size_t>(batch.sizes[1]);
+    const auto given = [&](cudnnBackendAttributeName_t name) {
+      return read(Tensor(*op.child(name)));
+    };
+    const auto give = [&](cudnnBackendAttributeName_t name, std::vector<float> values) {
+      write(Tensor(*op.child(name)), std::move(values));
+    };
+    const std::vector<float> x = given(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC);
+    const float eps = given(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC).front();
+    const double count = values_of_channel(batch);
+    std::vector<double> sums(channels);
+    std::vector<double> squares(channels);
+    each_of_channels(batch, [&](std::size_t c, std::size_t i) { sums[c] += x[i] / count; });
+    each_of_channels(batch, [&](std::size_t c, std::size_t i) {
+      squares[c] += (x[i] - sums[c]) * (x[i] - sums[c]);
+    });
+    std::vector<float> means(sums.begin(), sums.end());
+    std::vector<float> scales;
+    for (const double square : squares) {
+      scales.push_back(static_cast<float>(1 / std::sqrt(square / count + eps)));
+    }
+    give(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, means);
+    give(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, scales);
+    if (op.child(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_MEAN_DESC) != nullptr) {
+      const float momentum = given(CUDNN_ATTR_OPERATION_NORM_FWD_EXP_AVG_FACTOR_DESC).front();
+      std::vector<float> mean = given(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_MEAN_DESC);
+      std::vector<float> variance = given(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_VAR_DESC);
+      for (std::size_t c = 0; c < channels; ++c) {
+        const auto unbiased = static_cast<float>(squares[c] / (count - 1));
+        mean[c] += momentum * (means[c] - mean[c]);
+        variance[c] += momentum * (unbiased - variance[c]);
+      }
+      give(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_MEAN_DESC, mean);
+      give(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_VAR_DESC, variance);
+    }
+    const std::vector<float> weight = given(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC);
+    const std::vector<float> bias = given(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC);
+    std::vector<float> y(x.size());
+    each_of_channels(batch, [&](std::size_t c, std::size_t i) {
+      y[i] = (x[i] - means[c]) * scales[c] * weight[c] + bias[c];
+    });
+    give(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, std::move(y));
+  }
+
+  void batch_norm_backward(const Descriptor& op) {
+    const Tensor batch(*op.child(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC));
+    const auto channels = static_cast<std::size_t>(batch.sizes[1]);
+    const auto given = [&](cudnnBackendAttributeName_t name) {
+      return read(Tensor(*op.child(name)));
+    };
+    const auto give = [&](cudnnBackendAttributeName_t name, const std::vector<double>& values) {
+      write(Tensor(*op.child(name)), std::vector<float>(values.begin(), values.end()));
+    };
+    const std::vector<float> dy = given(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC);
+    const std::vector<float> x = given(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC);
+    const std::vector<float> weight = given(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC);
+    const std::vector<float> mean = given(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC);
+    const std::vector<float> scale = given(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC);
+    const auto normalised = [&](std::size_t c, std::size_t i) {
+      return static_cast<double>(x[i] - mean[c]) * scale[c];
+    };
+    std::vector<double> dbias(channels);
+    std::vector<double> dweight(channels);
+    each_of_channels(batch, [&](std::size_t c, std::size_t i) {
+      dbias[c] += dy[i];
+      dweight[c] += dy[i] * normalised(c, i);
+    });
+    const double count = values_of_channel(batch);
+    std::vector<double> dx(x.size());
+    each_of_channels(batch, [&](std::size_t c, std::size_t i) {
+      dx[i] =
+          (dy[i] - dbias[c] / count - normalised(c, i) * dweight[c] / count) * weight[c] * scale[c];
+    });
+    give(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, dx);
+    give(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, dweight);
+    give(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, dbias);
+  }
+
   std::map<std::int64_t, void*> memory_;
   std::map<std::int64_t, std::vector<float>> values_;
   std::uint64_t run_;
@@ -322,8 +421,19 @@ bool is_half_width(const Descriptor& tensor) {
   return type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
 }
 
+// The channels of a position are neighbours, and whole packs of 16 bytes.
+bool is_supported_batch(const Tensor& batch) {
+  const std::int64_t size = batch.type == CUDNN_DATA_FLOAT ? 4 : 2;
+  return batch.steps[1] == 1 && batch.steps[3] == batch.sizes[1] && batch.sizes[1] * size % 16 == 0;
+}
+
 bool is_supported(const Descriptor& operations) {
   for (const Shared& op : operations.children(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    for (const auto name :
+         {CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC}) {
+      const Shared batch = op->child(name);
+      if (batch != nullptr && !is_supported_batch(Tensor(*batch))) return false;
+    }
     if (op->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR &&
         !is_half_width(*op->child(CUDNN_ATTR_OPERATION_MATMUL_BDESC))) {
       return false;
@@ -355,6 +465,16 @@ cudnnStatus_t check_operation(const Descriptor& d) {
     if (Tensor(*d.child(CUDNN_ATTR_OPERATION_RESHAPE_XDESC)).count() !=
         Tensor(*d.child(CUDNN_ATTR_OPERATION_RESHAPE_YDESC)).count()) {
       return refuse(CUDNN_STATUS_BAD_PARAM, "a reshape changes the number of elements");
+    }
+  } else if (d.type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR) {
+    if (d.get(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_LAYER_NORM) != CUDNN_BATCH_NORM ||
+        d.get(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_NORM_FWD_INFERENCE) !=
+            CUDNN_NORM_FWD_TRAINING) {
+      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the host device has no such normalisation");
+    }
+  } else if (d.type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR) {
+    if (d.get(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_LAYER_NORM) != CUDNN_BATCH_NORM) {
+      return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the host device has no such normalisation");
     }
   } else if (d.type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
     const Shared what = d.child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
@@ -413,6 +533,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR:
       status = check_operation(d);
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {

@@ -8,6 +8,7 @@
 
 #include "core/kernels/cuda/attention/cudnn_attention.h"
 #include "core/kernels/cuda/cudnn/graph.h"
+#include "core/kernels/cuda/norm/cudnn_norm.h"
 
 namespace dl::cuda {
 
@@ -116,6 +117,27 @@ TEST_F(CudnnPlans, ExistForAttention) {
   plan({2, 3, 77, 200, 64, false, true}, DType::kBF16, 90);
   plan({1, 2, 1024, 1024, 128, true}, DType::kBF16, 90);
   plan({1, 2, 100, 100, 40, true}, DType::kF16, 80);
+}
+
+TEST_F(CudnnPlans, ExistForBatchNorm) {
+  struct Batch {
+    BatchNormGraphShape shape;
+    int capability;
+  };
+  for (const Batch& c :
+       {Batch{{DType::kF16, 8, 64, 28 * 28, true}, 90}, Batch{{DType::kBF16, 3, 24, 35, false}, 90},
+        Batch{{DType::kF32, 2, 12, 1, true}, 80}}) {
+    SCOPED_TRACE(testing::Message() << "sm_" << c.capability << ", " << c.shape.channels
+                                    << " channels in " << static_cast<int>(c.shape.dtype));
+    cudnnBackendDescriptor_t properties = device(c.capability);
+    for (const dnn::Graph& graph :
+         {batch_norm_graph(c.shape), batch_norm_backward_graph(c.shape)}) {
+      const dnn::Plan plan = dnn::plan_of(graph, {.properties = properties});
+      EXPECT_TRUE(plan);
+      EXPECT_LE(plan.workspace(), std::size_t{1} << 18) << "a copy of the batch?";
+    }
+    cudnnBackendDestroyDescriptor(properties);
+  }
 }
 
 TEST_F(CudnnPlans, DoNotExistForWhatCudnnCannotCompute) {

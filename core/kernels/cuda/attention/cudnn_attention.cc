@@ -6,28 +6,18 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
-#include <memory>
-#include <span>
 
-#include "core/base/log/log.h"
 #include "core/device/math_flags.h"
+#include "core/kernels/cuda/cudnn/shape_plans.h"
 #include "core/kernels/cuda/runtime/handles.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
-#include "core/kernels/lru_cache.h"
 #include "core/tensor/dtype_types.h"
 
 namespace dl::kernels::cuda {
 namespace {
-
-// So many shapes of a thread get plans, which take a second each and are kept: a captured graph may
-// run them. The others are remembered too.
-constexpr std::size_t kMostPlans = 128;
-constexpr std::size_t kShapes = std::size_t{1} << 16;
-constexpr int kFirstCapability = 80;
-// Earlier ones need masks in the place of lengths that are no multiples of 128.
-constexpr std::size_t kFirstVersion = 91600;
 
 // All that a plan depends on.
 struct Key {
@@ -40,10 +30,7 @@ struct Key {
   friend bool operator==(const Key&, const Key&) = default;
 };
 
-struct AttentionPlans {
-  LruCache<Key, dnn::Plan> shapes{kShapes};
-  std::size_t made = 0;
-};
+using AttentionPlans = dnn::ShapePlans<Key>;
 
 Key key_of(bool backward, const AttentionShape& s, std::initializer_list<HeadRows> tensors) {
   Key key{.backward = backward ? 1 : 0,
@@ -65,12 +52,8 @@ Key key_of(bool backward, const AttentionShape& s, std::initializer_list<HeadRow
 
 bool takes(const AttentionShape& shape, std::initializer_list<HeadRows> tensors,
            const Launch& launch) {
-  const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
-  static const std::size_t version = cudnnGetVersion();
-  if (!flags.cudnn_benchmark.load(std::memory_order_relaxed) ||
-      !flags.cudnn_enabled.load(std::memory_order_relaxed) || shape.dtype == DType::kF32 ||
-      shape.keep < 1 || !shape.in_packs || shape.queries < 2 || shape.keys < 2 ||
-      launch.compute_capability() < kFirstCapability || version < kFirstVersion) {
+  if (!dnn::plans_are_made(launch) || shape.dtype == DType::kF32 || shape.keep < 1 ||
+      !shape.in_packs || shape.queries < 2 || shape.keys < 2) {
     return false;
   }
   // cuDNN counts elements in 32 bits, and no row may be another's.
@@ -81,44 +64,15 @@ bool takes(const AttentionShape& shape, std::initializer_list<HeadRows> tensors,
          });
 }
 
-// The plan of a key, or null if there is none. make_graph() makes the graph.
-template <typename MakeGraph>
-const dnn::Plan* find(const Key& key, const MakeGraph& make_graph) {
-  AttentionPlans& all = of_this_thread<AttentionPlans>();
-  const dnn::Plan& plan = all.shapes.get(key, [&] {
-    auto made = std::make_unique<dnn::Plan>();
-    if (all.made == kMostPlans) return made;
-    const dl::cuda::RelaxedCapture relaxed;  // planning loads code and allocates
-    const auto describe = [&key] {
-      return fmt::format("{} x {} heads of {} queries and {} keys, {} wide, in {}",
-                         key.batches / key.heads, key.heads, key.queries, key.keys, key.width,
-                         name_of(static_cast<DType>(key.dtype)));
-    };
-    try {
-      *made = dnn::plan_of(make_graph(), {.handle = of_this_thread<DnnHandle>().get(),
-                                          .deterministic = key.backward == 0});
-      if (!*made) log::info("scaled_dot_product_attention: cuDNN has no kernel for {}", describe());
-    } catch (const Error& error) {
-      log::warning(
-          "scaled_dot_product_attention: dlrun's own kernel takes the place of cuDNN's for {}: {}",
-          describe(), error.what());
-    }
-    if (*made && ++all.made == kMostPlans) {
-      log::warning(
-          "scaled_dot_product_attention: cuDNN has planned {} shapes, of which each took about a "
-          "second; dlrun's own kernel computes others",
-          kMostPlans);
-    }
-    return made;
-  });
-  return plan ? &plan : nullptr;
-}
-
-void run(const dnn::Plan& plan, std::initializer_list<void*> memory, const Launch& launch) {
-  cudnnHandle_t handle = of_this_thread<DnnHandle>().get();
-  DL_CUDNN_CHECK(cudnnSetStream(handle, launch.stream()));
-  const Workspace workspace(plan.workspace(), launch.stream());
-  plan.run(handle, std::span<void* const>(memory.begin(), memory.size()), workspace.data());
+// The plan of a key, or null if there is none.
+const dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
+  const auto describe = [&key] {
+    return fmt::format("{} x {} heads of {} queries and {} keys, {} wide, in {}",
+                       key.batches / key.heads, key.heads, key.queries, key.keys, key.width,
+                       name_of(static_cast<DType>(key.dtype)));
+  };
+  return of_this_thread<AttentionPlans>().find(
+      key, make_graph, {"scaled_dot_product_attention", describe}, key.backward == 0);
 }
 
 }  // namespace
@@ -132,7 +86,7 @@ bool cudnn_attention(const AttentionShape& shape, const HeadRows& query, const H
     return attention_graph(shape, query, key, value, out);
   });
   if (plan == nullptr) return false;
-  run(*plan, {query.data, key.data, value.data, out.data, stats}, launch);
+  dnn::run(*plan, {query.data, key.data, value.data, out.data, stats}, launch);
   return true;
 }
 
@@ -151,11 +105,11 @@ bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradie
                             static_cast<std::size_t>(shape.width);
   const Workspace sum(bytes, launch.stream());
   DL_CUDA_CHECK(cudaMemsetAsync(sum.data(), 0, bytes, launch.stream()));
-  run(*plan,
-      {in.grad.data, in.query.data, in.key.data, in.value.data, in.out.data,
-       const_cast<float*>(in.stats), in.products, sum.data(), in.dvalue.data, in.dkey.data,
-       in.dquery.data},
-      launch);
+  dnn::run(*plan,
+           {in.grad.data, in.query.data, in.key.data, in.value.data, in.out.data,
+            const_cast<float*>(in.stats), in.products, sum.data(), in.dvalue.data, in.dkey.data,
+            in.dquery.data},
+           launch);
   return true;
 }
 

@@ -71,7 +71,8 @@ Descriptor tensor_of(const Graph::Tensor& tensor, std::int64_t number) {
 
 Descriptor operation_of(const Graph::Operation& op, const std::vector<Descriptor>& tensors) {
   const auto input = [&](std::size_t i) -> const Descriptor& { return tensors[op.inputs[i]]; };
-  const Descriptor& output = tensors[op.output];
+  const auto result = [&](std::size_t i) -> const Descriptor& { return tensors[op.outputs[i]]; };
+  const Descriptor& output = result(0);
   switch (op.kind) {
     case Graph::Kind::kPointwise: {
       const Descriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -109,6 +110,40 @@ Descriptor operation_of(const Graph::Operation& op, const std::vector<Descriptor
       made.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, what);
       made.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, input(0));
       made.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, output);
+      return made.finalize();
+    }
+    case Graph::Kind::kBatchNorm: {
+      const Descriptor made(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE,
+               CUDNN_NORM_FWD_TRAINING);
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, input(0));
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, input(1));
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, input(2));
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, input(3));
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, output);
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, result(1));
+      made.set(CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, result(2));
+      if (op.inputs.size() > 4) {
+        made.set(CUDNN_ATTR_OPERATION_NORM_FWD_EXP_AVG_FACTOR_DESC, input(4));
+        made.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_MEAN_DESC, input(5));
+        made.set(CUDNN_ATTR_OPERATION_NORM_FWD_INPUT_RUNNING_VAR_DESC, input(6));
+        made.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_MEAN_DESC, result(3));
+        made.set(CUDNN_ATTR_OPERATION_NORM_FWD_OUTPUT_RUNNING_VAR_DESC, result(4));
+      }
+      return made.finalize();
+    }
+    case Graph::Kind::kBatchNormBackward: {
+      const Descriptor made(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, input(0));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, input(1));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, input(2));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, input(3));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, input(4));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, output);
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, result(1));
+      made.set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, result(2));
       return made.finalize();
     }
     case Graph::Kind::kReshape:
@@ -177,6 +212,12 @@ std::vector<Descriptor> proposals_for(const Descriptor& operations, const Target
   return found;
 }
 
+std::size_t workspace_of(const Descriptor& plan) {
+  std::int64_t bytes = 0;
+  plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, std::span(&bytes, 1));
+  return static_cast<std::size_t>(bytes);
+}
+
 bool is_nondeterministic(const Descriptor& proposal) {
   const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
@@ -194,6 +235,10 @@ Layout Layout::row_major(const Sizes& sizes) noexcept {
           .steps = {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1}};
 }
 
+Layout Layout::of_channels(std::int64_t channels) noexcept {
+  return {.sizes = {1, channels, 1, 1}, .steps = {channels, 1, channels, channels}};
+}
+
 Layout Layout::turned() const noexcept {
   Layout result = *this;
   std::swap(result.sizes[2], result.sizes[3]);
@@ -209,8 +254,12 @@ Graph::Value Graph::add(Tensor tensor) {
 Graph::Value Graph::add(Kind kind, int mode, std::int64_t axis, std::vector<Value> inputs,
                         Tensor output) {
   const Value result = add(output);
-  operations_.push_back({kind, mode, axis, std::move(inputs), result});
+  operations_.push_back({kind, mode, axis, std::move(inputs), {result}});
   return result;
+}
+
+Graph::Value Graph::like(Value value) {
+  return add(Tensor{.layout = tensors_[value].layout});
 }
 
 Graph::Value Graph::read(cudnnDataType_t type, const Layout& layout) {
@@ -249,6 +298,34 @@ Graph::Value Graph::reshape(Value of, const Layout& layout) {
   return add(Kind::kReshape, 0, -1, {of}, {.layout = layout});
 }
 
+Graph::BatchNormResults Graph::batch_norm(const BatchNorm& in) {
+  Operation op{Kind::kBatchNorm, 0, -1, {in.x, in.weight, in.bias, in.eps}, {}};
+  BatchNormResults out{like(in.x), like(in.weight), like(in.weight), 0, 0};
+  op.outputs = {out.y, out.mean, out.scale};
+  if (in.running) {
+    out.running_mean = like(in.weight);
+    out.running_variance = like(in.weight);
+    for (const Value value : {in.running->momentum, in.running->mean, in.running->variance}) {
+      op.inputs.push_back(value);
+    }
+    op.outputs.push_back(out.running_mean);
+    op.outputs.push_back(out.running_variance);
+  }
+  operations_.push_back(std::move(op));
+  return out;
+}
+
+Graph::BatchNormGradients Graph::batch_norm_backward(Value dy, Value x, Value weight, Value mean,
+                                                     Value scale) {
+  const BatchNormGradients out{like(x), like(weight), like(weight)};
+  operations_.push_back({Kind::kBatchNormBackward,
+                         0,
+                         -1,
+                         {dy, x, weight, mean, scale},
+                         {out.dx, out.dweight, out.dbias}});
+  return out;
+}
+
 void Graph::write(Value value, cudnnDataType_t type, const Layout& layout) {
   Tensor& tensor = tensors_[value];
   tensor.type = type;
@@ -267,10 +344,12 @@ Plan::Plan(const Graph& graph, std::vector<std::shared_ptr<void>> kept, std::siz
   }
 }
 
-void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const {
+void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
+               std::span<const float> constants) const {
   std::vector<void*> pointers(memory.begin(), memory.end());
+  if (constants.empty()) constants = constants_;
   // cuDNN reads the constants during the call, and writes none.
-  for (const float& constant : constants_) pointers.push_back(const_cast<float*>(&constant));
+  for (const float& constant : constants) pointers.push_back(const_cast<float*>(&constant));
   const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
            std::span<const std::int64_t>(numbers_));
@@ -297,13 +376,9 @@ Plan plan_of(const Graph& graph, const Target& target) {
         if (!is_unsupported(status)) refused = status;
         continue;
       }
-      std::int64_t workspace = 0;
-      plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-               std::span(&workspace, 1));
-      if (static_cast<std::size_t>(workspace) > kMostWorkspace) continue;
-      return {graph,
-              {operations.owned(), proposal.owned(), plan.owned()},
-              static_cast<std::size_t>(workspace)};
+      const std::size_t workspace = workspace_of(plan);
+      if (workspace > kMostWorkspace) continue;
+      return {graph, {operations.owned(), proposal.owned(), plan.owned()}, workspace};
     }
   }
   if (refused != CUDNN_STATUS_SUCCESS) dl::cuda::throw_cudnn(refused, "cudnnBackendFinalize");

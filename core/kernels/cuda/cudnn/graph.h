@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct Layout {
   Sizes steps;
 
   static Layout row_major(const Sizes& sizes) noexcept;
+  // One number for each channel.
+  static Layout of_channels(std::int64_t channels) noexcept;
   // The last two dimensions exchanged, over the same memory.
   Layout turned() const noexcept;
 };
@@ -39,7 +42,14 @@ struct Layout {
 class Graph {
  public:
   using Value = std::size_t;
-  enum class Kind : std::uint8_t { kPointwise, kProduct, kReduction, kReshape };
+  enum class Kind : std::uint8_t {
+    kPointwise,
+    kProduct,
+    kReduction,
+    kReshape,
+    kBatchNorm,
+    kBatchNormBackward
+  };
 
   struct Tensor {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -54,7 +64,7 @@ class Graph {
     std::int64_t axis;  // of an index; else -1
     std::vector<Value>
         inputs;  // of a selection: what is taken if the last is true, if not, and that
-    Value output;
+    std::vector<Value> outputs;
   };
 
   // Tensors in memory are numbered by the calls of read() and write().
@@ -71,6 +81,25 @@ class Graph {
   Value reduce(cudnnReduceTensorOp_t op, Value of);
   Value reshape(Value of, const Layout& layout);
 
+  // Numbers of channels, [1, c, 1, 1] in f32, and single numbers.
+  struct BatchNorm {
+    Value x, weight, bias, eps;
+    struct Running {
+      Value momentum, mean, variance;
+    };
+    std::optional<Running> running;
+  };
+  struct BatchNormResults {
+    Value y, mean, scale;                  // 1 / deviation
+    Value running_mean, running_variance;  // if there are running statistics
+  };
+  // By the statistics of the batch.
+  BatchNormResults batch_norm(const BatchNorm& in);
+  struct BatchNormGradients {
+    Value dx, dweight, dbias;
+  };
+  BatchNormGradients batch_norm_backward(Value dy, Value x, Value weight, Value mean, Value scale);
+
   void as_type(Value value, cudnnDataType_t type) { tensors_[value].type = type; }
   void write(Value value, cudnnDataType_t type, const Layout& layout);
 
@@ -81,6 +110,7 @@ class Graph {
  private:
   Value add(Tensor tensor);
   Value add(Kind kind, int mode, std::int64_t axis, std::vector<Value> inputs, Tensor output);
+  Value like(Value value);
 
   std::vector<Tensor> tensors_;
   std::vector<Operation> operations_;
@@ -106,8 +136,10 @@ class Plan {
   explicit operator bool() const noexcept { return !kept_.empty(); }
   std::size_t workspace() const noexcept { return workspace_; }
   // `memory`: of the graph's tensors in memory, in their order; `workspace` bytes of scratch
-  // memory. On the handle's stream. Throws what cuDNN reports.
-  void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace) const;
+  // memory; `constants`: if not empty, in the place of the graph's, in their order. On the handle's
+  // stream. Throws what cuDNN reports.
+  void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
+           std::span<const float> constants = {}) const;
 
  private:
   std::vector<std::shared_ptr<void>> kept_;

@@ -5,6 +5,7 @@
 
 #include "core/kernels/cuda/common/row_packs.h"
 #include "core/kernels/cuda/common/strided.h"
+#include "core/kernels/cuda/norm/cudnn_norm.h"
 #include "core/kernels/cuda/norm/norm_kernels.h"
 #include "core/kernels/cuda/runtime/launch.h"
 #include "core/kernels/element_width.h"
@@ -139,6 +140,7 @@ void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight
                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                 const Tensor& y, const Tensor& stats) {
   if (args.channels == 0) return;
+  if (cudnn_batch_norm(args, x, weight, bias, running_mean, running_var, y, stats)) return;
   const Launch launch;
   const BatchShape shape = shape_of(args, x, launch);
   const std::size_t bytes = args.batch_statistics ? partial_bytes(shape, sizeof(Moments)) : 0;
@@ -168,9 +170,10 @@ void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tens
                          const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
                          const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   if (args.channels == 0) return;
+  const bool divided = all_ranks.defined();
+  if (!divided && cudnn_batch_norm_backward(args, dy, x, weight, stats, dx, dweight, dbias)) return;
   const Launch launch;
   const BatchShape shape = shape_of(args, x, launch);
-  const bool divided = all_ranks.defined();
   const std::size_t bytes = divided ? 0 : partial_bytes(shape, 2 * sizeof(double));
   const Workspace partial(bytes, launch.stream());
   if (!divided) {

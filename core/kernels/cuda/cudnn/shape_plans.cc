@@ -1,0 +1,61 @@
+#include "core/kernels/cuda/cudnn/shape_plans.h"
+
+#include <atomic>
+#include <span>
+
+#include "core/base/error.h"
+#include "core/base/log/log.h"
+#include "core/device/math_flags.h"
+#include "core/kernels/cuda/runtime/handles.h"
+#include "core/kernels/cuda/runtime/real_runtime.h"
+
+namespace dl::kernels::cuda::dnn {
+namespace {
+
+constexpr std::size_t kMostPlans = 128;  // of one operation and thread
+constexpr int kFirstCapability = 80;
+// Earlier ones need masks in attention in the place of lengths that are no multiples of 128.
+constexpr std::size_t kFirstVersion = 91600;
+
+}  // namespace
+
+bool plans_are_made(const Launch& launch) {
+  const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
+  static const std::size_t version = cudnnGetVersion();
+  return flags.cudnn_benchmark.load(std::memory_order_relaxed) &&
+         flags.cudnn_enabled.load(std::memory_order_relaxed) &&
+         launch.compute_capability() >= kFirstCapability && version >= kFirstVersion;
+}
+
+Plan plan_for(const std::function<Graph()>& make_graph, const Purpose& purpose, bool deterministic,
+              std::size_t& made) {
+  Plan plan;
+  if (made == kMostPlans) return plan;
+  const dl::cuda::RelaxedCapture relaxed;  // planning loads code and allocates
+  try {
+    plan = plan_of(make_graph(),
+                   {.handle = of_this_thread<DnnHandle>().get(), .deterministic = deterministic});
+    if (!plan) log::info("{}: cuDNN has no kernel for {}", purpose.operation, purpose.describe());
+  } catch (const Error& error) {
+    log::warning("{}: dlrun's own kernel takes the place of cuDNN's for {}: {}", purpose.operation,
+                 purpose.describe(), error.what());
+  }
+  if (plan && ++made == kMostPlans) {
+    log::warning(
+        "{}: cuDNN has planned {} shapes, of which each took about a second; dlrun's own kernel "
+        "computes others",
+        purpose.operation, kMostPlans);
+  }
+  return plan;
+}
+
+void run(const Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
+         std::initializer_list<float> constants) {
+  cudnnHandle_t handle = of_this_thread<DnnHandle>().get();
+  DL_CUDNN_CHECK(cudnnSetStream(handle, launch.stream()));
+  const Workspace workspace(plan.workspace(), launch.stream());
+  plan.run(handle, std::span<void* const>(memory.begin(), memory.size()), workspace.data(),
+           std::span<const float>(constants.begin(), constants.size()));
+}
+
+}  // namespace dl::kernels::cuda::dnn
