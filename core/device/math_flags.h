@@ -9,12 +9,12 @@
 //
 // TF32 multiplies float32 with 10 bits of mantissa, several times faster, on GPUs since Ampere.
 // With benchmark the first convolution of each shape times cuDNN's algorithms and keeps the
-// fastest; the choice may change the last bits from run to run. cuDNN then computes attention and
-// batch normalisation, too, for which it compiles code at the first call of each shape. Unless `deterministic`, cuDNN may use
-// algorithms that add in another order in each run. Without cuDNN, dlrun's own, slower kernels
-// compute: this shows whether cuDNN causes a result. Without flash_sdp_enabled attention is made of
-// matrix products and a softmax. Any thread may read and set these; an operation uses what is set
-// when it is called.
+// fastest, for later runs as well (DLRUN_CUDNN_CACHE); the choice may change the last bits. cuDNN
+// then computes attention and batch normalisation, too, for which it compiles code at the first
+// call of each shape. Unless `deterministic`, cuDNN may use algorithms that add in another order in
+// each run. Without cuDNN, dlrun's own, slower kernels compute: this shows whether cuDNN causes a
+// result. Without flash_sdp_enabled attention is made of matrix products and a softmax. Any thread
+// may read and set these; an operation uses what is set when it is called.
 #pragma once
 
 #include <atomic>

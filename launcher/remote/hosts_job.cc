@@ -42,9 +42,9 @@ constexpr int kMostCounted = 256;
 // dlrun's own settings that mean one thing on every host. Settings of one machine are left out:
 // descriptors, folders of modules, network interfaces.
 constexpr std::array kSettings = {
-    env::Var::kRecorder,    env::Var::kBackend,  env::Var::kAlgorithm, env::Var::kPlan,
-    env::Var::kTimeout,     env::Var::kLog,      env::Var::kMpi,       env::Var::kOmpNumThreads,
-    env::Var::kRecorderDir, env::Var::kCudaCache};
+    env::Var::kRecorder,    env::Var::kBackend,   env::Var::kAlgorithm, env::Var::kPlan,
+    env::Var::kTimeout,     env::Var::kLog,       env::Var::kMpi,       env::Var::kOmpNumThreads,
+    env::Var::kRecorderDir, env::Var::kCudaCache, env::Var::kCudnnCache};
 
 // The part of this environment that all ranks get: the variables that -x names, and dlrun's own.
 std::vector<std::string> environment_of(const Options& options) {

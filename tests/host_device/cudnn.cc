@@ -56,8 +56,13 @@ constexpr Name kNames[] = {
 };
 
 constinit thread_local const char* last_error = "";
+constinit std::atomic<long> searches{0};
 
 }  // namespace
+
+void dl::host_device::count_search() {
+  ++searches;
+}
 
 cudnnStatus_t dl::host_device::refuse(cudnnStatus_t status, const char* why) {
   last_error = why;
@@ -369,6 +374,7 @@ cudnnStatus_t measure(const Call& call, const Memory& memory, int requested, int
   if (cudaStreamSynchronize(call.handle->stream) != cudaSuccess) {
     return refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream cannot be waited for");
   }
+  count_search();
   using Clock = std::chrono::steady_clock;
   std::vector<Perf> all =
       proposals<Perf>(p, [&](const Problem& so, const Algorithm& algorithm, Perf& perf) {
@@ -442,6 +448,10 @@ cudnnStatus_t create(Descriptor** descriptor) {
 }  // namespace
 
 extern "C" {
+
+long dl_host_device_search_count() {
+  return searches;
+}
 
 size_t cudnnGetVersion() {
   return CUDNN_VERSION;

@@ -15,4 +15,10 @@ namespace dl::host_device {
 // Returns the status; cudnnGetLastErrorString() says why from then on.
 cudnnStatus_t refuse(cudnnStatus_t status, const char* why);
 
+// A graph was compiled, or the algorithms of a convolution timed.
+void count_search();
+
 }  // namespace dl::host_device
+
+// How often that was, since the process began.
+extern "C" long dl_host_device_search_count();

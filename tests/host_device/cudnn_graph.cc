@@ -16,6 +16,8 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "core/tensor/half.h"
@@ -72,8 +74,55 @@ Shared* handle_of(cudnnBackendDescriptor_t descriptor) {
   return static_cast<Shared*>(descriptor);
 }
 
+// A descriptor with all that it has, as text: numbers with blanks between.
+void write_text(const Descriptor& d, std::string& text) {
+  const auto add = [&text](std::int64_t number) { text += std::to_string(number) + ' '; };
+  add(d.type);
+  add(static_cast<std::int64_t>(d.attributes.size()));
+  for (const auto& [name, attribute] : d.attributes) {
+    add(name);
+    add(attribute.type);
+    add(attribute.count);
+    add(static_cast<std::int64_t>(attribute.bytes.size()));
+    for (const char byte : attribute.bytes) add(byte);
+    add(static_cast<std::int64_t>(attribute.descriptors.size()));
+    for (const Shared& child : attribute.descriptors) write_text(*child, text);
+  }
+}
+
+// Null if that is not what the text has.
+Shared read_text(std::istream& text, int depth = 0) {
+  const auto next = [&text] {
+    std::int64_t number = 0;
+    text >> number;
+    return number;
+  };
+  constexpr int kDeepest = 16;
+  if (depth == kDeepest) return nullptr;
+  auto made = std::make_shared<Descriptor>();
+  made->type = static_cast<cudnnBackendDescriptorType_t>(next());
+  made->finalized = true;
+  for (std::int64_t left = next(); left > 0; --left) {
+    Descriptor::Attribute& attribute =
+        made->attributes[static_cast<cudnnBackendAttributeName_t>(next())];
+    attribute.type = static_cast<cudnnBackendAttributeType_t>(next());
+    attribute.count = next();
+    for (std::int64_t bytes = next(); bytes > 0 && text; --bytes) {
+      attribute.bytes.push_back(static_cast<char>(next()));
+    }
+    for (std::int64_t children = next(); children > 0 && text; --children) {
+      attribute.descriptors.push_back(read_text(text, depth + 1));
+      if (attribute.descriptors.back() == nullptr) return nullptr;
+    }
+    if (!text) return nullptr;
+  }
+  return text ? made : nullptr;
+}
+
 std::size_t size_of(cudnnBackendAttributeType_t type) {
   switch (type) {
+    case CUDNN_TYPE_CHAR:
+      return 1;
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
@@ -519,6 +568,13 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
       attribute.descriptors.push_back(child);
     }
   }
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
+    std::istringstream text(std::string(attribute.bytes.data(), attribute.bytes.size()));
+    Shared config = read_text(text);
+    if (config == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM, "that is no plan");
+    d.attributes[CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG] = {
+        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {std::move(config)}};
+  }
   d.attributes[name] = std::move(attribute);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -542,6 +598,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
         return refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART,
                       "a plan is made while the thread captures");
       }
+      if (d.attributes.contains(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) break;
+      count_search();
       const Shared engine =
           d.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->child(CUDNN_ATTR_ENGINECFG_ENGINE);
       if (!is_supported(*engine->child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH))) {
@@ -573,6 +631,13 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     config.attributes[CUDNN_ATTR_ENGINECFG_ENGINE] = {
         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, std::vector<char>(8), {engine}};
     config.finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
+    std::string text;
+    write_text(*d.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), text);
+    *count = static_cast<std::int64_t>(text.size());
+    text.copy(static_cast<char*>(elements), static_cast<std::size_t>(requested));
     return CUDNN_STATUS_SUCCESS;
   }
   if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {

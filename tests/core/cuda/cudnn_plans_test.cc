@@ -135,6 +135,11 @@ TEST_F(CudnnPlans, ExistForBatchNorm) {
       const dnn::Plan plan = dnn::plan_of(graph, {.properties = properties});
       EXPECT_TRUE(plan);
       EXPECT_LE(plan.workspace(), std::size_t{1} << 18) << "a copy of the batch?";
+      const std::string text = plan.text();
+      const dnn::Plan loaded = dnn::loaded_plan(graph, text, {.properties = properties});
+      ASSERT_TRUE(loaded);
+      EXPECT_EQ(loaded.workspace(), plan.workspace());
+      EXPECT_EQ(loaded.text(), text);
     }
     cudnnBackendDestroyDescriptor(properties);
   }

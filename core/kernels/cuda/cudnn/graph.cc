@@ -360,6 +360,61 @@ void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* worksp
   DL_CUDNN_CHECK(cudnnBackendExecute(handle, kept_.back().get(), pack.get()));
 }
 
+std::string Plan::text() const {
+  std::int64_t count = 0;
+  const auto ask = [&](std::int64_t room, char* text) {
+    return cudnnBackendGetAttribute(kept_.back().get(),
+                                    CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                    room, &count, text);
+  };
+  if (ask(0, nullptr) != CUDNN_STATUS_SUCCESS) return {};
+  std::string text(static_cast<std::size_t>(count), '\0');
+  if (ask(count, text.data()) != CUDNN_STATUS_SUCCESS) return {};
+  return text;
+}
+
+Plan loaded_plan(const Graph& graph, std::string_view text, const Target& target) {
+  const Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  if (target.handle != nullptr) {
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+  }
+#if CUDNN_VERSION >= 90800
+  if (target.properties != nullptr) {
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+             target.properties);
+  }
+#endif
+  if (cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                               CUDNN_TYPE_CHAR, static_cast<std::int64_t>(text.size()),
+                               text.data()) != CUDNN_STATUS_SUCCESS ||
+      cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) {
+    return {};
+  }
+  return {graph, {plan.owned()}, workspace_of(plan)};
+}
+
+std::string text_of(const Graph& graph) {
+  std::string text;
+  const auto add = [&text](std::int64_t number) { text += ' ' + std::to_string(number); };
+  for (const Graph::Tensor& tensor : graph.tensors()) {
+    text += " tensor";
+    add(tensor.type);
+    for (const std::int64_t size : tensor.layout.sizes) add(size);
+    for (const std::int64_t step : tensor.layout.steps) add(step);
+    add(tensor.in_memory ? 1 : tensor.is_constant ? 2 : 0);
+  }
+  for (const Graph::Operation& op : graph.operations()) {
+    text += " operation";
+    add(static_cast<std::int64_t>(op.kind));
+    add(op.mode);
+    add(op.axis);
+    for (const Graph::Value input : op.inputs) add(static_cast<std::int64_t>(input));
+    text += " to";
+    for (const Graph::Value output : op.outputs) add(static_cast<std::int64_t>(output));
+  }
+  return text;
+}
+
 Plan plan_of(const Graph& graph, const Target& target) {
   const Descriptor operations = operation_graph(graph, target);
   cudnnStatus_t refused = CUDNN_STATUS_SUCCESS;

@@ -21,6 +21,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace dl::kernels::cuda::dnn {
@@ -140,6 +142,8 @@ class Plan {
   // stream. Throws what cuDNN reports.
   void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
            std::span<const float> constants = {}) const;
+  // The compiled engine as text, for loaded_plan(); empty if cuDNN does not give it.
+  std::string text() const;
 
  private:
   std::vector<std::shared_ptr<void>> kept_;
@@ -147,6 +151,12 @@ class Plan {
   std::vector<std::int64_t> numbers_;  // of the tensors in memory, then of the constants
   std::vector<float> constants_;
 };
+
+// A plan of such a graph from Plan::text(). Empty if cuDNN does not take the text.
+Plan loaded_plan(const Graph& graph, std::string_view text, const Target& target);
+
+// All of a graph, in one line.
+std::string text_of(const Graph& graph);
 
 // The first of cuDNN's proposals that it can plan and that needs at most 1 GiB of scratch memory.
 // If none is left and cuDNN gave another reason than lack of support, throws the last one.

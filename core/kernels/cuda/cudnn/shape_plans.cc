@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/device/math_flags.h"
+#include "core/kernels/cuda/cudnn/plan_store.h"
 #include "core/kernels/cuda/runtime/handles.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
 
@@ -30,12 +31,22 @@ bool plans_are_made(const Launch& launch) {
 Plan plan_for(const std::function<Graph()>& make_graph, const Purpose& purpose, bool deterministic,
               std::size_t& made) {
   Plan plan;
-  if (made == kMostPlans) return plan;
   const dl::cuda::RelaxedCapture relaxed;  // planning loads code and allocates
   try {
-    plan = plan_of(make_graph(),
-                   {.handle = of_this_thread<DnnHandle>().get(), .deterministic = deterministic});
+    const Graph graph = make_graph();
+    const Target target{.handle = of_this_thread<DnnHandle>().get(),
+                        .deterministic = deterministic};
+    const std::string shape = (deterministic ? "deterministic" : "any order") + text_of(graph);
+    if (const auto stored = stored_plan(shape)) {
+      plan = loaded_plan(graph, *stored, target);
+      if (plan) return plan;
+      warn_of_unusable(shape);
+    }
+    if (made == kMostPlans) return plan;
+    plan = plan_of(graph, target);
     if (!plan) log::info("{}: cuDNN has no kernel for {}", purpose.operation, purpose.describe());
+    const std::string text = plan ? plan.text() : std::string();
+    if (!text.empty()) store_plan(shape, text);
   } catch (const Error& error) {
     log::warning("{}: dlrun's own kernel takes the place of cuDNN's for {}: {}", purpose.operation,
                  purpose.describe(), error.what());

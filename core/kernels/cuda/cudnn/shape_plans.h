@@ -1,5 +1,5 @@
-// The plans of an operation for the shapes that a thread meets. cuDNN takes about a second for
-// each, so backends::cudnn::benchmark must be on.
+// The plans of an operation for the shapes that a thread meets. cuDNN takes about a second for each
+// that is not stored (plan_store.h), so backends::cudnn::benchmark must be on.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct Purpose {
   const char* operation;
   std::function<std::string()> describe;  // "2 x 4 heads in float16"
 };
-// An empty plan, and a log line, if cuDNN has none, or has made `made` plans for this operation,
-// which is as many as one thread gets.
+// From the store, or made and stored. An empty plan, and a log line, if cuDNN has none, or if this
+// thread has made as many as it gets for the operation (`made`).
 Plan plan_for(const std::function<Graph()>& make_graph, const Purpose& purpose, bool deterministic,
               std::size_t& made);
 
