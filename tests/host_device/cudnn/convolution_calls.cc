@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "tests/host_device/convolution.h"
-#include "tests/host_device/cudnn.h"
+#include "tests/host_device/cudnn/convolution.h"
+#include "tests/host_device/cudnn/cudnn.h"
 #include "tests/host_device/runtime.h"
 #include "tests/host_device/stream.h"
 

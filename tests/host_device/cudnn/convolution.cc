@@ -1,4 +1,4 @@
-#include "tests/host_device/convolution.h"
+#include "tests/host_device/cudnn/convolution.h"
 
 #include <algorithm>
 #include <bit>
