@@ -84,6 +84,7 @@
 #include "nn/layers/rnn/rnn.h"
 #include "nn/layers/shape/padding.h"
 #include "nn/layers/shape/shape.h"
+#include "nn/layers/transformer/transformer.h"
 #include "nn/models/book.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "core/autograd/record.h"
 #include "core/ops/attention/attention.h"
@@ -12,6 +13,7 @@
 #include "core/ops/linear/linear.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
 #include "core/ops/softmax/softmax.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
@@ -192,25 +194,33 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     if (masks.key_padding_mask.defined()) {
       with.key_padding_mask = masks.key_padding_mask.unsqueeze(0);
     }
-    const auto [output, shares] =
-        forward(query.unsqueeze(batch), key.unsqueeze(batch), value.unsqueeze(batch), with);
+    const Tensor q = query.unsqueeze(batch);
+    const Tensor k = key.is_same(query) ? q : key.unsqueeze(batch);
+    const Tensor v = value.is_same(key) ? k : value.unsqueeze(batch);
+    const auto [output, shares] = forward(q, k, v, with);
     return {output.squeeze(batch), shares.defined() ? shares.squeeze(0) : shares};
   }
   const auto batch_first = [this](const Tensor& x) {
     return options.batch_first ? x : x.transpose(0, 1);
   };
   const std::int64_t width = embed_dim / num_heads;
-  // [N, positions, E] -> [N, heads, positions, width], by part 0, 1 or 2 of the projection.
-  const auto heads_of = [&](const Tensor& x, std::int64_t part) {
-    const Tensor projected = linear(
-        batch_first(x), in_proj_weight.narrow(0, part * embed_dim, embed_dim),
-        in_proj_bias.defined() ? in_proj_bias.narrow(0, part * embed_dim, embed_dim) : Tensor());
-    return projected.reshape({projected.size(0), projected.size(1), num_heads, width})
-        .transpose(1, 2);
+  // The parts [first, first + count) of the projection, each as [N, heads, positions, width].
+  const auto heads_of = [&](const Tensor& x, std::int64_t first, std::int64_t count) {
+    const std::int64_t rows = count * embed_dim;
+    const Tensor projected =
+        linear(batch_first(x), in_proj_weight.narrow(0, first * embed_dim, rows),
+               in_proj_bias.defined() ? in_proj_bias.narrow(0, first * embed_dim, rows) : Tensor());
+    return unbind(projected.view({projected.size(0), projected.size(1), count, num_heads, width})
+                      .permute({2, 0, 3, 1, 4}));
   };
-  const Tensor q = heads_of(query, 0);
-  const Tensor k = heads_of(key, 1);
-  const Tensor v = heads_of(value, 2);
+  // Queries, keys and values of one tensor are one product.
+  std::vector<Tensor> parts;
+  if (query.is_same(key) && key.is_same(value)) {
+    parts = heads_of(query, 0, 3);
+  } else {
+    parts = {heads_of(query, 0, 1)[0], heads_of(key, 1, 1)[0], heads_of(value, 2, 1)[0]};
+  }
+  const Tensor &q = parts[0], &k = parts[1], &v = parts[2];
   if (masks.attn_mask.defined()) {
     const Shape of_all({q.size(2), k.size(2)});
     const Shape of_heads({q.size(0) * num_heads, q.size(2), k.size(2)});
@@ -219,7 +229,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
              "{}: attn_mask has shape {}, wanted {}, or {} for masks of each head", kOp,
              given.str(), of_all.str(), of_heads.str());
   }
-  Tensor mask = mask_of(masks.attn_mask, false, q, kOp, "attn_mask");
+  Tensor mask = masks.is_causal ? Tensor() : mask_of(masks.attn_mask, false, q, kOp, "attn_mask");
   if (mask.defined() && mask.dim() == 3) {
     mask = mask.view({q.size(0), num_heads, mask.size(1), mask.size(2)});
   }
@@ -240,8 +250,13 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   const double drawn_p = training ? dropout_p : 0;
   if (!masks.need_weights && !mask.defined() &&
       dl::detail::takes_fused_attention(q, k, v, drawn_p)) {
-    heads = dl::detail::fused_attention(q, k, v, {.scale = scale, .dropout_p = drawn_p});
+    heads = dl::detail::fused_attention(
+        q, k, v, {.scale = scale, .causal = masks.is_causal, .dropout_p = drawn_p});
   } else {
+    if (masks.is_causal) {
+      const Tensor earlier = causal(q.size(2), k.size(2), q);
+      mask = mask.defined() ? add(mask, earlier) : earlier;
+    }
     const Tensor scores = scores_of(q, k, scale, mask);
     // As in PyTorch, with need_weights a query without keys gives NaN.
     const bool may_hide_rows = mask.defined() && !masks.need_weights;

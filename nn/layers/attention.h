@@ -40,6 +40,7 @@ struct MultiheadAttentionMasks {
   Tensor attn_mask{};         // [L, S] or [N heads, L, S]: bool, true: ignore; or numbers to add
   bool need_weights = true;
   bool average_attn_weights = true;
+  bool is_causal = false;  // query i uses the keys 0 to i; attn_mask is then not read
 };
 
 // Queries, keys and values have the same width. Names and initial values are PyTorch's.

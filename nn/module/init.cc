@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
@@ -18,9 +19,12 @@
 namespace dl::nn::init {
 namespace {
 
+thread_local bool is_off = false;
+
 // Calls fill(span) on `memory`, which has the tensor's shape, and copies it into the tensor.
 template <typename Fill>
 Tensor& fill_through(Tensor& tensor, const Tensor& memory, std::string_view op, const Fill& fill) {
+  if (is_off) return tensor;
   const auto count = static_cast<std::size_t>(memory.numel());
   visit_floating(tensor.dtype(), op,
                  [&]<typename T>() { fill(std::span(memory.data<T>(), count)); });
@@ -145,6 +149,12 @@ double xavier_std(const Tensor& weight, const XavierOptions& options) {
 
 }  // namespace
 
+NoInitGuard::NoInitGuard() noexcept : was_off_(std::exchange(is_off, true)) {}
+
+NoInitGuard::~NoInitGuard() {
+  is_off = was_off_;
+}
+
 Fans fans_of(const Tensor& weight) {
   DL_CHECK(weight.defined() && weight.dim() >= 2, kShape,
            "nn::init: fan in and fan out need a weight of at least 2 dimensions, got {}",
@@ -156,17 +166,20 @@ Fans fans_of(const Tensor& weight) {
 
 Tensor& uniform_(Tensor& tensor, double low, double high, Generator& generator) {
   check_filled(tensor, "uniform_");
+  if (is_off) return tensor;
   const NoGradGuard no_grad;
   return tensor.uniform_(low, high, generator);
 }
 
 Tensor& normal_(Tensor& tensor, double mean, double std, Generator& generator) {
   check_filled(tensor, "normal_");
+  if (is_off) return tensor;
   const NoGradGuard no_grad;
   return tensor.normal_(mean, std, generator);
 }
 
 Tensor& constant_(Tensor& tensor, double value) {
+  if (is_off) return tensor;
   NoGradGuard no_grad;
   return tensor.fill_(value);
 }
@@ -240,6 +253,7 @@ Tensor& trunc_normal_(Tensor& tensor, double mean, double std, double low, doubl
 Tensor& eye_(Tensor& tensor) {
   DL_CHECK(tensor.defined() && tensor.dim() == 2, kShape,
            "eye_: the tensor has shape {}, wanted [rows, columns]", shape_text(tensor));
+  if (is_off) return tensor;
   const NoGradGuard no_grad;
   zeros_(tensor);
   for (std::int64_t i = 0; i < std::min(tensor.size(0), tensor.size(1)); ++i) {
@@ -255,6 +269,7 @@ Tensor& dirac_(Tensor& tensor, std::int64_t groups) {
   DL_CHECK(groups > 0 && tensor.size(0) % groups == 0, kInvalidArgument,
            "dirac_: the tensor has {} output channels, wanted a multiple of groups = {}",
            tensor.size(0), groups);
+  if (is_off) return tensor;
   const NoGradGuard no_grad;
   zeros_(tensor);
   const std::int64_t of_group = tensor.size(0) / groups;

@@ -12,6 +12,19 @@
 
 namespace dl::nn::init {
 
+// While it lives, the functions below write and draw nothing on its thread, so that a module is
+// made quickly: its parameters are not initialised, and load_state_dict() has to bring all of them.
+class NoInitGuard {
+ public:
+  NoInitGuard() noexcept;
+  ~NoInitGuard();
+  NoInitGuard(const NoInitGuard&) = delete;
+  NoInitGuard& operator=(const NoInitGuard&) = delete;
+
+ private:
+  bool was_off_;
+};
+
 struct Fans {
   std::int64_t in;   // inputs of one output element
   std::int64_t out;  // outputs of one input element

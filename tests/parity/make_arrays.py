@@ -329,6 +329,69 @@ def networks():
     return a
 
 
+def keys(model):
+    return text("\n".join(model.state_dict()))
+
+
+def first_steps(a, name, make, draw, loss, forward=lambda model, *batch: model(*batch), lr=0.1):
+    """Of a model from seed 123: keys, and a digest of each initial value; then, in float64 and of what draw() gives next, the first
+    numbers of the output, the norm of each gradient, and the losses of five steps of SGD with momentum 0.9."""
+    torch.manual_seed(123)
+    model = make()
+    a[f"{name}.keys"] = keys(model)
+    a[f"{name}.sha256"] = torch.stack([sha256(value) for value in model.state_dict().values()])
+    model.double()
+    batch = [x.double() if x.is_floating_point() else x for x in draw()]
+    opt = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    losses = []
+    for step in range(5):
+        opt.zero_grad()
+        output = forward(model, *batch)
+        value = loss(output, *batch)
+        value.backward()
+        if step == 0:
+            a[f"{name}.head"] = output.detach().flatten()[:32].clone()
+            a[f"{name}.norms"] = torch.stack([p.grad.norm() for p in model.parameters() if p.requires_grad])
+        opt.step()
+        losses.append(value.detach())
+    a[f"{name}.losses"] = torch.stack(losses)
+    return model
+
+
+def transformers():
+    """nn/layers/transformer: its layers in training, with dropout and masks; and their texts."""
+    a = {}
+    causal = nn.Transformer.generate_square_subsequent_mask
+    hidden = torch.tensor([[0, 0, 0, 0, 1], [0, 0, 1, 0, 1]]) == 1
+    memory_hidden = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 1]]) == 1
+    layer = dict(d_model=8, nhead=2, dim_feedforward=12)
+    other = dict(layer, dropout=0.25, activation="gelu", norm_first=True, batch_first=True, bias=False, layer_norm_eps=1e-3)
+    models = []
+
+    def case(name, make, shapes, forward=lambda model, *batch: model(*batch)):
+        draw = lambda: [torch.randn(shape) for shape in shapes]
+        models.append(first_steps(a, name, make, draw, lambda output, *batch: (output - 1).square().mean(), forward))
+
+    case("encoder_layer", lambda: nn.TransformerEncoderLayer(**layer), [(5, 2, 8)])
+    case("encoder_layer_masks", lambda: nn.TransformerEncoderLayer(**other), [(2, 5, 8)],
+         lambda model, src: model(src, src_mask=causal(5).double(), src_key_padding_mask=hidden))
+    case("decoder_layer", lambda: nn.TransformerDecoderLayer(**layer), [(5, 2, 8), (4, 2, 8)])
+    case("decoder_layer_masks", lambda: nn.TransformerDecoderLayer(**other), [(2, 5, 8), (2, 4, 8)],
+         lambda model, tgt, memory: model(tgt, memory, tgt_mask=causal(5).double(), tgt_is_causal=True, memory_mask=causal(5)[:, :4] == -math.inf,
+                                          tgt_key_padding_mask=hidden))
+    case("encoder", lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(**layer), 3), [(5, 2, 8)],
+         lambda model, src: model(src, mask=causal(5).double(), is_causal=True))
+    case("decoder", lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(**layer), 2, nn.LayerNorm(8)), [(5, 2, 8), (4, 2, 8)],
+         lambda model, tgt, memory: model(tgt, memory, memory_key_padding_mask=memory_hidden))
+    case("transformer", lambda: nn.Transformer(8, 2, 2, 1, 12, batch_first=True), [(2, 4, 8), (2, 5, 8)],
+         lambda model, src, tgt: model(src, tgt, src_mask=torch.randn(4, 4, generator=seeded(2)).double(), tgt_mask=causal(5).double(),
+                                       memory_mask=torch.zeros(5, 4).double(),
+                                       src_key_padding_mask=memory_hidden.double(), memory_key_padding_mask=memory_hidden, tgt_is_causal=True))
+    a["text"] = text("\n".join(map(repr, models)))
+    a["square"] = causal(3).double()
+    return a
+
+
 def optim():
     """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
     g = seeded(1)
@@ -1654,7 +1717,7 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

@@ -281,12 +281,16 @@ TEST_F(CudaAttention, OfALayerIsThatOfItsWeights) {
   nn::MultiheadAttention layer(24, 3, {.batch_first = true});
   layer.to(kGPU);
   const Tensor x = numbers({2, 70, 24}).to(kGPU);
-  const auto [fused, none] = layer(x, x, x, {.need_weights = false});
-  const auto [composed, weights] = layer(x, x, x, {.need_weights = true});
-  EXPECT_FALSE(none.defined());
-  backends::cuda::flash_sdp_enabled = false;
-  EXPECT_FALSE(layer(x, x, x, {.need_weights = false}).first.equal(fused)) << "one kernel";
-  expect_close(fused.detach(), composed.detach().cpu(), tolerance(DType::kF32, 100), "layer");
+  for (const bool is_causal : {false, true}) {
+    backends::cuda::flash_sdp_enabled = true;
+    const auto [fused, none] = layer(x, x, x, {.need_weights = false, .is_causal = is_causal});
+    const auto [composed, weights] = layer(x, x, x, {.is_causal = is_causal});
+    EXPECT_FALSE(none.defined());
+    backends::cuda::flash_sdp_enabled = false;
+    const Tensor other = layer(x, x, x, {.need_weights = false, .is_causal = is_causal}).first;
+    EXPECT_FALSE(other.equal(fused)) << "one kernel";
+    expect_close(fused.detach(), composed.detach().cpu(), tolerance(DType::kF32, 100), "layer");
+  }
 }
 
 // With gradients; cuDNN makes its plans in the capture.

@@ -184,6 +184,34 @@ TEST(Init, AgreesWithPyTorch) {
   }
 }
 
+TEST(NoInitGuard, LeavesTensorsAndTheGeneratorAlone) {
+  manual_seed(5);
+  Tensor x = full({4, 4}, 7.0);
+  {
+    const NoInitGuard no_init;
+    {
+      const NoInitGuard inner;
+    }
+    uniform_(x);
+    normal_(x);
+    ones_(x);
+    trunc_normal_(x);
+    eye_(x);
+    orthogonal_(x);
+    sparse_(x, 0.5);
+    kaiming_uniform_(x);
+    Tensor kernels = full({2, 2, 3}, 7.0);
+    dirac_(kernels);
+    EXPECT_EQ(values<float>(kernels), std::vector<float>(12, 7));
+  }
+  EXPECT_EQ(values<float>(x), std::vector<float>(16, 7));
+  normal_(x);
+  manual_seed(5);
+  Tensor first = empty({4, 4});
+  normal_(first);
+  EXPECT_EQ(values<float>(x), values<float>(first));
+}
+
 TEST(Init, SaysWhatCameAndWhatWasWanted) {
   Tensor vector = empty({3});
   EXPECT_ERROR(eye_(vector), kShape, "eye_: the tensor has shape [3], wanted [rows, columns]");
