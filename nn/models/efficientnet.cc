@@ -7,16 +7,15 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
-#include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/pool/resample.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/activation/activation.h"
 #include "nn/layers/activation/dropout.h"
-#include "nn/layers/conv/conv.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/norm.h"
+#include "nn/models/blocks/blocks.h"
 #include "nn/module/init.h"
 
 namespace dl::nn::models {
@@ -53,53 +52,13 @@ constexpr Stage kStages[] = {{1, 3, 1, 32, 16, 1},  {6, 3, 2, 16, 24, 2},  {6, 5
                              {6, 3, 2, 40, 80, 3},  {6, 5, 1, 80, 112, 3}, {6, 5, 2, 112, 192, 4},
                              {6, 3, 1, 192, 320, 1}};
 
-// The nearest multiple of 8 that is at least 90 % of the scaled number.
 std::int64_t channels(std::int64_t of_b0, double factor) {
-  constexpr std::int64_t kDivisor = 8;
-  const double wanted = static_cast<double>(of_b0) * factor;
-  const auto nearest =
-      static_cast<std::int64_t>(wanted + double{kDivisor} / 2) / kDivisor * kDivisor;
-  const std::int64_t result = std::max(kDivisor, nearest);
-  return static_cast<double>(result) < 0.9 * wanted ? result + kDivisor : result;
-}
-
-struct ConvNorm {
-  std::int64_t in;
-  std::int64_t out;
-  std::int64_t kernel = 1;
-  std::int64_t stride = 1;
-  std::int64_t groups = 1;
-};
-
-// A convolution that keeps the image's size (except for the stride), with its normalisation.
-Sequential conv_norm(const ConvNorm& c, const BatchNormOptions& norm) {
-  return {
-      Conv2d(
-          c.in, c.out, c.kernel,
-          {.stride = c.stride, .padding = (c.kernel - 1) / 2, .groups = c.groups, .bias = false}),
-      BatchNorm2d(c.out, norm)};
+  return round_channels(static_cast<double>(of_b0) * factor);
 }
 
 Sequential conv_norm_silu(const ConvNorm& c, const BatchNormOptions& norm) {
-  Sequential layers = conv_norm(c, norm);
-  layers.add(SiLU());
-  return layers;
+  return conv_norm(c, norm, SiLU());
 }
-
-// Weights each channel by a function of all channels' means (Hu et al. 2018).
-class SqueezeExcitation : public Module {
- public:
-  SqueezeExcitation(std::int64_t features, std::int64_t squeezed)
-      : fc1_(register_module("fc1", Conv2d(features, squeezed, 1))),
-        fc2_(register_module("fc2", Conv2d(squeezed, features, 1))) {}
-  Tensor forward(const Tensor& input) override {
-    return input * sigmoid(fc2_(silu(fc1_(adaptive_avg_pool2d(input, {1, 1})))));
-  }
-
- private:
-  Conv2d& fc1_;
-  Conv2d& fc2_;
-};
 
 // An inverted bottleneck (Sandler et al. 2018): expands the channels, convolves each by itself,
 // weights them, and projects them to fewer.
@@ -117,7 +76,8 @@ class MBConv : public Module {
                                .stride = stage.stride,
                                .groups = expanded},
                               norm));
-    block_.add(SqueezeExcitation(expanded, std::max<std::int64_t>(1, stage.in / 4)));
+    block_.add(
+        SqueezeExcitation(expanded, std::max<std::int64_t>(1, stage.in / 4), SiLU(), Sigmoid()));
     block_.add(conv_norm({.in = expanded, .out = stage.out}, norm));
   }
   Tensor forward(const Tensor& input) override {

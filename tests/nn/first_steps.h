@@ -45,14 +45,15 @@ struct FirstSteps {
   std::function<Tensor()> output;
   std::function<Tensor(const Tensor& output)> loss;
   double lr = 0.1;
+  bool evaluate = false;  // after the first step, in evaluation mode
   // The largest error, as a share of an array's largest number.
   double share = 1e-9;
   double loss_share = 1e-9;
 };
 
 // Numbers of the output, norms of the gradients and losses of five steps of SGD with momentum.
-inline void expect_first_steps(const parity::Arrays& arrays, const std::string& name,
-                               const Module& model, const FirstSteps& steps) {
+inline void expect_first_steps(const parity::Arrays& arrays, const std::string& name, Module& model,
+                               const FirstSteps& steps) {
   const auto compare = [&](const Tensor& got, const std::string& part, double share) {
     parity::expect_near_share(got.to(DType::kF64), arrays.get<double>(name + part), share,
                               name + part);
@@ -74,6 +75,7 @@ inline void expect_first_steps(const parity::Arrays& arrays, const std::string& 
     }
     opt.step();
     losses.push_back(loss.to(DType::kF64).item<double>());
+    if (steps.evaluate) model.eval();
   }
   compare(tensor(losses, {.dtype = DType::kF64}), ".losses", steps.loss_share);
 }

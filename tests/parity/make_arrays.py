@@ -333,9 +333,10 @@ def keys(model):
     return text("\n".join(model.state_dict()))
 
 
-def first_steps(a, name, make, draw, loss, forward=lambda model, *batch: model(*batch), lr=0.1):
+def first_steps(a, name, make, draw, loss, forward=lambda model, *batch: model(*batch), lr=0.1, evaluate=False):
     """Of a model from seed 123: keys, and a digest of each initial value; then, in float64 and of what draw() gives next, the first
-    numbers of the output, the norm of each gradient, and the losses of five steps of SGD with momentum 0.9."""
+    numbers of the output, the norm of each gradient, and the losses of five steps of SGD with momentum 0.9. `evaluate`: after the first step in
+    evaluation mode, because batch norm of few numbers magnifies rounding from step to step."""
     torch.manual_seed(123)
     model = make()
     a[f"{name}.keys"] = keys(model)
@@ -354,6 +355,7 @@ def first_steps(a, name, make, draw, loss, forward=lambda model, *batch: model(*
             a[f"{name}.norms"] = torch.stack([p.grad.norm() for p in model.parameters() if p.requires_grad])
         opt.step()
         losses.append(value.detach())
+        model.train(not evaluate)
     a[f"{name}.losses"] = torch.stack(losses)
     return model
 
@@ -389,6 +391,33 @@ def transformers():
                                        src_key_padding_mask=memory_hidden.double(), memory_key_padding_mask=memory_hidden, tgt_is_causal=True))
     a["text"] = text("\n".join(map(repr, models)))
     a["square"] = causal(3).double()
+    return a
+
+
+def images(a, name, make, **options):
+    """first_steps() of a network for images of ten classes."""
+    draw = lambda: [torch.randn(4, 3, 32, 32), torch.randint(10, (4,))]
+    first_steps(a, name, make, draw, lambda output, x, y: F.cross_entropy(output, y), lambda model, x, y: model(x), **options)
+
+
+def mobile_networks():
+    """nn/models: torchvision's VGG and MobileNets."""
+    from torchvision.models import mobilenet_v2, mobilenet_v3_large, mobilenet_v3_small, vgg11, vgg16_bn
+
+    def vgg():
+        model = vgg11(num_classes=10, dropout=0.25)
+        model.classifier[0].weight.requires_grad = False  # most of the memory
+        return model
+
+    a = {}
+    images(a, "vgg11", vgg)
+    with torch.device("meta"):
+        large = vgg16_bn()
+    a["vgg16_bn.keys"] = keys(large)
+    images(a, "mobilenet_v2", lambda: mobilenet_v2(num_classes=10), lr=0.01, evaluate=True)
+    images(a, "mobilenet_v2_narrow", lambda: mobilenet_v2(num_classes=10, width_mult=0.3, dropout=0), lr=0.01, evaluate=True)
+    images(a, "mobilenet_v3_large", lambda: mobilenet_v3_large(num_classes=10), lr=0.01, evaluate=True)
+    images(a, "mobilenet_v3_small", lambda: mobilenet_v3_small(num_classes=10), lr=0.01, evaluate=True)
     return a
 
 
@@ -1717,7 +1746,7 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

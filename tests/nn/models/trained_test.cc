@@ -1,0 +1,117 @@
+// Networks beside torchvision's: their initial values and first steps.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/random/tensor_random.h"
+#include "nn/functional/functional.h"
+#include "nn/models/mobilenet.h"
+#include "nn/models/vgg.h"
+#include "nn/module/init.h"
+#include "tests/nn/first_steps.h"
+
+namespace dl::nn::models {
+namespace {
+
+struct Training {
+  DType dtype = DType::kF64;
+  double lr = 0.1;
+  bool evaluate = false;
+  double share = 1e-9;
+  double loss_share = 1e-9;
+};
+// Batch norm of few numbers magnifies rounding from step to step.
+constexpr Training kBatchNorm{.lr = 0.01, .evaluate = true, .share = 1e-8, .loss_share = 1e-8};
+
+// Of a model of ten classes that was made after manual_seed(123).
+void expect_torchvisions(Module& model, const parity::Arrays& arrays, const std::string& name,
+                         const Training& with = {}) {
+  expect_initial_values(arrays, name, model);
+  model.to(with.dtype);
+  const Tensor x = randn({4, 3, 32, 32}).to(with.dtype);
+  const Tensor y = randint(0, 10, {4});
+  expect_first_steps(arrays, name, model,
+                     {.output = [&] { return model(x); },
+                      .loss = [&](const Tensor& z) { return functional::cross_entropy(z, y); },
+                      .lr = with.lr,
+                      .evaluate = with.evaluate,
+                      .share = with.share,
+                      .loss_share = with.loss_share});
+}
+
+template <typename Model, typename Options>
+std::int64_t parameters_of(const Options& options) {
+  const init::NoInitGuard no_init;
+  return Model(options).count_parameters();
+}
+
+const parity::Arrays& mobile_networks() {
+  static const parity::Arrays arrays("mobile_networks");
+  return arrays;
+}
+
+TEST(VGG, IsTorchvisions) {
+  manual_seed(123);
+  VGG model({.depth = 11, .num_classes = 10, .dropout = 0.25});
+  model.get_parameter("classifier.0.weight").requires_grad_(false);  // most of the memory
+  expect_torchvisions(model, mobile_networks(), "vgg11",
+                      {.dtype = DType::kF32, .share = 1e-5, .loss_share = 1e-3});
+}
+
+TEST(VGG, WithBatchNormHasTorchvisionsNames) {
+  const init::NoInitGuard no_init;
+  EXPECT_EQ(keys_of(VGG({.depth = 16, .batch_norm = true})),
+            text_of(mobile_networks(), "vgg16_bn.keys"));
+}
+
+TEST(VGG, HasThePublishedParameters) {
+  const auto count = [](int depth, bool batch_norm) {
+    return parameters_of<VGG>(VGGOptions{.depth = depth, .batch_norm = batch_norm});
+  };
+  EXPECT_EQ(count(11, false), 132'863'336);
+  EXPECT_EQ(count(13, false), 133'047'848);
+  EXPECT_EQ(count(16, false), 138'357'544);
+  EXPECT_EQ(count(19, false), 143'667'240);
+  EXPECT_EQ(count(16, true), 138'365'992);
+}
+
+TEST(VGG, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(VGG({.depth = 12}), kInvalidArgument,
+               "VGG: the depth is 12, wanted 11, 13, 16 or 19");
+  EXPECT_ERROR(VGG({.num_classes = 0}), kInvalidArgument,
+               "VGG: num_classes is 0, wanted at least 1");
+}
+
+TEST(MobileNetV2, IsTorchvisions) {
+  manual_seed(123);
+  MobileNetV2 model({.num_classes = 10});
+  expect_torchvisions(model, mobile_networks(), "mobilenet_v2", kBatchNorm);
+  EXPECT_EQ(parameters_of<MobileNetV2>(MobileNetV2Options{}), 3'504'872);
+}
+
+TEST(MobileNetV2, OfOtherWidthsIsTorchvisions) {
+  manual_seed(123);
+  MobileNetV2 model({.width_mult = 0.3, .dropout = 0, .num_classes = 10});
+  expect_torchvisions(model, mobile_networks(), "mobilenet_v2_narrow", kBatchNorm);
+}
+
+TEST(MobileNetV3, IsTorchvisions) {
+  manual_seed(123);
+  MobileNetV3 large({.num_classes = 10});
+  expect_torchvisions(large, mobile_networks(), "mobilenet_v3_large", kBatchNorm);
+  manual_seed(123);
+  MobileNetV3 small({.small = true, .num_classes = 10});
+  expect_torchvisions(small, mobile_networks(), "mobilenet_v3_small", kBatchNorm);
+  EXPECT_EQ(parameters_of<MobileNetV3>(MobileNetV3Options{}), 5'483'032);
+  EXPECT_EQ(parameters_of<MobileNetV3>(MobileNetV3Options{.small = true}), 2'542'856);
+}
+
+TEST(MobileNet, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(MobileNetV2({.width_mult = 0}), kInvalidArgument,
+               "MobileNetV2: width_mult is 0, wanted more than 0");
+  EXPECT_ERROR(MobileNetV3({.num_classes = 0}), kInvalidArgument,
+               "MobileNetV3: num_classes is 0, wanted at least 1");
+}
+
+}  // namespace
+}  // namespace dl::nn::models
