@@ -421,6 +421,15 @@ def mobile_networks():
     return a
 
 
+def vision_transformer():
+    """nn/models: torchvision's vision transformer."""
+    from torchvision.models import VisionTransformer
+
+    a = {}
+    images(a, "vit", lambda: VisionTransformer(32, 8, 3, 4, 32, 48, dropout=0.1, attention_dropout=0.2, num_classes=10))
+    return a
+
+
 def optim():
     """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
     g = seeded(1)
@@ -1746,7 +1755,7 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

@@ -6,6 +6,7 @@
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
 #include "nn/models/mobilenet.h"
+#include "nn/models/sequence/vision_transformer.h"
 #include "nn/models/vgg.h"
 #include "nn/module/init.h"
 #include "tests/nn/first_steps.h"
@@ -111,6 +112,51 @@ TEST(MobileNet, RefusesWhatThereIsNot) {
                "MobileNetV2: width_mult is 0, wanted more than 0");
   EXPECT_ERROR(MobileNetV3({.num_classes = 0}), kInvalidArgument,
                "MobileNetV3: num_classes is 0, wanted at least 1");
+}
+
+TEST(VisionTransformer, IsTorchvisions) {
+  manual_seed(123);
+  VisionTransformer model({.image_size = 32,
+                           .patch_size = 8,
+                           .num_layers = 3,
+                           .num_heads = 4,
+                           .hidden_dim = 32,
+                           .mlp_dim = 48,
+                           .dropout = 0.1,
+                           .attention_dropout = 0.2,
+                           .num_classes = 10});
+  expect_torchvisions(model, parity::Arrays("vision_transformer"), "vit");
+}
+
+TEST(VisionTransformer, HasThePublishedParameters) {
+  const auto count = [](const char* name) {
+    return parameters_of<VisionTransformer>(vit_options(name));
+  };
+  EXPECT_EQ(count("b_16"), 86'567'656);
+  EXPECT_EQ(count("b_32"), 88'224'232);
+  EXPECT_EQ(count("l_16"), 304'326'632);
+  EXPECT_EQ(count("l_32"), 306'535'400);
+  // h_14 of larger images
+  VisionTransformerOptions huge = vit_options("h_14");
+  EXPECT_EQ(parameters_of<VisionTransformer>(huge), 632'045'800);
+  huge.image_size = 518;
+  EXPECT_EQ(parameters_of<VisionTransformer>(huge), 633'470'440);
+}
+
+TEST(VisionTransformer, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(vit_options("b_8"), kInvalidArgument,
+               "vit_options: the name is \"b_8\", wanted b_16, b_32, l_16, l_32 or h_14");
+  EXPECT_ERROR(VisionTransformer({.image_size = 30}), kInvalidArgument,
+               "VisionTransformer: image_size is 30, wanted a multiple of patch_size = 16");
+  EXPECT_ERROR(VisionTransformer({.attention_dropout = 1.5}), kInvalidArgument,
+               "VisionTransformer: attention_dropout is 1.5, wanted 0 to 1");
+  EXPECT_ERROR(VisionTransformer({.num_layers = 0}), kInvalidArgument,
+               "VisionTransformer: image_size is 224, patch_size 16, num_layers 0, num_heads 12, "
+               "hidden_dim 768, mlp_dim 3072, num_classes 1000; wanted at least 1 of each");
+  VisionTransformer small(
+      {.image_size = 4, .patch_size = 2, .num_layers = 1, .num_heads = 1, .hidden_dim = 4});
+  EXPECT_ERROR(small(zeros({1, 3, 4, 8})), kShape,
+               "VisionTransformer: the input has shape [1, 3, 4, 8], wanted [N, 3, 4, 4]");
 }
 
 }  // namespace
