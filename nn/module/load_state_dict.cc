@@ -44,6 +44,7 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
   std::unordered_map<std::string_view, const SkippedTensor*> unreadable;
   for (const SkippedTensor& entry : skipped) unreadable.emplace(entry.name, &entry);
   IncompatibleKeys keys;
+  std::vector<NamedTensor> not_given;
   std::string wanted;  // and unreadable
   std::string mismatches;
   std::vector<std::pair<Tensor, const Tensor*>> copies;
@@ -55,7 +56,7 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
             fmt::format("\n\tCannot load {}: {}.", quoted_name(own.name), entry->second->reason);
         unreadable.erase(entry);
       } else {
-        keys.missing.push_back(own.name);
+        not_given.push_back(own);
       }
       continue;
     }
@@ -69,6 +70,14 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
           "current model is {}.",
           own.name, value.sizes().str(), own.tensor.sizes().str());
     }
+  }
+  // Files of safetensors have a shared tensor under one of its names.
+  for (const NamedTensor& own : not_given) {
+    const bool is_given = std::ranges::any_of(copies, [&](const auto& copy) {
+      return copy.first.numel() > 0 && copy.first.data_ptr() == own.tensor.data_ptr() &&
+             copy.first.sizes() == own.tensor.sizes();
+    });
+    if (!is_given) keys.missing.push_back(own.name);
   }
   for (const NamedTensor& entry : state) {
     if (given.contains(entry.name)) keys.unexpected.push_back(entry.name);

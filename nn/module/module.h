@@ -192,8 +192,8 @@ class Module {
   // Parameters and persistent buffers by name, without history; they share the module's memory.
   StateDict state_dict() const;
   // Copies the state's values into this module's tensors, converting dtypes. Nothing is written
-  // unless all of it fits. Throws kMismatch, listing everything that is missing, unexpected or of
-  // another shape.
+  // unless all of it fits; a shared tensor may lack all names but one. Throws kMismatch, listing
+  // everything that is missing, unexpected or of another shape.
   IncompatibleKeys load_state_dict(const StateDict& state, LoadStateOptions options = {});
   // Loads a file, as load_safetensors() returns it. Also throws, even with strict = false, if a
   // tensor of this module was skipped when the file was read; the text has the reason and the file.

@@ -430,6 +430,17 @@ def vision_transformer():
     return a
 
 
+def gpt2():
+    """nn/models: the GPT-2 of Hugging Face's transformers."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    a = {}
+    config = GPT2Config(vocab_size=70, n_positions=16, n_embd=32, n_layer=3, n_head=4)
+    first_steps(a, "gpt2", lambda: GPT2LMHeadModel(config).train(), lambda: [torch.randint(70, (3, 11))],
+                lambda output, x: F.cross_entropy(output[:, :-1].flatten(0, 1), x[:, 1:].flatten()), lambda model, x: model(x).logits)
+    return a
+
+
 def optim():
     """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
     g = seeded(1)
@@ -1755,7 +1766,7 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

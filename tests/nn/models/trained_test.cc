@@ -1,11 +1,13 @@
-// Networks beside torchvision's: their initial values and first steps.
+// Networks beside torchvision's and Hugging Face's: their initial values and first steps.
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "core/autograd/grad_mode.h"
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
 #include "nn/models/mobilenet.h"
+#include "nn/models/sequence/gpt2.h"
 #include "nn/models/sequence/vision_transformer.h"
 #include "nn/models/vgg.h"
 #include "nn/module/init.h"
@@ -157,6 +159,73 @@ TEST(VisionTransformer, RefusesWhatThereIsNot) {
       {.image_size = 4, .patch_size = 2, .num_layers = 1, .num_heads = 1, .hidden_dim = 4});
   EXPECT_ERROR(small(zeros({1, 3, 4, 8})), kShape,
                "VisionTransformer: the input has shape [1, 3, 4, 8], wanted [N, 3, 4, 4]");
+}
+
+const GPT2Options kSmallGPT2{
+    .vocab_size = 70, .n_positions = 16, .n_embd = 32, .n_layer = 3, .n_head = 4};
+
+TEST(GPT2, IsTransformers) {
+  manual_seed(123);
+  GPT2LMHeadModel model(kSmallGPT2);
+  const parity::Arrays arrays("gpt2");
+  expect_initial_values(arrays, "gpt2", model);
+  model.to(DType::kF64);
+  const Tensor words = randint(0, 70, {3, 11});
+  const auto loss = [&](const Tensor& logits) {
+    return functional::cross_entropy(logits.slice(1, 0, 10).flatten(0, 1),
+                                     words.slice(1, 1, 11).flatten());
+  };
+  expect_first_steps(arrays, "gpt2", model, {.output = [&] { return model(words); }, .loss = loss});
+}
+
+TEST(GPT2, SeesNoLaterWord) {
+  GPT2LMHeadModel model(kSmallGPT2);
+  model.eval();
+  const NoGradGuard no_grad;
+  const Tensor words = randint(0, 70, {9});
+  const Tensor logits = model(words);
+  EXPECT_EQ(logits.sizes(), Shape({9, 70}));
+  parity::expect_near_share(model(words.slice(0, 0, 5)), values<double>(logits.slice(0, 0, 5)),
+                            1e-5, "the first words");
+}
+
+// save_pretrained() writes the shared weight once.
+TEST(GPT2, LoadsAStateWithoutItsLastLayer) {
+  GPT2LMHeadModel from(kSmallGPT2);
+  GPT2LMHeadModel to(kSmallGPT2);
+  StateDict state = from.state_dict();
+  EXPECT_EQ(state.back().name, "lm_head.weight");
+  state.pop_back();
+  to.load_state_dict(state);
+  EXPECT_EQ(values<float>(to.lm_head.weight.detach()), values<float>(from.lm_head.weight.detach()));
+  EXPECT_TRUE(to.lm_head.weight.is_same(to.transformer.wte.weight));
+}
+
+TEST(GPT2, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(
+      gpt2_options("gpt3"), kInvalidArgument,
+      "gpt2_options: the name is \"gpt3\", wanted gpt2, gpt2-medium, gpt2-large or gpt2-xl");
+  EXPECT_ERROR(GPT2Model({.n_embd = 30, .n_head = 4}), kInvalidArgument,
+               "GPT2: n_embd is 30, wanted a multiple of n_head = 4");
+  EXPECT_ERROR(GPT2Model({.n_layer = 0}), kInvalidArgument,
+               "GPT2: vocab_size is 50257, n_positions 1024, n_embd 768, n_layer 0, n_head 12; "
+               "wanted at least 1 of each, and of n_inner");
+  GPT2Model model(kSmallGPT2);
+  EXPECT_ERROR(model(zeros({1, 17}, {.dtype = DType::kI64})), kShape,
+               "GPT2: the words have shape [1, 17], but n_positions is 16; give at most so many at "
+               "a time");
+  EXPECT_ERROR(model(zeros({1, 2, 3}, {.dtype = DType::kI64})), kShape,
+               "GPT2: the words have shape [1, 2, 3], wanted [N, L] or [L]");
+}
+
+TEST(GPT2, HasThePublishedParameters) {
+  const auto count = [](const char* name) {
+    return parameters_of<GPT2LMHeadModel>(gpt2_options(name));
+  };
+  EXPECT_EQ(count("gpt2"), 124'439'808);
+  EXPECT_EQ(count("gpt2-medium"), 354'823'168);
+  EXPECT_EQ(count("gpt2-large"), 774'030'080);
+  EXPECT_EQ(count("gpt2-xl"), 1'557'611'200);
 }
 
 }  // namespace

@@ -77,6 +77,20 @@ TEST(LoadStateDict, NotStrictReportsAndLoadsTheRest) {
                "shape in current model is [3].");
 }
 
+// As in files of safetensors.
+TEST(LoadStateDict, TakesASharedTensorUnderOneOfItsNames) {
+  Sequential model{Linear(2, 2, {.bias = false}), Linear(2, 2, {.bias = false})};
+  model.at<Linear>(1).weight = model.at<Linear>(0).weight;
+  for (const char* const name : {"0.weight", "1.weight"}) {
+    model.load_state_dict({{name, full({2, 2}, name[0] - '0' + 3.0)}});
+    EXPECT_EQ(values<float>(model.get_parameter("0.weight").detach()),
+              std::vector<float>(4, static_cast<float>(name[0] - '0' + 3)));
+  }
+  EXPECT_ERROR(model.load_state_dict(StateDict()), kMismatch,
+               "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: "
+               "\"0.weight\", \"1.weight\".");
+}
+
 TEST(LoadStateDict, RefusesADamagedState) {
   Linear fc(1, 1, {.bias = false});
   EXPECT_ERROR(fc.load_state_dict({{"weight", Tensor()}}), kInvalidArgument,
