@@ -91,6 +91,7 @@
 #include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
 #include "nn/models/sequence/gpt2.h"
+#include "nn/models/sequence/lstm_language_model.h"
 #include "nn/models/sequence/vision_transformer.h"
 #include "nn/models/vgg.h"
 #include "nn/module/init.h"

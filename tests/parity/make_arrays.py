@@ -441,6 +441,40 @@ def gpt2():
     return a
 
 
+class WordLanguageModel(nn.Module):
+    """RNNModel of PyTorch's examples/word_language_model, with an LSTM, without its log_softmax."""
+
+    def __init__(self, ntoken, ninp, nhid, nlayers, dropout, tie_weights):
+        super().__init__()
+        self.drop = nn.Dropout(dropout)
+        self.encoder = nn.Embedding(ntoken, ninp)
+        self.rnn = nn.LSTM(ninp, nhid, nlayers, dropout=dropout)
+        self.decoder = nn.Linear(nhid, ntoken)
+        if tie_weights:
+            self.decoder.weight = self.encoder.weight
+        nn.init.uniform_(self.encoder.weight, -0.1, 0.1)
+        nn.init.zeros_(self.decoder.bias)
+        nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
+
+    def forward(self, words, state=None):
+        output, state = self.rnn(self.drop(self.encoder(words)), state)
+        return self.decoder(self.drop(output)), state
+
+
+def lstm_language_model():
+    """nn/models: the LSTM of PyTorch's examples/word_language_model."""
+    a = {}
+
+    def halves(model, words):
+        first, state = model(words[:4])
+        return torch.cat([first, model(words[4:], state)[0]])
+
+    for name, ninp, tied in (("plain", 9, False), ("tied", 12, True)):
+        first_steps(a, name, lambda: WordLanguageModel(40, ninp, 12, 2, 0.2, tied), lambda: [torch.randint(40, (8, 3))],
+                    lambda output, x: F.cross_entropy(output[:-1].flatten(0, 1), x[1:].flatten()), halves)
+    return a
+
+
 def optim():
     """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
     g = seeded(1)
@@ -1766,7 +1800,7 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

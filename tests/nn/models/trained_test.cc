@@ -4,10 +4,12 @@
 #include <string>
 
 #include "core/autograd/grad_mode.h"
+#include "core/ops/index/index.h"
 #include "core/random/tensor_random.h"
 #include "nn/functional/functional.h"
 #include "nn/models/mobilenet.h"
 #include "nn/models/sequence/gpt2.h"
+#include "nn/models/sequence/lstm_language_model.h"
 #include "nn/models/sequence/vision_transformer.h"
 #include "nn/models/vgg.h"
 #include "nn/module/init.h"
@@ -226,6 +228,46 @@ TEST(GPT2, HasThePublishedParameters) {
   EXPECT_EQ(count("gpt2-medium"), 354'823'168);
   EXPECT_EQ(count("gpt2-large"), 774'030'080);
   EXPECT_EQ(count("gpt2-xl"), 1'557'611'200);
+}
+
+TEST(LSTMLanguageModel, IsPyTorchs) {
+  for (const bool tied : {false, true}) {
+    manual_seed(123);
+    LSTMLanguageModel model({.ntoken = 40,
+                             .ninp = tied ? 12 : 9,
+                             .nhid = 12,
+                             .nlayers = 2,
+                             .dropout = 0.2,
+                             .tie_weights = tied});
+    const std::string name = tied ? "tied" : "plain";
+    const parity::Arrays arrays("lstm_language_model");
+    expect_initial_values(arrays, name, model);
+    model.to(DType::kF64);
+    const Tensor words = randint(0, 40, {8, 3});
+    // The second half goes on from the first one's state.
+    const auto output = [&] {
+      const auto [first, state] = model(words.slice(0, 0, 4));
+      return cat({first, model(words.slice(0, 4, 8), state).first});
+    };
+    const auto loss = [&](const Tensor& logits) {
+      return functional::cross_entropy(logits.slice(0, 0, 7).flatten(0, 1),
+                                       words.slice(0, 1, 8).flatten());
+    };
+    expect_first_steps(arrays, name, model, {.output = output, .loss = loss});
+  }
+}
+
+TEST(LSTMLanguageModel, RefusesWhatThereIsNot) {
+  EXPECT_ERROR(LSTMLanguageModel({.ninp = 8, .nhid = 9, .tie_weights = true}), kInvalidArgument,
+               "LSTMLanguageModel: nhid is 9 and ninp 8; with tie_weights they must be equal");
+}
+
+TEST(LSTMLanguageModel, TakesBatchesFirst) {
+  LSTMLanguageModel model(
+      {.ntoken = 20, .ninp = 4, .nhid = 5, .nlayers = 1, .dropout = 0, .batch_first = true});
+  const auto [logits, state] = model(randint(0, 20, {3, 7}));
+  EXPECT_EQ(logits.sizes(), Shape({3, 7, 20}));
+  EXPECT_EQ(state.c.sizes(), Shape({1, 3, 5}));
 }
 
 }  // namespace
