@@ -90,6 +90,7 @@
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
+#include "nn/models/sequence/generate.h"
 #include "nn/models/sequence/gpt2.h"
 #include "nn/models/sequence/lstm_language_model.h"
 #include "nn/models/sequence/vision_transformer.h"

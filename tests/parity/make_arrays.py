@@ -1800,7 +1800,31 @@ def pruning():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+def generate():
+    """nn/models/sequence/generate: the logits that transformers' warpers leave, by their formulas."""
+    a = {}
+    logits = torch.randn(4, 50, generator=seeded(123)) * 3
+    logits[1, :10] = 2.5  # equal ones, at the limit too
+    a["logits"] = logits
+
+    def top_k(x, k):
+        return x.masked_fill(x < x.topk(k).values[:, -1:], -math.inf)
+
+    def top_p(x, p):
+        values, places = x.sort(descending=False, stable=True)
+        gone = values.softmax(-1).cumsum(-1) <= 1 - p
+        gone[:, -1:] = False
+        return x.masked_fill(gone.scatter(1, places, gone), -math.inf)
+
+    a["temperature"] = logits / 0.7
+    a["top_k"] = top_k(logits, 5)
+    a["top_p"] = top_p(logits, 0.6)
+    a["tiny_top_p"] = top_p(logits, 1e-6)
+    a["all"] = top_p(top_k(logits / 1.5, 20), 0.8)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
 
 
 def main():

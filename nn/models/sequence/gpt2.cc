@@ -63,6 +63,18 @@ class Conv1D final : public Module {
   Tensor& bias;
 };
 
+// Words of the cache before those of a call.
+struct Past {
+  KVCache::Layer& layer;
+  std::int64_t length;
+};
+
+// Which of `past` + `count` words each of the last `count` sees: [count, past + count] bool.
+Tensor sees_all_before(std::int64_t past, std::int64_t count, Device device) {
+  const Tensor positions = arange(past + count, {.device = device});
+  return positions.unsqueeze(0) <= positions.narrow(0, past, count).unsqueeze(1);
+}
+
 class GPT2Attention final : public Module {
  public:
   explicit GPT2Attention(const GPT2Options& o)
@@ -71,18 +83,35 @@ class GPT2Attention final : public Module {
         attn_dropout(register_module("attn_dropout", Dropout(o.attn_pdrop))),
         resid_dropout(register_module("resid_dropout", Dropout(o.resid_pdrop))),
         heads_(o.n_head) {}
-  Tensor forward(const Tensor& input) override {
+  Tensor forward(const Tensor& input) override { return forward(input, nullptr); }
+  Tensor forward(const Tensor& input, const Past* past) {
     const std::int64_t width = input.size(-1);
     // [N, L, 3 E] -> queries, keys and values [N, heads, L, width of a head]
-    const std::vector<Tensor> parts =
+    std::vector<Tensor> parts =
         unbind(c_attn(input)
                    .view({input.size(0), input.size(1), 3, heads_, width / heads_})
                    .permute({2, 0, 3, 1, 4}));
     const double dropout_p = in_tape(attn_dropout.p);
-    const Tensor mixed = functional::scaled_dot_product_attention(
-        parts[0], parts[1], parts[2],
-        {.dropout_p = is_training() ? dropout_p : 0, .is_causal = true});
+    AttentionOptions options{.dropout_p = is_training() ? dropout_p : 0, .is_causal = true};
+    if (past != nullptr) {
+      const std::int64_t count = input.size(1);
+      parts[1] = extended(past->layer.keys, parts[1], past->length);
+      parts[2] = extended(past->layer.values, parts[2], past->length);
+      // One word sees all; PyTorch's is_causal would count from the first word of the cache.
+      options.is_causal = past->length == 0 && count > 1;
+      if (past->length > 0 && count > 1) {
+        options.attn_mask = sees_all_before(past->length, count, input.device());
+      }
+    }
+    const Tensor mixed =
+        functional::scaled_dot_product_attention(parts[0], parts[1], parts[2], options);
     return resid_dropout(c_proj(mixed.transpose(1, 2).reshape(input.sizes())));
+  }
+
+  // Writes `news` behind the first `length` words of a cache, and returns all.
+  static Tensor extended(const Tensor& cache, const Tensor& news, std::int64_t length) {
+    cache.narrow(2, length, news.size(2)).copy_(news);
+    return cache.narrow(2, 0, length + news.size(2));
   }
 
   Conv1D& c_attn;  // makes queries, keys and values
@@ -118,6 +147,10 @@ class GPT2Block final : public Module {
         mlp(register_module("mlp", GPT2MLP(o))) {}
   Tensor forward(const Tensor& input) override {
     const Tensor x = attn(ln_1(input)) + input;
+    return x + mlp(ln_2(x));
+  }
+  Tensor forward(const Tensor& input, const Past& past) {
+    const Tensor x = attn.forward(ln_1(input), &past) + input;
     return x + mlp(ln_2(x));
   }
 
@@ -168,6 +201,26 @@ GPT2Model::GPT2Model(const GPT2Options& given)
   }
 }
 
+KVCache::KVCache(const GPT2Model& model, std::int64_t batch, std::int64_t capacity) {
+  const GPT2Options& o = model.options;
+  DL_CHECK(batch > 0 && capacity > 0 && capacity <= o.n_positions, kInvalidArgument,
+           "KVCache: batch is {} and capacity {}, wanted at least 1 of each, and a capacity of at "
+           "most n_positions = {}",
+           batch, capacity, o.n_positions);
+  const Tensor& like = model.wte.weight;
+  const auto room = [&] {
+    return empty({batch, o.n_head, capacity, o.n_embd / o.n_head},
+                 {.dtype = like.dtype(), .device = like.device()});
+  };
+  for (std::int64_t i = 0; i < o.n_layer; ++i) layers_.push_back({room(), room()});
+}
+
+Tensor GPT2Model::embedded(const Tensor& words, std::int64_t first_position) {
+  const Tensor positions =
+      arange(first_position, first_position + words.size(1), 1, {.device = words.device()});
+  return drop_(wte(words) + wpe(positions));
+}
+
 Tensor GPT2Model::forward(const Tensor& words) {
   check_not_moved("a call");
   DL_CHECK(words.defined() && (words.dim() == 1 || words.dim() == 2), kShape,
@@ -177,9 +230,28 @@ Tensor GPT2Model::forward(const Tensor& words) {
   DL_CHECK(words.size(1) <= options.n_positions, kShape,
            "GPT2: the words have shape {}, but n_positions is {}; give at most so many at a time",
            words.sizes().str(), options.n_positions);
-  const Tensor positions = arange(words.size(1), {.device = words.device()});
-  Tensor x = drop_(wte(words) + wpe(positions));
+  Tensor x = embedded(words, 0);
   for (std::size_t i = 0; i < h_.size(); ++i) x = h_[i](x);
+  return ln_f_(x);
+}
+
+Tensor GPT2Model::forward(const Tensor& words, KVCache& cache) {
+  check_not_moved("a call");
+  DL_CHECK(!is_grad_enabled(), kInvalidArgument,
+           "GPT2: a cache keeps no gradients; call the model under a NoGradGuard");
+  const Tensor& keys = cache.layers_.front().keys;
+  DL_CHECK(words.defined() && words.dim() == 2 && words.size(0) == keys.size(0) &&
+               words.size(1) > 0 && words.size(1) <= keys.size(2) - cache.length_,
+           kShape,
+           "GPT2: the words have shape {}, wanted [{}, L] with L of 1 to {}, for which the cache "
+           "has room",
+           words.defined() ? words.sizes().str() : "none", keys.size(0),
+           keys.size(2) - cache.length_);
+  Tensor x = embedded(words, cache.length_);
+  for (std::size_t i = 0; i < h_.size(); ++i) {
+    x = h_.at<GPT2Block>(i).forward(x, {.layer = cache.layers_[i], .length = cache.length_});
+  }
+  cache.length_ += words.size(1);
   return ln_f_(x);
 }
 
@@ -194,6 +266,10 @@ GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Options& options)
 
 Tensor GPT2LMHeadModel::forward(const Tensor& words) {
   return lm_head(transformer(words));
+}
+
+Tensor GPT2LMHeadModel::next_logits(const Tensor& words, KVCache& cache) {
+  return lm_head(transformer.forward(words, cache).slice(1, -1, words.size(1)).squeeze(1));
 }
 
 }  // namespace dl::nn::models

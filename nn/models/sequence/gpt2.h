@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "nn/layers/activation/dropout.h"
 #include "nn/layers/embedding.h"
@@ -37,6 +38,30 @@ struct GPT2Options {
 // "gpt2-xl" (1,557,611,200). Throws kInvalidArgument for another name.
 GPT2Options gpt2_options(std::string_view name);
 
+class GPT2Model;
+
+// The keys and values of words that a model has read, so that it reads each word once. A cache
+// belongs to one text or batch of texts, and to one thread at a time.
+class KVCache {
+ public:
+  // Room for `capacity` words of each of `batch` texts, with the model's dtype and on its device.
+  // Throws kInvalidArgument unless batch and capacity are positive and capacity is at most
+  // n_positions.
+  KVCache(const GPT2Model& model, std::int64_t batch, std::int64_t capacity);
+
+  std::int64_t length() const noexcept { return length_; }  // words of each text so far
+
+  struct Layer {
+    Tensor keys;    // [N, heads, capacity, n_embd / heads]
+    Tensor values;  // the same
+  };
+
+ private:
+  friend class GPT2Model;
+  std::vector<Layer> layers_;
+  std::int64_t length_ = 0;
+};
+
 // Without the last layer: words [N, L] or [L], int64 -> [..., L, n_embd]. Position i attends to the
 // positions 0 to i.
 class GPT2Model : public Module {
@@ -46,6 +71,10 @@ class GPT2Model : public Module {
   explicit GPT2Model(const GPT2Options& options = {});
   // Throws kShape if L is larger than n_positions, and kIndex.
   Tensor forward(const Tensor& words) override;
+  // The words [N, L] follow those of the cache, which gets them. Hooks of the blocks and of their
+  // attention do not run. Throws kShape also if the cache has no room, and kInvalidArgument if
+  // gradients are recorded: use a NoGradGuard.
+  Tensor forward(const Tensor& words, KVCache& cache);
 
   const GPT2Options options;
   Embedding& wte;  // of words
@@ -55,6 +84,8 @@ class GPT2Model : public Module {
   Dropout& drop_;
   ModuleList& h_;
   LayerNorm& ln_f_;
+
+  Tensor embedded(const Tensor& words, std::int64_t first_position);
 };
 
 // With a last layer, whose weight is that of the embedding of words: words -> logits
@@ -65,6 +96,9 @@ class GPT2LMHeadModel : public Module {
   // Throws as GPT2Model().
   explicit GPT2LMHeadModel(const GPT2Options& options = {});
   Tensor forward(const Tensor& words) override;
+  // The logits [N, vocab_size] of what follows the last of `words` [N, L], which follow those of
+  // the cache. Throws as GPT2Model::forward().
+  Tensor next_logits(const Tensor& words, KVCache& cache);
 
   GPT2Model& transformer;
   Linear& lm_head;
