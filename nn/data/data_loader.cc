@@ -10,6 +10,7 @@
 #include "core/random/distributions.h"
 #include "nn/data/loader/batch_order.h"
 #include "nn/data/loader/batch_reader.h"
+#include "nn/data/loader/worker_threads.h"
 
 namespace dl::data {
 namespace {
@@ -40,6 +41,8 @@ void check_options(const DataLoaderOptions& options) {
            "DataLoader: default_generator_draws beside {} workers; only one thread can draw "
            "default_generator()'s numbers in the samples' order, so num_workers must be 0",
            options.num_workers);
+  DL_CHECK(!options.persistent_workers || options.num_workers > 0, kInvalidArgument,
+           "DataLoader: persistent_workers beside num_workers = 0, which leaves no worker to keep");
 }
 
 std::shared_ptr<const Dataset> checked(const DatasetRef& dataset,
@@ -102,6 +105,10 @@ std::int64_t DataLoader::size() const {
 }
 
 DataLoader::Epoch DataLoader::epoch() const {
+  std::shared_ptr<WorkerThreads> threads = threads_ ? threads_ : std::make_shared<WorkerThreads>();
+  if (options_.persistent_workers) threads_ = threads;
+  DL_CHECK(!threads->is_working(), kInvalidArgument,
+           "DataLoader: persistent_workers are in another epoch of this loader; end it first");
   // PyTorch's loader draws this number first in each epoch; a random sampler draws after it.
   std::int64_t seed = 0;
   random::fill_random(std::span(&seed, 1),
@@ -114,7 +121,7 @@ DataLoader::Epoch DataLoader::epoch() const {
   std::unique_ptr<BatchReader> reader =
       stream_ != nullptr ? streamed_batches(stream_, options, seed)
                          : ordered_batches(dataset_, orders_->next(), options, seed);
-  return {std::move(reader), options, skipped_};
+  return {std::move(reader), options, seed, std::move(threads), skipped_};
 }
 
 }  // namespace dl::data

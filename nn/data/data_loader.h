@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -39,6 +40,7 @@ namespace dl::data {
 
 class BatchOrders;
 class BatchReader;
+class WorkerThreads;
 
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
@@ -66,6 +68,12 @@ struct DataLoaderOptions {
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
   // How long the end of an epoch waits for samples that are being read.
   std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);
+  // Called with the worker's number on each worker's thread before it reads; worker_info() answers
+  // there. next() throws what it throws.
+  std::function<void(int worker)> worker_init_fn{};
+  // Keeps the workers' threads, with their thread-local variables, for all epochs of the loader:
+  // worker_init_fn then runs once on each. Only with workers, and for one epoch at a time.
+  bool persistent_workers = false;
 };
 
 class DataLoader {
@@ -85,8 +93,8 @@ class DataLoader {
     friend class DataLoader;
     class Impl;
     class Workers;
-    Epoch(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
-          std::shared_ptr<std::int64_t> skipped);
+    Epoch(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options, std::int64_t seed,
+          std::shared_ptr<WorkerThreads> threads, std::shared_ptr<std::int64_t> skipped);
     // Shared with the workers, because a worker may be left behind.
     std::shared_ptr<Impl> impl_;
     std::unique_ptr<Workers> workers_;
@@ -116,7 +124,7 @@ class DataLoader {
   // kInvalidArgument for a null dataset or a field with a negative size; for a batch_size or
   // prefetch_factor below 1, or num_workers, timeout or stop_timeout below 0; for shuffle with a
   // sampler or of an empty dataset; for shuffle, batch_size or drop_last with a batch sampler; and
-  // for default_generator_draws with workers.
+  // for default_generator_draws with workers, or persistent_workers without.
   DataLoader(const DatasetRef& dataset, Sampler& sampler, const DataLoaderOptions& options = {});
   DataLoader(const DatasetRef& dataset, BatchSampler& sampler,
              const DataLoaderOptions& options = {});
@@ -135,7 +143,8 @@ class DataLoader {
   // Starts a pass: draws one number from the generator, then takes the sampler's order and starts
   // the workers. torch.utils.data.DataLoader draws in the same order, so the same seed gives the
   // same shuffles. Throws what the sampler throws, kInvalidArgument if the sampler's size() is not
-  // the number of its indices(), and kIo if a worker's thread does not start.
+  // the number of its indices(), or if persistent workers are in another epoch, and kIo if a
+  // worker's thread does not start.
   Epoch epoch() const;
   Iterator begin() const { return Iterator(epoch()); }
   static std::default_sentinel_t end() { return std::default_sentinel; }
@@ -147,6 +156,7 @@ class DataLoader {
   DataLoaderOptions options_;
   std::unique_ptr<BatchOrders> orders_;  // null for an IterableDataset
   std::shared_ptr<std::int64_t> skipped_ = std::make_shared<std::int64_t>(0);
+  mutable std::shared_ptr<WorkerThreads> threads_;  // of persistent workers
 };
 
 }  // namespace dl::data

@@ -655,6 +655,35 @@ def transforms():
     return {name: tensor.clone() for name, tensor in a.items()}
 
 
+def colors():
+    """nn/data/transforms/color.cc and random transforms of colours and places, as transforms()."""
+    import torchvision.transforms as tv
+    import torchvision.transforms.functional as tvf
+
+    image = torch.rand(3, 8, 9, generator=seeded(1))
+    image[:, 2] = image[0, 2]  # a grey row
+    image[:, 3, :4] = 0
+    pixels = torch.randint(0, 256, (3, 8, 9), generator=seeded(2), dtype=torch.uint8)
+    a = {"image": image, "pixels": pixels}
+    for kind, x in (("image", image), ("pixels", pixels)):
+        for factor in (0.3, 1.7):
+            a[f"{kind}_brightness_{factor}"] = tvf.adjust_brightness(x, factor)
+            a[f"{kind}_contrast_{factor}"] = tvf.adjust_contrast(x, factor)
+            a[f"{kind}_saturation_{factor}"] = tvf.adjust_saturation(x, factor)
+        for factor in (-0.5, -0.13, 0.4):
+            a[f"{kind}_hue_{factor}"] = tvf.adjust_hue(x, factor)
+        a[f"{kind}_grey"] = tvf.rgb_to_grayscale(x)
+    a["one_channel_contrast"] = tvf.adjust_contrast(image[:1], 1.7)
+    a["two_images_contrast"] = tvf.adjust_contrast(torch.stack([image, image.flip(-1) * 0.5]), 0.3)
+    torch.manual_seed(5)  # one stream through all
+    for name, transform in {"vertical_flip": tv.RandomVerticalFlip(), "jitter": tv.ColorJitter(0.4, 0.5, (0.2, 1.9), 0.2), "one_jitter": tv.ColorJitter(contrast=0.5),
+                            "no_jitter": tv.ColorJitter(), "erasing": tv.RandomErasing(), "coloured_erasing": tv.RandomErasing(1, (0.1, 0.5), (0.5, 2), (0.1, 0.2, 0.3)),
+                            "noise": tv.RandomErasing(1, value="random"), "large_erasing": tv.RandomErasing(1, (0.9, 1)), "greyscale": tv.RandomGrayscale(0.5)}.items():
+        a["random_" + name] = torch.stack([transform(image) for _ in range(4)])
+    a["random_after"] = torch.randint(0, 1000000, (1,))
+    return {name: tensor.clone() for name, tensor in a.items()}
+
+
 def clip():
     """nn/utils/clip_grad: two gradients, 9 and 2 x 3 elements, one with three times the other's size, clipped; and the norms before."""
     g = seeded(3)
@@ -1824,7 +1853,7 @@ def generate():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors)}
 
 
 def main():

@@ -12,15 +12,16 @@
 #include "nn/data/worker.h"
 
 namespace dl::data {
-namespace {
 
-std::optional<WorkerInfo> info_of(int worker, const DataLoaderOptions& options,
-                                  std::int64_t epoch_seed) {
+std::optional<WorkerInfo> worker_info_of(int worker, const DataLoaderOptions& options,
+                                         std::int64_t epoch_seed) {
   if (options.num_workers == 0) return std::nullopt;
   return WorkerInfo{.id = worker,
                     .num_workers = options.num_workers,
                     .seed = static_cast<std::uint64_t>(epoch_seed) + static_cast<unsigned>(worker)};
 }
+
+namespace {
 
 Batch collated(const std::vector<Sample>& samples, const DataLoaderOptions& options) {
   if (!options.collate_fn) return default_collate(samples, {.pin_memory = options.pin_memory});
@@ -50,7 +51,7 @@ class OrderedBatches final : public BatchReader {
     const std::span<const std::int64_t> indices = order_.batch(place.batch);
     const auto count = static_cast<std::int64_t>(indices.size());
     detail::Draws draws(epoch_seed_, options_.default_generator_draws);
-    const detail::ReadScope scope(info_of(worker, options_, epoch_seed_), draws);
+    const detail::ReadScope scope(worker_info_of(worker, options_, epoch_seed_), draws);
     ReadBatch result;
     for (const Field& field : fields_) {
       result.batch.fields.push_back(
@@ -116,8 +117,8 @@ class StreamedBatches final : public BatchReader {
                   std::int64_t epoch_seed)
       : dataset_(std::move(dataset)), options_(options) {
     for (int worker = 0; worker < std::max(1, options.num_workers); ++worker) {
-      workers_.push_back(
-          std::make_unique<Worker>(info_of(worker, options, epoch_seed), options, epoch_seed));
+      workers_.push_back(std::make_unique<Worker>(worker_info_of(worker, options, epoch_seed),
+                                                  options, epoch_seed));
       workers_.back()->draws.begin(worker);
     }
   }

@@ -10,8 +10,13 @@
 #include "nn/data/data_loader.h"
 #include "nn/data/loader/batch_order.h"
 #include "nn/data/loader/sample_error.h"
+#include "nn/data/worker.h"
 
 namespace dl::data {
+
+// What worker_info() says on this worker's thread; nullopt without workers.
+std::optional<WorkerInfo> worker_info_of(int worker, const DataLoaderOptions& options,
+                                         std::int64_t epoch_seed);
 
 struct ReadBatch {
   Batch batch{};

@@ -1,26 +1,21 @@
 // DataLoader::Epoch: the threads that prefetch, and the order of their batches.
-#include <pthread.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <limits>
-#include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/log/log.h"
 #include "core/base/mutex.h"
-#include "core/base/system/machine/cpus.h"
-#include "core/base/system/machine/limits.h"
 #include "core/device/parallel.h"
 #include "core/profiler/span.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/loader/batch_reader.h"
 #include "nn/data/loader/sample_error.h"
+#include "nn/data/loader/worker_threads.h"
+#include "nn/data/worker.h"
 
 namespace dl::data {
 namespace {
@@ -34,10 +29,11 @@ constexpr std::chrono::seconds kReminder{60};  // before it names the sample aga
 // still uses it afterwards.
 class DataLoader::Epoch::Impl {
  public:
-  Impl(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
+  Impl(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options, std::int64_t seed,
        std::shared_ptr<std::int64_t> skipped)
       : reader_(std::move(reader)),
         options_(options),
+        seed_(seed),
         batches_(reader_->batches().value_or(std::numeric_limits<std::int64_t>::max())),
         workers_(static_cast<int>(std::min<std::int64_t>(options.num_workers, batches_))),
         streams_(reader_->batches() ? 1 : std::max<std::size_t>(1, workers())),
@@ -68,9 +64,12 @@ class DataLoader::Epoch::Impl {
     return std::nullopt;
   }
 
-  // Runs on the thread of worker number `worker`.
-  void work(int worker) {
+  // Runs on the thread of worker number `worker`; `is_new` is true if worker_init_fn has not run on
+  // it.
+  void work(int worker, bool& is_new) noexcept {
     const SerialScope no_parallel_regions;
+    if (is_new && !initialised(worker)) return;
+    is_new = false;
     Lock lock(mutex_);
     BatchStream& stream = streams_[static_cast<std::size_t>(worker) % streams_.size()];
     for (;;) {
@@ -158,6 +157,25 @@ class DataLoader::Epoch::Impl {
     bool ended = false;     // next() has seen the end; used only by the thread that calls next()
   };
 
+  // Calls worker_init_fn. False: it threw, which ends the epoch.
+  bool initialised(int worker) noexcept {
+    if (!options_.worker_init_fn) return true;
+    try {
+      detail::Draws draws(seed_, false);
+      draws.begin(worker);
+      const detail::ReadScope scope(worker_info_of(worker, options_, seed_), draws);
+      options_.worker_init_fn(worker);
+      return true;
+    } catch (...) {
+      const Lock lock(mutex_);
+      failure_ = std::current_exception();
+      stopping_ = true;
+      ready_.notify_one();
+      room_.notify_all();
+      return false;
+    }
+  }
+
   std::size_t workers() const noexcept { return static_cast<std::size_t>(workers_); }
   Slot& slot_of(std::int64_t batch) noexcept DL_REQUIRES(mutex_) {
     return slots_[static_cast<std::size_t>(batch) % slots_.size()];
@@ -203,6 +221,10 @@ class DataLoader::Epoch::Impl {
   ReadBatch take() {
     Lock lock(mutex_);
     Slot& slot = wait_for(delivered_, lock);
+    if (failure_) {
+      finished_ = true;
+      std::rethrow_exception(failure_);
+    }
     slot.ready = false;
     ReadBatch read = std::exchange(slot.read, {});
     const std::exception_ptr error = std::exchange(slot.error, nullptr);
@@ -215,13 +237,14 @@ class DataLoader::Epoch::Impl {
     rethrow_for_sample(error, place);
   }
 
-  // Waits until `batch` is ready and returns its slot. Throws kTimeout.
+  // Waits until `batch` is ready, or worker_init_fn threw; returns its slot. Throws kTimeout.
   Slot& wait_for(std::int64_t batch, Lock& lock) DL_REQUIRES(mutex_) {
     Slot& slot = slot_of(batch);
     const Deadline deadline =
         options_.timeout.count() == 0 ? Deadline::never() : Deadline::after(options_.timeout);
     Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
-    while (!ready_.wait_until(lock.native(), notice.when(), [&] { return slot.ready; })) {
+    const auto is_over = [&]() DL_REQUIRES(mutex_) { return slot.ready || failure_ != nullptr; };
+    while (!ready_.wait_until(lock.native(), notice.when(), is_over)) {
       SamplePlace place{.batch = batch, .sample = reader_->first_sample(batch)};
       if (slot.place.batch == batch && slot.place.sample) place = slot.place;
       late_ = deadline.has_passed();
@@ -235,6 +258,7 @@ class DataLoader::Epoch::Impl {
 
   const std::unique_ptr<BatchReader> reader_;
   const DataLoaderOptions options_;
+  const std::int64_t seed_;     // of the epoch
   const std::int64_t batches_;  // the largest int64 if the number is not known in advance
   const int workers_;
 
@@ -247,55 +271,34 @@ class DataLoader::Epoch::Impl {
   // reads it without.
   std::int64_t delivered_ = 0;
   bool stopping_ DL_GUARDED_BY(mutex_) = false;
-  bool late_ DL_GUARDED_BY(mutex_) = false;  // next() timed out
+  std::exception_ptr failure_ DL_GUARDED_BY(mutex_);  // what worker_init_fn threw
+  bool late_ DL_GUARDED_BY(mutex_) = false;           // next() timed out
 
   bool finished_ = false;  // this and skipped_ belong to the thread that owns the epoch
   const std::shared_ptr<std::int64_t> skipped_;
 };
 
-// Owns the threads: starts them, and joins or detaches them at the end.
+// One epoch's use of the threads: it ends with the epoch.
 class DataLoader::Epoch::Workers {
  public:
-  Workers(std::shared_ptr<Impl> impl, int count) : impl_(std::move(impl)) {
-    threads_.reserve(static_cast<std::size_t>(count));
-    try {
-      for (int i = 0; i < count; ++i) {
-        threads_.emplace_back([impl = impl_, i, name = "dl-loader-" + std::to_string(i)] {
-          ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
-          use_all_bound_cpus();
-          impl->work(i);
-        });
-      }
-    } catch (const std::system_error& error) {
-      const std::size_t started = threads_.size();
-      end();
-      throw_error(ErrorKind::kIo,
-                  "data loader: {} workers were asked for, but thread {} did not start: {}", count,
-                  started, spawn_error_text(error.code().value()));
-    } catch (...) {
-      end();
-      throw;
-    }
+  Workers(std::shared_ptr<Impl> impl, std::shared_ptr<WorkerThreads> threads, int count)
+      : impl_(std::move(impl)), threads_(std::move(threads)) {
+    threads_->work(count, [impl = impl_](int worker, bool& is_new) { impl->work(worker, is_new); });
   }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  ~Workers() { end(); }
+  ~Workers() { impl_->stop() ? threads_->wait() : threads_->abandon(); }
 
  private:
-  void end() noexcept {
-    const bool idle = impl_->stop();
-    for (std::thread& thread : threads_) idle ? thread.join() : thread.detach();
-    threads_.clear();
-  }
-
   std::shared_ptr<Impl> impl_;
-  std::vector<std::thread> threads_;
+  std::shared_ptr<WorkerThreads> threads_;
 };
 
 DataLoader::Epoch::Epoch(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
+                         std::int64_t seed, std::shared_ptr<WorkerThreads> threads,
                          std::shared_ptr<std::int64_t> skipped)
-    : impl_(std::make_shared<Impl>(std::move(reader), options, std::move(skipped))),
-      workers_(std::make_unique<Workers>(impl_, impl_->useful_workers())) {}
+    : impl_(std::make_shared<Impl>(std::move(reader), options, seed, std::move(skipped))),
+      workers_(std::make_unique<Workers>(impl_, std::move(threads), impl_->useful_workers())) {}
 DataLoader::Epoch::Epoch(Epoch&&) noexcept = default;
 DataLoader::Epoch& DataLoader::Epoch::operator=(Epoch&&) noexcept = default;
 DataLoader::Epoch::~Epoch() = default;

@@ -200,6 +200,14 @@ Tensor mirrored(const Tensor& image) {
   return out;
 }
 
+Tensor upside_down(const Tensor& image) {
+  const ImageSize size = size_of_image(image);
+  Lines rows = counted_lines(0, size.height);
+  std::ranges::reverse(rows);
+  return gathered(checked_image(image, "RandomVerticalFlip"), rows, counted_lines(0, size.width), 0,
+                  "RandomVerticalFlip");
+}
+
 Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size) {
   return image.narrow(-2, top, size.height).narrow(-1, left, size.width);
 }

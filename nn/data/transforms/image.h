@@ -58,6 +58,14 @@ Tensor gathered_pixels(const Tensor& image, const std::vector<std::int32_t>& pix
 
 // Returns any image with its columns in reverse order.
 Tensor mirrored(const Tensor& image);
+// Returns any image with its rows in reverse order.
+Tensor upside_down(const Tensor& image);
+
+// Throws as check_image() does, and kShape unless the image has 1 or 3 channels.
+void check_colors(const Tensor& image, std::string_view name);
+
+// Throws kInvalidArgument unless p is in [0, 1].
+void check_probability(double p, std::string_view name);
 
 // Returns a view.
 Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size);

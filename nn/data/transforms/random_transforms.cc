@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/random/distributions.h"
@@ -23,6 +24,7 @@ using detail::size_of_image;
 namespace {
 
 constexpr std::string_view kRandomCrop = "RandomCrop";
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // torch.empty(1).uniform_(low, high).item()
 double uniform(double low, double high) {
@@ -51,13 +53,136 @@ bool is_positive_range(double low, double high) noexcept {
 
 }  // namespace
 
+void detail::check_probability(double p, std::string_view name) {
+  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument, "{}: p is {}, wanted 0 to 1", name, p);
+}
+
 RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
-  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument, "RandomHorizontalFlip: p is {}, wanted 0 to 1", p);
+  detail::check_probability(p, "RandomHorizontalFlip");
 }
 
 Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {
   detail::check_image(image, "RandomHorizontalFlip");
   return uniform(0, 1) < p_ ? detail::mirrored(image) : detail::unchanged(image);
+}
+
+RandomVerticalFlip::RandomVerticalFlip(double p) : p_(p) {
+  detail::check_probability(p, "RandomVerticalFlip");
+}
+
+Tensor RandomVerticalFlip::operator()(const Tensor& image) const {
+  detail::check_image(image, "RandomVerticalFlip");
+  return uniform(0, 1) < p_ ? detail::upside_down(image) : detail::unchanged(image);
+}
+
+RandomGrayscale::RandomGrayscale(double p) : p_(p) {
+  detail::check_probability(p, "RandomGrayscale");
+}
+
+Tensor RandomGrayscale::operator()(const Tensor& image) const {
+  const Tensor in = checked_image(image, "RandomGrayscale");
+  if (!(uniform(0, 1) < p_)) return detail::unchanged(image);
+  return rgb_to_grayscale(in, in.dim() < 3 ? 1 : in.size(-3));
+}
+
+RandomErasing::RandomErasing(double p, RandomErasingOptions options)
+    : p_(p), options_(std::move(options)) {
+  constexpr std::string_view kName = "RandomErasing";
+  detail::check_probability(p, kName);
+  DL_CHECK(is_positive_range(options_.min_scale, options_.max_scale) && options_.max_scale <= 1,
+           kInvalidArgument,
+           "{}: the scale is {} to {}, wanted more than 0, at most 1 and not less", kName,
+           options_.min_scale, options_.max_scale);
+  DL_CHECK(is_positive_range(options_.min_ratio, options_.max_ratio), kInvalidArgument,
+           "{}: the ratio is {} to {}, wanted more than 0 and not less", kName, options_.min_ratio,
+           options_.max_ratio);
+  DL_CHECK(!options_.value.empty(), kInvalidArgument,
+           "{}: value is empty, wanted a number for all channels or for each", kName);
+}
+
+Tensor RandomErasing::operator()(const Tensor& image) const {
+  constexpr std::string_view kName = "RandomErasing";
+  const Tensor in = checked_image(image, kName);
+  DL_CHECK(in.dim() == 3, kShape, "{}: got an image {}, wanted [channels, height, width]", kName,
+           in.sizes().str());
+  const std::int64_t channels = in.size(0);
+  const auto values = static_cast<std::int64_t>(options_.value.size());
+  DL_CHECK(options_.random || values == 1 || values == channels, kInvalidArgument,
+           "{}: value has {} numbers for {} channels, wanted 1 or as many", kName, values,
+           channels);
+  DL_CHECK(!options_.random || in.dtype() == DType::kF32, kDType,
+           "{}: got an image of uint8, wanted float32 for random numbers; put ToTensor() before it",
+           kName);
+  if (!(uniform(0, 1) < p_)) return detail::unchanged(image);
+  const ImageSize from = size_of_image(in);
+  const auto area = static_cast<double>(from.height * from.width);
+  const double low = std::log(static_cast<float>(options_.min_ratio));
+  const double high = std::log(static_cast<float>(options_.max_ratio));
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double target = area * uniform(options_.min_scale, options_.max_scale);
+    const double ratio = std::exp(static_cast<float>(uniform(low, high)));
+    const double height = std::nearbyint(std::sqrt(target * ratio));
+    const double width = std::nearbyint(std::sqrt(target / ratio));
+    if (!(height < static_cast<double>(from.height) && width < static_cast<double>(from.width))) {
+      continue;
+    }
+    const ImageSize size{.height = rounded(height), .width = rounded(width)};
+    Tensor numbers = empty({channels, size.height, size.width});
+    if (options_.random) {
+      numbers.normal_(0, 1, sample_generator());
+    } else {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        numbers.select(0, c).fill_(options_.value[static_cast<std::size_t>(values == 1 ? 0 : c)]);
+      }
+    }
+    const std::int64_t top = below(from.height - size.height + 1);
+    const std::int64_t left = below(from.width - size.width + 1);
+    const Tensor out = in.clone();
+    cropped(out, top, left, size).copy_(numbers);
+    return out;
+  }
+  return detail::unchanged(image);
+}
+
+std::optional<JitterRange::Bounds> JitterRange::bounds(double neutral, double least, double most,
+                                                       const char* name) const {
+  DL_CHECK(!is_amount_ || first_ >= 0, kInvalidArgument, "ColorJitter: {} is {}, wanted at least 0",
+           name, first_);
+  Bounds range{first_, max_};
+  if (is_amount_) {
+    range = {neutral - first_, neutral + first_};
+    if (neutral > 0) range.min = std::max(range.min, 0.0);
+  }
+  DL_CHECK(range.min >= least && range.min <= range.max && range.max <= most &&
+               is_range(range.min, range.max),
+           kInvalidArgument, "ColorJitter: {} is {} to {}, wanted numbers from {} to {} in order",
+           name, range.min, range.max, least, most);
+  if (range.min == neutral && range.max == neutral) return std::nullopt;
+  return range;
+}
+
+ColorJitter::ColorJitter(ColorJitterOptions options)
+    : ranges_{options.brightness.bounds(1, 0, kInfinity, "brightness"),
+              options.contrast.bounds(1, 0, kInfinity, "contrast"),
+              options.saturation.bounds(1, 0, kInfinity, "saturation"),
+              options.hue.bounds(0, -0.5, 0.5, "hue")} {}
+
+Tensor ColorJitter::operator()(const Tensor& image) const {
+  detail::check_colors(image, "ColorJitter");
+  std::int64_t order[4];
+  random::fill_randperm(order, sample_generator());
+  double factors[4] = {};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (ranges_[i]) factors[i] = uniform(ranges_[i]->min, ranges_[i]->max);
+  }
+  constexpr Tensor (*kAdjust[])(const Tensor&, double) = {&adjust_brightness, &adjust_contrast,
+                                                          &adjust_saturation, &adjust_hue};
+  Tensor result = detail::unchanged(image);
+  for (const std::int64_t which : order) {
+    const auto i = static_cast<std::size_t>(which);
+    if (ranges_[i]) result = kAdjust[i](result, factors[i]);
+  }
+  return result;
 }
 
 RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options)

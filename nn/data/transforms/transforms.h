@@ -134,6 +134,16 @@ class RandomHorizontalFlip {
   double p_;
 };
 
+// Turns the image upside down with probability p.
+class RandomVerticalFlip {
+ public:
+  explicit RandomVerticalFlip(double p = 0.5);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double p_;
+};
+
 // Padding as an option: none, one number for all sides, one for left and right and one for top and
 // bottom, or a number for each side.
 class PaddingOption {
@@ -208,6 +218,87 @@ class RandomRotation {
   RandomRotationOptions options_;
 };
 
+struct RandomErasingOptions {
+  double min_scale = 0.02;  // of the image's area
+  double max_scale = 0.33;
+  double min_ratio = 0.3;  // height over width
+  double max_ratio = 3.3;
+  std::vector<float> value{0};  // one for all channels, or one for each
+  bool random = false;          // instead of `value` normal numbers; for float32 images
+};
+
+// Overwrites a rectangle of random area, ratio and place with probability p (Zhong et al. 2017), in
+// a copy of the image [channels, height, width].
+class RandomErasing {
+ public:
+  explicit RandomErasing(double p = 0.5, RandomErasingOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double p_;
+  RandomErasingOptions options_;
+};
+
+// A range of random factors: an amount around the factor that changes nothing, or {min, max}.
+class JitterRange {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): {.brightness = 0.4}
+  JitterRange(double amount) : first_(amount), is_amount_(true) {}
+  JitterRange(double min, double max) : first_(min), max_(max) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  struct Bounds {
+    double min;
+    double max;
+  };
+  // `neutral` changes nothing. nullopt: the range has no other factor. Throws kInvalidArgument for
+  // a negative amount, and unless least <= min <= max <= most; `name` is the option's.
+  std::optional<Bounds> bounds(double neutral, double least, double most, const char* name) const;
+
+ private:
+  double first_;
+  double max_ = 0;
+  bool is_amount_ = false;
+};
+
+struct ColorJitterOptions {
+  JitterRange brightness = 0;
+  JitterRange contrast = 0;
+  JitterRange saturation = 0;
+  JitterRange hue = 0;  // in turns of the colour circle: at most 0.5
+};
+
+// Changes brightness, contrast, saturation and hue by random factors, in a random order, with the
+// functions below.
+class ColorJitter {
+ public:
+  explicit ColorJitter(ColorJitterOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::optional<JitterRange::Bounds> ranges_[4];
+};
+
+// The brightness of an image with 1 or 3 channels, as 1 channel or 3 equal ones.
+class Grayscale {
+ public:
+  explicit Grayscale(std::int64_t num_output_channels = 1);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::int64_t channels_;
+};
+
+// Grayscale with the image's channels with probability p.
+class RandomGrayscale {
+ public:
+  explicit RandomGrayscale(double p = 0.1);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double p_;
+};
+
 struct GaussianBlurOptions {
   double min_sigma = 0.1;
   double max_sigma = 2.0;
@@ -243,6 +334,17 @@ class Normalize {
   std::vector<float> mean_;
   std::vector<float> std_;
 };
+
+// For images with 1 or 3 channels: 0.2989 red + 0.587 green + 0.114 blue, in 1 or 3 channels.
+Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels = 1);
+// factor image + (1 - factor) other, within the dtype's range (0 to 1 for float32): `other` is
+// black, the image's mean brightness, or each pixel's brightness. uint8 is rounded down. Throws
+// kInvalidArgument for a negative factor.
+Tensor adjust_brightness(const Tensor& image, double factor);
+Tensor adjust_contrast(const Tensor& image, double factor);
+Tensor adjust_saturation(const Tensor& image, double factor);
+// Turns the hue by `factor` of the colour circle. Throws kInvalidArgument unless it is -0.5 to 0.5.
+Tensor adjust_hue(const Tensor& image, double factor);
 
 // Rotates counter-clockwise about the middle, as RandomRotation does with its random angle. Throws
 // kInvalidArgument unless the angle is finite.

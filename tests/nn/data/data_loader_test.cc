@@ -5,9 +5,14 @@
 
 #include <atomic>
 #include <limits>
+#include <memory>
+#include <stdexcept>
+#include <thread>
 
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/device/parallel.h"
+#include "nn/data/worker.h"
 #include "tests/nn/data/numbers.h"
 
 namespace dl::data {
@@ -210,6 +215,94 @@ TEST(DataLoader, TakesNoMoreMemoryAndThreadsThanItHasBatches) {
     EXPECT_THAT(all_targets(loader),
                 ElementsAre(ElementsAre(0, 10), ElementsAre(20, 30), ElementsAre(40)));
   }
+}
+
+TEST(DataLoader, CallsWorkerInitFnOnEachWorkerOfAnEpoch) {
+  const Numbers dataset(8);
+  std::atomic<int> calls = 0;
+  std::atomic<int> sum = 0;
+  std::atomic<bool> is_worker = true;
+  const DataLoader loader(dataset,
+                          {.batch_size = 2, .num_workers = 3, .worker_init_fn = [&](int worker) {
+                             const auto info = worker_info();
+                             if (!info || info->id != worker || info->num_workers != 3) {
+                               is_worker = false;
+                             }
+                             ++calls;
+                             sum += worker;
+                           }});
+  const auto first = all_targets(loader);
+  EXPECT_EQ(first.size(), 4u);
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(sum, 0 + 1 + 2);
+  EXPECT_EQ(all_targets(loader), first);
+  EXPECT_EQ(calls, 6);
+  EXPECT_TRUE(is_worker);
+
+  calls = 0;
+  const DataLoader alone(dataset, {.worker_init_fn = [&](int) { ++calls; }});
+  EXPECT_EQ(all_targets(alone).size(), 8u);
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(DataLoader, NextThrowsWhatWorkerInitFnThrows) {
+  const Numbers dataset(8);
+  for (const bool persistent : {false, true}) {
+    std::atomic<bool> fails = true;
+    const DataLoader loader(dataset, {.num_workers = 2,
+                                      .worker_init_fn =
+                                          [&](int) {
+                                            if (fails) throw std::out_of_range("no such device");
+                                          },
+                                      .persistent_workers = persistent});
+    {
+      DataLoader::Epoch epoch = loader.epoch();
+      EXPECT_THAT([&] { epoch.next(); }, ThrowsMessage<std::out_of_range>("no such device"));
+      EXPECT_FALSE(epoch.next().has_value());
+    }
+    fails = false;  // it is called again, as it has not succeeded
+    EXPECT_EQ(all_targets(loader).size(), 8u);
+  }
+}
+
+TEST(DataLoader, PersistentWorkersAreTheSameThreadsInAllEpochs) {
+  const Numbers dataset(12);
+  Mutex mutex;
+  std::vector<std::thread::id> threads;
+  const auto note = [&](int) {
+    const Lock lock(mutex);
+    threads.push_back(std::this_thread::get_id());
+  };
+  const DataLoader plain(dataset, {.batch_size = 2, .num_workers = 2});
+  const DataLoader loader(
+      dataset,
+      {.batch_size = 2, .num_workers = 2, .worker_init_fn = note, .persistent_workers = true});
+  const auto wanted = all_targets(plain);
+  for (int epoch = 0; epoch < 3; ++epoch) EXPECT_EQ(all_targets(loader), wanted);
+  {
+    DataLoader::Epoch left_early = loader.epoch();
+    left_early.next();
+    EXPECT_THAT([&] { loader.epoch(); },
+                ThrowsMessage<Error>("DataLoader: persistent_workers are in another epoch of this "
+                                     "loader; end it first"));
+  }
+  EXPECT_EQ(all_targets(loader), wanted);
+  EXPECT_EQ(threads.size(), 2u);
+  EXPECT_THAT([&] { DataLoader(dataset, {.persistent_workers = true}); },
+              ThrowsMessage<Error>("DataLoader: persistent_workers beside num_workers = 0, which "
+                                   "leaves no worker to keep"));
+}
+
+// The epoch uses the threads of a loader that is gone.
+TEST(DataLoader, AnEpochOutlivesItsPersistentLoader) {
+  const Numbers dataset(6);
+  auto loader = std::make_unique<DataLoader>(
+      dataset, DataLoaderOptions{.batch_size = 2, .num_workers = 2, .persistent_workers = true});
+  DataLoader::Epoch epoch = loader->epoch();
+  loader.reset();
+  int batches = 0;
+  while (epoch.next()) ++batches;
+  EXPECT_EQ(batches, 3);
 }
 
 TEST(DataLoader, AnEmptySamplerGivesNoBatch) {

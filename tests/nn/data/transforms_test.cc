@@ -1,4 +1,4 @@
-// Transforms against torchvision's (tests/parity/make_arrays.py, transforms()).
+// Transforms against torchvision's (tests/parity/make_arrays.py, transforms() and colors()).
 #include "nn/data/transforms/transforms.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
 #include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
@@ -28,14 +29,22 @@ const parity::Arrays& torchvision() {
   return arrays;
 }
 
-Tensor torchvisions(const std::string& name) {
-  std::vector<std::int64_t> shape(torchvision().shape(name).begin(),
-                                  torchvision().shape(name).end());
-  const bool bytes = torchvision().dtype(name) == "U8";
+const parity::Arrays& colors() {
+  static const parity::Arrays arrays("colors");
+  return arrays;
+}
+
+Tensor tensor_of(const parity::Arrays& arrays, const std::string& name) {
+  std::vector<std::int64_t> shape(arrays.shape(name).begin(), arrays.shape(name).end());
+  const bool bytes = arrays.dtype(name) == "U8";
   const Tensor tensor = empty(Shape(std::span<const std::int64_t>(shape)),
                               {.dtype = bytes ? DType::kU8 : DType::kF32});
-  std::memcpy(tensor.data_ptr(), torchvision().raw(name).data(), tensor.nbytes());
+  std::memcpy(tensor.data_ptr(), arrays.raw(name).data(), tensor.nbytes());
   return tensor;
+}
+
+Tensor torchvisions(const std::string& name) {
+  return tensor_of(torchvision(), name);
 }
 
 struct Difference {
@@ -211,14 +220,102 @@ TEST(Normalize, AgreesWithTorchvisions) {
             0);
 }
 
+// Bytes are rounded down after sums whose order differs.
+void expect_colors(const Tensor& got, const std::string& name) {
+  const double tolerance = got.dtype() == DType::kU8 ? 1 : 2e-6;
+  EXPECT_LE(difference(got, tensor_of(colors(), name)).largest, tolerance) << name;
+}
+
+TEST(Colors, AgreeWithTorchvisions) {
+  for (const std::string kind : {"image", "pixels"}) {
+    const Tensor image = tensor_of(colors(), kind);
+    expect_colors(adjust_brightness(image, 0.3), kind + "_brightness_0.3");
+    expect_colors(adjust_brightness(image, 1.7), kind + "_brightness_1.7");
+    expect_colors(adjust_contrast(image, 0.3), kind + "_contrast_0.3");
+    expect_colors(adjust_contrast(image, 1.7), kind + "_contrast_1.7");
+    expect_colors(adjust_saturation(image, 0.3), kind + "_saturation_0.3");
+    expect_colors(adjust_saturation(image, 1.7), kind + "_saturation_1.7");
+    expect_colors(adjust_hue(image, -0.5), kind + "_hue_-0.5");
+    expect_colors(adjust_hue(image, -0.13), kind + "_hue_-0.13");
+    expect_colors(adjust_hue(image, 0.4), kind + "_hue_0.4");
+    expect_colors(Grayscale()(image), kind + "_grey");
+    const Tensor three = Grayscale(3)(image);
+    EXPECT_EQ(three.sizes(), image.sizes());
+    for (std::int64_t c = 0; c < 3; ++c) expect_colors(three.narrow(0, c, 1), kind + "_grey");
+  }
+  const Tensor image = tensor_of(colors(), "image");
+  expect_colors(adjust_contrast(image.narrow(0, 0, 1), 1.7), "one_channel_contrast");
+  expect_colors(adjust_contrast(stack({image, image.flip(-1) * 0.5}), 0.3), "two_images_contrast");
+  EXPECT_TRUE(adjust_hue(image.narrow(0, 0, 1), 0.3).equal(image.narrow(0, 0, 1)));
+  EXPECT_EQ(adjust_hue(zeros({0, 3, 4, 4}), 0.3).sizes(), (Shape{0, 3, 4, 4}));
+}
+
+// Four results of `transform`.
+Tensor four(const Transform& transform, const Tensor& image) {
+  std::vector<Sample> results;
+  for (int i = 0; i < 4; ++i) results.emplace_back(transform(image));
+  return default_collate(results)[0];
+}
+
+TEST(RandomColors, DrawAsTorchvisionsDo) {
+  const Tensor image = tensor_of(colors(), "image");
+  const Tensor before = image.clone();
+  manual_seed(5);
+  expect_colors(four(RandomVerticalFlip(), image), "random_vertical_flip");
+  expect_colors(
+      four(ColorJitter({.brightness = 0.4, .contrast = 0.5, .saturation = {0.2, 1.9}, .hue = 0.2}),
+           image),
+      "random_jitter");
+  expect_colors(four(ColorJitter({.contrast = 0.5}), image), "random_one_jitter");
+  expect_colors(four(ColorJitter(), image), "random_no_jitter");
+  expect_colors(four(RandomErasing(), image), "random_erasing");
+  expect_colors(four(RandomErasing(1, {.min_scale = 0.1,
+                                       .max_scale = 0.5,
+                                       .min_ratio = 0.5,
+                                       .max_ratio = 2,
+                                       .value = {0.1F, 0.2F, 0.3F}}),
+                     image),
+                "random_coloured_erasing");
+  expect_colors(four(RandomErasing(1, {.random = true}), image), "random_noise");
+  expect_colors(four(RandomErasing(1, {.min_scale = 0.9, .max_scale = 1}), image),
+                "random_large_erasing");
+  expect_colors(four(RandomGrayscale(0.5), image), "random_greyscale");
+  EXPECT_EQ(default_generator().random() % 1'000'000,
+            static_cast<std::uint64_t>(colors().get<std::int64_t>("random_after")[0]));
+  EXPECT_TRUE(image.equal(before));
+}
+
+TEST(Colors, RefuseWhatIsNoColor) {
+  const Tensor two = ones({2, 3, 3});
+  EXPECT_ERROR(ColorJitter({.hue = 0.6}), kInvalidArgument,
+               "ColorJitter: hue is -0.6 to 0.6, wanted numbers from -0.5 to 0.5 in order");
+  EXPECT_ERROR(ColorJitter({.contrast = -1}), kInvalidArgument,
+               "ColorJitter: contrast is -1, wanted at least 0");
+  EXPECT_ERROR(ColorJitter({.saturation = {2, 1}}), kInvalidArgument,
+               "ColorJitter: saturation is 2 to 1, wanted numbers from 0 to inf in order");
+  EXPECT_ERROR(ColorJitter({.hue = 0.1})(two), kShape,
+               "ColorJitter: got an image [2, 3, 3] of 2 channels, wanted 1 or 3");
+  EXPECT_ERROR(adjust_brightness(two, -1), kInvalidArgument,
+               "adjust_brightness: the factor is -1, wanted a finite number of at least 0");
+  EXPECT_ERROR(adjust_hue(two, 0.7), kInvalidArgument,
+               "adjust_hue: the factor is 0.7, wanted -0.5 to 0.5");
+  EXPECT_ERROR(Grayscale(2), kInvalidArgument,
+               "Grayscale: num_output_channels is 2, wanted 1 or 3");
+  EXPECT_ERROR(RandomErasing(0.5, {.max_scale = 2}), kInvalidArgument,
+               "RandomErasing: the scale is 0.02 to 2, wanted more than 0, at most 1 and not less");
+  EXPECT_ERROR(RandomErasing(0.5, {.value = {1, 2, 3}})(two), kInvalidArgument,
+               "RandomErasing: value has 3 numbers for 2 channels, wanted 1 or as many");
+  EXPECT_ERROR(RandomErasing(1, {.random = true})(two.to(DType::kU8)), kDType,
+               "RandomErasing: got an image of uint8, wanted float32 for random numbers; put "
+               "ToTensor() before it");
+  EXPECT_ERROR(RandomVerticalFlip(2), kInvalidArgument,
+               "RandomVerticalFlip: p is 2, wanted 0 to 1");
+}
+
 // Four results of each, from one stream of numbers through all.
 TEST(RandomTransforms, DrawAsTorchvisionsDo) {
   const Tensor image = torchvisions("image");
-  const auto four = [&](const Transform& transform) {
-    std::vector<Sample> results;
-    for (int i = 0; i < 4; ++i) results.emplace_back(transform(image));
-    return default_collate(results)[0];
-  };
+  const auto four = [&](const Transform& transform) { return transforms::four(transform, image); };
   manual_seed(5);
   expect_near(four(RandomHorizontalFlip()), "random_flip", 0);
   expect_rotated(four(RandomRotation(20)), "random_rotation");
