@@ -189,4 +189,56 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
   return result;
 }
 
+namespace {
+
+TensorOptions options_beside(const Tensor& like, const NewOptions& options, const char* op) {
+  if (!like.defined()) refuse_undefined(op);
+  return {.dtype = options.dtype.value_or(like.dtype()),
+          .device = options.device.value_or(like.device()),
+          .requires_grad = options.requires_grad,
+          .pin_memory = options.pin_memory};
+}
+
+}  // namespace
+
+Tensor Tensor::new_empty(const Shape& shape, NewOptions options) const {
+  return empty(shape, options_beside(*this, options, "new_empty"));
+}
+
+Tensor Tensor::new_zeros(const Shape& shape, NewOptions options) const {
+  return zeros(shape, options_beside(*this, options, "new_zeros"));
+}
+
+Tensor Tensor::new_ones(const Shape& shape, NewOptions options) const {
+  return ones(shape, options_beside(*this, options, "new_ones"));
+}
+
+Tensor Tensor::new_full(const Shape& shape, Scalar value, NewOptions options) const {
+  return full(shape, value, options_beside(*this, options, "new_full"));
+}
+
+Tensor Tensor::new_tensor(Scalar value, NewOptions options) const {
+  return full({}, value, options_beside(*this, options, "new_tensor"));
+}
+
+Tensor Tensor::new_tensor(std::initializer_list<Scalar> values, NewOptions options) const {
+  return tensor(values, options_beside(*this, options, "new_tensor"));
+}
+
+Tensor Tensor::new_tensor(std::initializer_list<std::initializer_list<Scalar>> rows,
+                          NewOptions options) const {
+  return tensor(rows, options_beside(*this, options, "new_tensor"));
+}
+
+Tensor Tensor::new_tensor(const Tensor& values, NewOptions options) const {
+  if (!values.defined()) refuse_undefined("new_tensor");
+  const TensorOptions wanted = options_beside(*this, options, "new_tensor");
+  Tensor result =
+      empty(values.sizes(),
+            {.dtype = wanted.dtype, .device = wanted.device, .pin_memory = wanted.pin_memory});
+  result.copy_(values.detach());
+  if (wanted.requires_grad) result.requires_grad_();
+  return result;
+}
+
 }  // namespace dl

@@ -63,6 +63,14 @@ struct ToOptions {
   bool non_blocking = false;
 };
 
+// For x.new_zeros() and its kin: what is not given is that of x.
+struct NewOptions {
+  std::optional<DType> dtype{};
+  std::optional<Device> device{};
+  bool requires_grad = false;
+  bool pin_memory = false;
+};
+
 class Tensor {
  public:
   Tensor() noexcept = default;
@@ -214,6 +222,28 @@ class Tensor {
   // A copy in pinned memory, from which copies to a device are fast and asynchronous.
   Tensor pin_memory() const;
   bool is_pinned() const;
+
+  // core/ops: new tensors of this tensor's dtype and device, unless the options say otherwise.
+  Tensor new_empty(const Shape& shape, NewOptions options = {}) const;
+  Tensor new_zeros(const Shape& shape, NewOptions options = {}) const;
+  Tensor new_ones(const Shape& shape, NewOptions options = {}) const;
+  Tensor new_full(const Shape& shape, Scalar value, NewOptions options = {}) const;
+  Tensor new_empty(SizeNumber auto size, SizeNumber auto... rest) const {
+    return new_empty(detail::listed(size, rest...));
+  }
+  Tensor new_zeros(SizeNumber auto size, SizeNumber auto... rest) const {
+    return new_zeros(detail::listed(size, rest...));
+  }
+  Tensor new_ones(SizeNumber auto size, SizeNumber auto... rest) const {
+    return new_ones(detail::listed(size, rest...));
+  }
+  // x.new_tensor(1.5), x.new_tensor({1, 2}), x.new_tensor({{1, 2}, {3, 4}}), or a copy of a tensor
+  // without its history.
+  Tensor new_tensor(Scalar value, NewOptions options = {}) const;
+  Tensor new_tensor(std::initializer_list<Scalar> values, NewOptions options = {}) const;
+  Tensor new_tensor(std::initializer_list<std::initializer_list<Scalar>> rows,
+                    NewOptions options = {}) const;
+  Tensor new_tensor(const Tensor& values, NewOptions options = {}) const;
 
   // core/ops: in-place writes; each raises version() by one.
   // Broadcasts and converts `source`, which may be on any device. non_blocking: as for to().

@@ -183,6 +183,30 @@ struct Erf {
   }
 };
 
+// log |gamma(x)|
+struct Lgamma {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return lgamma_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return digamma_of(x);
+  }
+};
+
+// The slope of lgamma.
+struct Digamma {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return digamma_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return trigamma_of(x);
+  }
+};
+
 // -1, 0 or 1; 0 for NaN.
 struct Sign {
   template <typename N>

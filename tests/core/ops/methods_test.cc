@@ -48,5 +48,29 @@ TEST(Methods, InPlaceWriteWhatTheirFunctionsGive) {
   EXPECT_EQ(values<int>(w.grad()), (std::vector<int>{1, 1, 1, 0, 1, 1, 0, 0, 1}));
 }
 
+TEST(Methods, NewTensorsHaveTheDTypeOfTheirModel) {
+  const Tensor x = ones({2, 2}, {.dtype = DType::kF64}).requires_grad_();
+  for (const Tensor& made : {x.new_zeros({3}), x.new_ones(3), x.new_empty(3), x.new_full({3}, 2),
+                             x.new_tensor({1, 2, 3}), x.new_tensor(arange(3))}) {
+    EXPECT_EQ(made.dtype(), DType::kF64);
+    EXPECT_EQ(made.sizes(), (Shape{3}));
+    EXPECT_FALSE(made.requires_grad());
+  }
+  EXPECT_EQ(values<int>(x.new_zeros(1, 2)), (std::vector<int>{0, 0}));
+  EXPECT_EQ(values<int>(x.new_ones({2}, {.dtype = DType::kI32})), (std::vector<int>{1, 1}));
+  EXPECT_EQ(x.new_full({}, 7, {.dtype = DType::kI64}).item<int>(), 7);
+  EXPECT_EQ(x.new_tensor(2.5).item<double>(), 2.5);
+  EXPECT_EQ(values<int>(x.new_tensor({{1, 2}, {3, 4}})), (std::vector<int>{1, 2, 3, 4}));
+  EXPECT_TRUE(x.new_zeros({1}, {.requires_grad = true}).requires_grad());
+  const Tensor source = arange(3).to(DType::kF64);
+  const Tensor copy = x.new_tensor(source, {.requires_grad = true});
+  EXPECT_TRUE(copy.is_leaf() && copy.requires_grad());
+  EXPECT_NE(copy.storage(), source.storage());
+  EXPECT_ERROR(
+      Tensor().new_zeros({1}), kInvalidArgument,
+      "new_zeros: the tensor is undefined (default constructed, or moved from); assign a value "
+      "first, or ask defined()");
+}
+
 }  // namespace
 }  // namespace dl

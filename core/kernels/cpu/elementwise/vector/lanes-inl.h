@@ -115,6 +115,15 @@ HWY_INLINE Lanes floor_quotient_of(Lanes a, Lanes b) {
 HWY_INLINE Lanes erfc_of(Lanes x) {
   return lane_by_lane([](float a, float) { return std::erfc(a); }, x, x);
 }
+HWY_INLINE Lanes lgamma_of(Lanes x) {
+  return lane_by_lane([](float a, float) { return kernels::lgamma_of(a); }, x, x);
+}
+HWY_INLINE Lanes digamma_of(Lanes x) {
+  return lane_by_lane([](float a, float) { return kernels::digamma_of(a); }, x, x);
+}
+HWY_INLINE Lanes trigamma_of(Lanes x) {
+  return lane_by_lane([](float a, float) { return kernels::trigamma_of(a); }, x, x);
+}
 
 HWY_INLINE Lanes tan_of(Lanes x) {
   const Lanes::D d;
