@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 
 #include "core/tensor/dims.h"
 
@@ -43,6 +44,12 @@ struct SortOptions {
 
 struct TopkOptions {
   bool largest = true;
+};
+
+struct QuantileOptions {
+  bool keepdim = false;
+  // Between two elements: "linear", or "lower", "higher", "midpoint" or "nearest".
+  std::string_view interpolation = "linear";
 };
 
 struct UniqueOptions {

@@ -1444,6 +1444,13 @@ COMPOSED = {
     "median with NaN": (lambda: torch.median(torch.tensor([[1, float("nan"), 0, 2], [3, 1, 2, 0]]), 1)[1], []),
     "nanmedian": (lambda x: torch.nanmedian(torch.where(x > 1, float("nan"), x), 0, keepdim=True)[0], [(5, 4)]),
     "nanmedian of all": (lambda x: torch.nanmedian(torch.where(x > 1, float("nan"), x)), [(3, 4)]),
+    "quantile": (lambda x: torch.quantile(x, 0.3, 1), [(3, 4)]),
+    "quantile of all": (lambda x: torch.quantile(x, 0.77, keepdim=True), [(3, 4)]),
+    "quantile of several shares": (lambda x: torch.quantile(x, torch.tensor([0, 0.41, 1]).to(x), 0, keepdim=True), [(5, 3)]),
+    **{f"quantile, {kind}": (lambda x, kind=kind: torch.quantile(x, 0.4, 1, interpolation=kind), [(3, 4)]) for kind in ("lower", "midpoint", "nearest")},
+    "quantile with NaN": (lambda x: torch.quantile(torch.where(x > 1.9, float("nan"), x.detach()), 0.5, 1).isnan(), [(6, 5)]),
+    "nanquantile": (lambda x: torch.nanquantile(torch.where(x > 1, float("nan"), x), 0.3, -1), [(3, 5)]),
+    "nanquantile of several shares": (lambda x: torch.nanquantile(torch.where(x > 1, float("nan"), x), torch.tensor([0.9, 0.2]).to(x)), [(3, 5)]),
     "kthvalue": (lambda x: torch.kthvalue(x, 3, 1)[0], [(3, 4)]),
     "kthvalue's place": (lambda x: torch.kthvalue(x, 2, 0, True)[1], [(3, 4)]),
     "mode": (lambda x: torch.mode(x.round() * x / x)[0], [(3, 5)]),
@@ -1524,6 +1531,15 @@ COMPOSED = {
     "chunk": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.chunk(3, 0))], 0), [(7, 2)]),
     "unbind": (lambda x: torch.stack([p * (i + 1) for i, p in enumerate(x.unbind(1))], 0), [(3, 4)]),
     "movedim": (lambda x: x.movedim((0, 2), (-1, 0)), [(2, 3, 4)]),
+    "swapaxes": (lambda x: x.swapaxes(0, -1), [(2, 3, 4)]),
+    "ravel": (lambda x: x.mT.ravel(), [(3, 4)]),
+    "atleast_1d": (lambda x, y: torch.cat(torch.atleast_1d(x, y)), [(), (3,)]),
+    "atleast_2d": (lambda x, y: torch.cat([torch.atleast_2d(x), torch.atleast_2d(y).T]), [(), (3,)]),
+    "atleast_3d": (lambda x, y, z: torch.cat([torch.atleast_3d(x), torch.atleast_3d(y).transpose(0, 1), torch.atleast_3d(z)], 1), [(), (1,), (1, 4)]),
+    "hstack": (lambda x, y: torch.hstack([x, y]), [(3, 2), (3, 4)]),
+    "hstack of vectors": (lambda x, y: torch.hstack([x, y]), [(3,), (2,)]),
+    "vstack": (lambda x, y: torch.vstack([x, y]), [(3,), (2, 3)]),
+    "dstack": (lambda x, y: torch.dstack([x, y]), [(3,), (1, 3, 2)]),
     "T": (lambda x: x.permute(2, 1, 0), [(2, 3, 4)]),
     "mT": (lambda x: x.mT, [(2, 3, 4)]),
     "unflatten": (lambda x: x.unflatten(1, (2, -1)), [(2, 6)]),
@@ -1535,11 +1551,14 @@ COMPOSED = {
     "repeat_interleave": (lambda x: x.repeat_interleave(2, 1), [(2, 3)]),
     "repeat_interleave by a tensor": (lambda x: x.repeat_interleave(i64(2, 0, 3), 1), [(2, 3)]),
     "flip": (lambda x: x.flip(0, -1), [(2, 3, 4)]),
+    "fliplr": (lambda x: x.fliplr(), [(2, 3, 2)]),
+    "flipud": (lambda x: x.flipud(), [(3, 2)]),
     "roll": (lambda x: x.roll((1, -2), (0, 1)), [(3, 5)]),
     "roll of all": (lambda x: x.roll(4), [(3, 5)]),
     "tril": (lambda x: x.tril(-1), [(2, 4, 5)]),
     "triu": (lambda x: x.triu(1), [(2, 4, 5)]),
     "diagonal": (lambda x: x.diagonal(1, 0, 2), [(3, 2, 4)]),
+    "trace": (torch.trace, [(3, 4)]),
     "diag of a matrix": (lambda x: x.diag(-1), [(4, 3)]),
     "diag of a vector": (lambda x: x.diag(2), [(3,)]),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 2, 3)]),
@@ -1563,6 +1582,23 @@ COMPOSED = {
     "dot": (torch.dot, [(5,), (5,)]),
     "outer": (torch.outer, [(3,), (4,)]),
     "addmm": (lambda x, a, b: torch.addmm(x, a, b, beta=0.5, alpha=-2), [(5,), (3, 4), (4, 5)]),
+    "addmv": (lambda x, a, b: torch.addmv(x, a, b, beta=0.5, alpha=-2), [(3,), (3, 4), (4,)]),
+    "addr": (lambda x, a, b: torch.addr(x, a, b, alpha=3), [(4,), (3,), (4,)]),
+    "baddbmm": (lambda x, a, b: torch.baddbmm(x, a, b, beta=0.5, alpha=-2), [(1, 5), (2, 3, 4), (2, 4, 5)]),
+    "addbmm": (lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=-2), [(5,), (2, 3, 4), (2, 4, 5)]),
+    "tensordot": (lambda a, b: torch.tensordot(a, b), [(2, 3, 4), (3, 4, 2)]),
+    "tensordot of named dimensions": (lambda a, b: torch.tensordot(a, b, ([0, -1], [2, 0])), [(2, 3, 4), (4, 5, 2)]),
+    **{case: (lambda *x, equation=equation: torch.einsum(equation, *x), shapes) for case, equation, shapes in (
+        ("einsum", "ij,jk->ik", [(3, 4), (4, 5)]), ("einsum of a batch", "bnqd, bnkd -> bqnk", [(2, 3, 2, 3), (2, 3, 2, 3)]),
+        ("einsum of a transpose", "ba", [(2, 3)]), ("einsum of a trace", "ii", [(3, 3)]),
+        ("einsum of diagonals", "iji->ij", [(3, 2, 3)]),
+        ("einsum with dots", "...ij,...jk", [(2, 1, 3, 4), (5, 4, 2)]), ("einsum with dots inside", "a...b,b->...a", [(2, 3, 2, 4), (4,)]),
+        ("einsum that sums dots", "...i->i", [(2, 3, 4)]), ("einsum without a sum", "i,j->ij", [(3,), (4,)]),
+        ("einsum of products", "ij,ij->", [(3, 4), (3, 4)]), ("einsum of three", "bi,oij,bj->bo", [(3, 4), (2, 4, 5), (3, 5)]),
+        ("einsum of four", "ab,bc,cd,da->bd", [(2, 3), (3, 4), (4, 5), (5, 2)]),
+        ("einsum with size 1", "ij,jk->ik", [(3, 1), (4, 5)]), ("einsum in upper case", "bA,aB", [(2, 3), (2, 2)]),
+        ("einsum with a diagonal in a product", "iij,jk", [(3, 3, 2), (2, 4)]), ("einsum of numbers", ",i->i", [(), (3,)]))},
+    "einsum of integers": (lambda: torch.einsum("ij,kj->ki", torch.arange(-6, 6).view(3, 4), torch.arange(8).view(2, 4)), []),
     "matmul of integers": (lambda: torch.matmul(torch.arange(-6, 6).view(3, 4), torch.arange(8).view(4, 2)), []),
     # creation
     "linspace": (lambda: torch.linspace(-1, 2, 7, dtype=torch.float64), []),
@@ -1573,8 +1609,12 @@ COMPOSED = {
 
 def composed():
     """core/ops: inputs x0, x1, ..., results y, and the gradients g0, g1, ... of the sum of y (i mod 7 - 3) / 2 over its elements i."""
+    return computed_cases(COMPOSED)
+
+
+def computed_cases(cases):
     a = {}
-    for case, (f, shapes) in COMPOSED.items():
+    for case, (f, shapes) in cases.items():
         inputs, start = [], 0
         for shape in shapes:
             count = torch.Size(shape).numel()
@@ -1590,6 +1630,65 @@ def composed():
             for i, x in enumerate(inputs):
                 a[f"{case}.g{i}"] = x.grad
     return a
+
+
+def well_posed(x):
+    return x + 3 * torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def uneven(x):
+    """The inputs are multiples of one number modulo another, and so their matrices of rank 2."""
+    return x + (5 * x).sin()
+
+
+def positive(x):
+    return x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def outer_of_svd(x, full=False):
+    """What does not depend on the vectors' signs."""
+    u, s, vh = torch.linalg.svd(x, full_matrices=full)
+    u, vh = u[..., :s.shape[-1]], vh[..., :s.shape[-1], :]
+    return (u ** 2 * s.unsqueeze(-2)) @ vh ** 2 + u ** 3 @ vh ** 3
+
+
+def outer_of_qr(x, mode="reduced"):
+    q, r = torch.linalg.qr(x, mode)
+    return (q ** 2) @ (r ** 2) + (q ** 3) @ (r ** 3)
+
+
+# The case of the same name in tests/core/ops/linalg_test.cc computes the same.
+LINALG = {
+    "inv": (lambda x: torch.linalg.inv(well_posed(x)), [(2, 3, 3)]),
+    "solve": (lambda a, b: torch.linalg.solve(well_posed(a), b), [(3, 3), (3, 2)]),
+    "solve of a vector": (lambda a, b: torch.linalg.solve(well_posed(a), b), [(3, 3), (3,)]),
+    "solve of vectors": (lambda a, b: torch.linalg.solve(well_posed(a), b), [(2, 3, 3), (2, 3)]),
+    "solve with broadcasting": (lambda a, b: torch.linalg.solve(well_posed(a), b), [(2, 1, 3, 3), (4, 3, 2)]),
+    "det": (lambda x: torch.linalg.det(uneven(x)), [(2, 3, 3)]),
+    "slogdet": (lambda x: torch.linalg.slogdet(-well_posed(x))[1] * torch.linalg.slogdet(-well_posed(x))[0], [(2, 3, 3)]),
+    "cholesky": (lambda x: torch.linalg.cholesky(positive(x)), [(2, 3, 3)]),
+    "cholesky, upper": (lambda x: torch.linalg.cholesky(positive(x), upper=True), [(3, 3)]),
+    "qr": (lambda x: outer_of_qr(uneven(x)), [(2, 4, 3)]),
+    "qr of wide matrices": (lambda x: outer_of_qr(uneven(x)), [(2, 4)]),
+    "qr, complete": (lambda x: outer_of_qr(uneven(x), "complete"), [(3, 3)]),
+    "qr, r": (lambda x: torch.linalg.qr(x.detach(), "r")[1].abs(), [(4, 3)]),
+    "svd": (lambda x: outer_of_svd(uneven(x)), [(2, 4, 3)]),
+    "svd of wide matrices": (lambda x: outer_of_svd(uneven(x)), [(2, 4)]),
+    "svd with full matrices": (lambda x: outer_of_svd(uneven(x), True), [(4, 3)]),
+    "svdvals": (lambda x: torch.linalg.svdvals(uneven(x)), [(2, 3, 4)]),
+    "vector_norm": (lambda x: torch.linalg.vector_norm(x, 3, (0, 2)), [(2, 3, 2)]),
+    "norm": (torch.linalg.norm, [(2, 3, 2)]),
+    "norm of a matrix": (lambda x: torch.linalg.norm(uneven(x), 1), [(3, 4)]),
+    "norm of vectors": (lambda x: torch.linalg.norm(x, 1, 1), [(3, 4)]),
+    "matrix_norm": (lambda x: torch.linalg.matrix_norm(x, dim=(0, 2), keepdim=True), [(3, 2, 4)]),
+    **{f"matrix_norm {order}": (lambda x, order=order: torch.linalg.matrix_norm(uneven(x), order if order == "nuc" else float(order), (2, 0)), [(3, 2, 4)])
+       for order in ("nuc", "1", "-1", "2", "-2", "inf", "-inf")},
+}
+
+
+def linalg():
+    """core/ops/linalg, as composed()."""
+    return computed_cases(LINALG)
 
 
 def ones(*shape):
@@ -1853,7 +1952,7 @@ def generate():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg)}
 
 
 def main():

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "core/tensor/tensor.h"
@@ -33,6 +34,21 @@ Tensor nanmedian(const Tensor& input);
 // Throws kInvalidArgument unless k is between 1 and the dimension's size.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int64_t dim = -1,
                                    ReduceOptions options = {});
+
+// The value below which the share q of the elements lies, along `dim` or of all elements: the
+// element at place q (count - 1) of the sorted ones, or for a place between two what
+// options.interpolation says. Floating dtypes float32 and float64. `q` is in [0, 1], a number or a
+// tensor of the input's dtype with at most one dimension, which then comes first in the result. A
+// NaN gives NaN; nanquantile() ignores NaNs. Throws kInvalidArgument for other shares and for an
+// unknown interpolation, kShape for no elements.
+Tensor quantile(const Tensor& input, double q, std::optional<std::int64_t> dim = {},
+                QuantileOptions options = {});
+Tensor quantile(const Tensor& input, const Tensor& q, std::optional<std::int64_t> dim = {},
+                QuantileOptions options = {});
+Tensor nanquantile(const Tensor& input, double q, std::optional<std::int64_t> dim = {},
+                   QuantileOptions options = {});
+Tensor nanquantile(const Tensor& input, const Tensor& q, std::optional<std::int64_t> dim = {},
+                   QuantileOptions options = {});
 
 struct UniqueResult {
   Tensor values;   // 1-d; no NaN equals another NaN

@@ -168,6 +168,30 @@ Tensor movedim(const Tensor& input, const DimList& source, const DimList& destin
   return input.permute(turned(input, source.dims(), destination.dims()));
 }
 
+namespace {
+
+std::vector<Tensor> widened(std::span<const Tensor> tensors, Tensor (*at_least)(const Tensor&)) {
+  std::vector<Tensor> all;
+  all.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) all.push_back(at_least(tensor));
+  return all;
+}
+
+}  // namespace
+
+Tensor hstack(std::span<const Tensor> tensors) {
+  const std::vector<Tensor> all = widened(tensors, &atleast_1d);
+  return cat(all, !all.empty() && all[0].dim() == 1 ? 0 : 1);
+}
+
+Tensor vstack(std::span<const Tensor> tensors) {
+  return cat(widened(tensors, &atleast_2d), 0);
+}
+
+Tensor dstack(std::span<const Tensor> tensors) {
+  return cat(widened(tensors, &atleast_3d), 2);
+}
+
 Tensor Tensor::T() const {
   get("T");
   Dims order = numbered(rank());
@@ -327,6 +351,17 @@ Tensor flip(const Tensor& input, const Dims& dims) {
   return result;
 }
 
+Tensor fliplr(const Tensor& input) {
+  DL_CHECK(rank_of(input, "fliplr") >= 2, kShape,
+           "fliplr: the input has shape {}, wanted at least two dimensions", input.sizes().str());
+  return flip(input, {1});
+}
+
+Tensor flipud(const Tensor& input) {
+  check_has_dims(input, "flipud");
+  return flip(input, {0});
+}
+
 Tensor roll(const Tensor& input, const DimList& shift_list, const DimList& dim_list) {
   constexpr const char* kGradFn = "RollBackward0";
   const Dims& shifts = shift_list.dims();
@@ -359,6 +394,12 @@ Tensor tril(const Tensor& input, std::int64_t diagonal) {
 
 Tensor triu(const Tensor& input, std::int64_t diagonal) {
   return triangle(input, diagonal, false);
+}
+
+Tensor trace(const Tensor& input) {
+  DL_CHECK(rank_of(input, "trace") == 2, kShape,
+           "trace: the input has shape {}, wanted two dimensions", input.sizes().str());
+  return detail::finish_composed(diagonal(input).sum(), input, "TraceBackward0");
 }
 
 Tensor diag(const Tensor& input, std::int64_t offset) {

@@ -336,4 +336,32 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
   return reshaped(*this, shape, steps, "UnsqueezeBackward0");
 }
 
+Tensor swapaxes(const Tensor& input, std::int64_t dim0, std::int64_t dim1) {
+  check_defined(input, "swapaxes", "the input");
+  return input.transpose(dim0, dim1);
+}
+
+Tensor atleast_1d(const Tensor& input) {
+  check_defined(input, "atleast_1d", "the input");
+  return input.dim() == 0 ? input.reshape({1}) : input;
+}
+
+Tensor atleast_2d(const Tensor& input) {
+  check_defined(input, "atleast_2d", "the input");
+  if (input.dim() == 0) return input.reshape({1, 1});
+  return input.dim() == 1 ? input.unsqueeze(0) : input;
+}
+
+Tensor atleast_3d(const Tensor& input) {
+  check_defined(input, "atleast_3d", "the input");
+  if (input.dim() == 0) return input.reshape({1, 1, 1});
+  if (input.dim() == 1) return input.unsqueeze(0).unsqueeze(-1);
+  return input.dim() == 2 ? input.unsqueeze(-1) : input;
+}
+
+Tensor ravel(const Tensor& input) {
+  check_defined(input, "ravel", "the input");
+  return detail::finish_composed(input.contiguous().view({-1}), input, "ViewBackward0");
+}
+
 }  // namespace dl

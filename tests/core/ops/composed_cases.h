@@ -30,7 +30,8 @@ class OnDeviceOfCases {
 // On the CPU.
 std::vector<Tensor> inputs_of(const parity::Arrays& arrays, const std::string& name, DType dtype);
 // Values, shapes and gradients in float64 or float32. `dense`: inputs are, else they have gaps.
+// `errors`: how many times the usual errors are allowed.
 void check_composed(const ComposedCase& c, const parity::Arrays& arrays, DType dtype, bool dense,
-                    Device device = {});
+                    Device device = {}, double errors = 1);
 
 }  // namespace dl::testing

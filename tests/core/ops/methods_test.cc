@@ -1,9 +1,15 @@
 // Methods of core/tensor/methods.def that users look for: each is the function of its name.
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "core/ops/aliases.h"
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
+#include "core/ops/linalg/linalg.h"
 #include "core/ops/linear/product.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/shape/shape.h"
@@ -48,6 +54,50 @@ TEST(Methods, InPlaceWriteWhatTheirFunctionsGive) {
   EXPECT_EQ(values<int>(w.grad()), (std::vector<int>{1, 1, 1, 0, 1, 1, 0, 0, 1}));
 }
 
+// Every row of core/tensor/aliases.def that has no arguments of its own.
+TEST(Methods, OtherNamesAreTheirFunctions) {
+  const Tensor x = tensor({{0.25, -0.5}, {-0.75, 0.125}}, {.dtype = DType::kF64});
+  const Tensor above = x + 1.5;
+  const Tensor y = tensor({{0.25, 1.5}, {-1.0, 0.125}}, {.dtype = DType::kF64});
+  const auto expect_same = [](const Tensor& got, const Tensor& wanted, const char* name) {
+    EXPECT_TRUE(got.isclose(wanted.to(got.dtype())).logical_or(got.isnan()).all().item<bool>())
+        << name;
+    EXPECT_EQ(got.isnan().sum().item<int>(), wanted.isnan().sum().item<int>()) << name;
+    EXPECT_EQ(got.dtype(), wanted.dtype()) << name;
+  };
+#define DL_ALIAS_UNARY(alias, name)                       \
+  for (const Tensor& of : {x, above}) {                   \
+    expect_same(alias(of), name(of), #alias);             \
+    expect_same(of.alias(), name(of), #alias);            \
+    expect_same(of.clone().alias##_(), name(of), #alias); \
+  }
+#define DL_ALIAS_OF_TENSORS(alias, name)        \
+  expect_same(alias(x, y), name(x, y), #alias); \
+  expect_same(x.alias(y), name(x, y), #alias);  \
+  expect_same(x.clone().alias##_(y), name(x, y).to(x.dtype()), #alias);
+#define DL_ALIAS_OF_TWO(alias, name)                  \
+  DL_ALIAS_OF_TENSORS(alias, name)                    \
+  expect_same(alias(x, -0.5), name(x, -0.5), #alias); \
+  expect_same(x.alias(-0.5), name(x, -0.5), #alias);
+#define DL_ALIAS_OF_LIST(alias, name) expect_same(alias({x, y}, 1), name({x, y}, 1), #alias);
+#include "core/tensor/aliases.def"
+}
+
+TEST(Methods, OtherNamesTakeTheArgumentsOfTheirFunctions) {
+  const Tensor x = tensor({{1., -2.}, {-0.25, 4.}});
+  EXPECT_TRUE(equal(x.clip(-1, 2), x.clamp(-1, 2)));
+  EXPECT_TRUE(equal(clip(x, {}, 2), x.clamp({}, 2)));
+  EXPECT_TRUE(equal(x.clip(x - 1, x), x));
+  EXPECT_TRUE(equal(x.clone().clip_(0), x.clamp(0)));
+  EXPECT_TRUE(equal(x.moveaxis(0, 1), x.t()));
+  EXPECT_TRUE(equal(swapdims(x, 0, 1), x.t()));
+  EXPECT_TRUE(equal((x > 0).argwhere(), (x > 0).nonzero()));
+  EXPECT_TRUE(equal(x[0].ger(x[1]), x[0].outer(x[1])));
+  EXPECT_EQ(vdot(x[0], x[1]).item<float>(), -8.25F);
+  EXPECT_NEAR(x.det().item<double>(), 3.5, 1e-6);
+  EXPECT_TRUE(allclose(x.inverse(), linalg::inv(x)));
+}
+
 TEST(Methods, NewTensorsHaveTheDTypeOfTheirModel) {
   const Tensor x = ones({2, 2}, {.dtype = DType::kF64}).requires_grad_();
   for (const Tensor& made : {x.new_zeros({3}), x.new_ones(3), x.new_empty(3), x.new_full({3}, 2),
@@ -70,6 +120,51 @@ TEST(Methods, NewTensorsHaveTheDTypeOfTheirModel) {
       Tensor().new_zeros({1}), kInvalidArgument,
       "new_zeros: the tensor is undefined (default constructed, or moved from); assign a value "
       "first, or ask defined()");
+}
+
+TEST(Methods, ErrorsOfProductsNameWhatIsWrong) {
+  const Tensor a = ones({2, 3});
+  const Tensor b = ones({3, 4});
+  EXPECT_ERROR(einsum("ij,jk", a), kInvalidArgument, "einsum: \"ij,jk\" is of 2 operands, 1 came");
+  EXPECT_ERROR(einsum("i1->i", a), kInvalidArgument,
+               "einsum: '1' in \"i1->i\" is no letter; wanted letters and one \"...\" an operand, "
+               "as in \"bij,bjk->bik\"");
+  EXPECT_ERROR(einsum("ijk,jk", a, b), kShape,
+               "einsum: operand 0 has shape [2, 3], the equation names 3 dimensions of it");
+  EXPECT_ERROR(
+      einsum("...ijk->i", a), kShape,
+      "einsum: operand 0 has shape [2, 3], the equation names at least 3 dimensions of it");
+  EXPECT_ERROR(einsum("ij->il", a), kInvalidArgument,
+               "einsum: the result of \"ij->il\" has 'l', but no operand has it");
+  EXPECT_ERROR(einsum("ij->ii", a), kInvalidArgument,
+               "einsum: the result of \"ij->ii\" has 'i' twice");
+  EXPECT_ERROR(einsum("ii", a), kShape, "einsum: operand 0 has 'i' twice, with the sizes 2 and 3");
+  EXPECT_ERROR(einsum("ij,ik", a, b), kShape,
+               "einsum: a dimension of operand 1 has size 3, an operand before has 2");
+  EXPECT_ERROR(tensordot(a, b), kShape,
+               "tensordot: dimension 0 of shape [2, 3] goes with dimension 0 of shape [3, 4]");
+  EXPECT_ERROR(tensordot(a, b, 3), kInvalidArgument,
+               "tensordot: dims is 3, the operands have 2 and 2 dimensions");
+  EXPECT_ERROR(tensordot(a, b, {1, -1}, {0, 1}), kInvalidArgument,
+               "tensordot: [1, -1] names dimension 1 twice");
+  EXPECT_ERROR(addbmm(a, ones({2, 2, 2}), ones({2, 3, 3})), kShape,
+               "addbmm: shapes [2, 2, 2] and [2, 3, 3] do not fit: 2 columns, but 3 rows");
+  EXPECT_ERROR(baddbmm(ones({9}), ones({2, 2, 3}), ones({2, 3, 3})), kShape,
+               "baddbmm: the shapes [9] and [2, 2, 3] cannot be broadcast together: 3 against 9 in "
+               "dimension 2");
+}
+
+TEST(Methods, QuantileRefusesWhatIsNoShare) {
+  const Tensor x = ones({3});
+  EXPECT_ERROR(x.quantile(1.5), kInvalidArgument, "quantile: q is 1.5, wanted a share from 0 to 1");
+  EXPECT_ERROR(x.nanquantile(tensor({0.5, -1.0})), kInvalidArgument,
+               "nanquantile: q has a number outside of 0 to 1, wanted shares");
+  EXPECT_ERROR(x.quantile(0.5, 0, {.interpolation = "cubic"}), kInvalidArgument,
+               "quantile: interpolation is \"cubic\", wanted \"linear\", \"lower\", \"higher\", "
+               "\"midpoint\" or \"nearest\"");
+  EXPECT_ERROR(zeros({0}).quantile(0.5), kShape, "quantile: the input of shape [0] has no element");
+  EXPECT_ERROR(arange(3).quantile(0.5), kDType,
+               "quantile: int64 is not supported; wanted float32 or float64");
 }
 
 }  // namespace

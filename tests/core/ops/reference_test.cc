@@ -93,6 +93,19 @@ constexpr ComposedRow kComposedRows[] = {
 #include "core/ops/composed.def"
 };
 
+struct AliasRow {
+  std::string_view alias;
+  std::string_view name;
+};
+constexpr AliasRow kAliases[] = {
+#define DL_ALIAS_UNARY(alias, name) {#alias, #name},
+#define DL_ALIAS_OF_TWO DL_ALIAS_UNARY
+#define DL_ALIAS_OF_TENSORS DL_ALIAS_UNARY
+#define DL_ALIAS_OF_LIST DL_ALIAS_UNARY
+#define DL_ALIAS(Result, alias, name, ...) {#alias, #name},
+#include "core/tensor/aliases.def"
+};
+
 // A cell's text: a bar would end it.
 std::string cell(std::string_view text) {
   std::string result;
@@ -169,6 +182,33 @@ std::string operations_page() {
             (row.gradient == Gradient::kGradcheck ? "gradient" : "no gradient") + "):\n  " +
             std::string(row.text) + "\n";
   }
+  page +=
+      "\n## Other names\n\n"
+      "`core/tensor/aliases.def`: PyTorch's other names of functions, which are functions and "
+      "methods.\n\n"
+      "| name | is |\n|---|---|\n";
+  std::string_view before;
+  for (const AliasRow& row : kAliases) {
+    if (row.alias != before) {
+      add_row(page, "`" + std::string(row.alias) + "`", "`" + std::string(row.name) + "`");
+    }
+    before = row.alias;
+  }
+  page +=
+      "\n## Linear algebra\n\n"
+      "`core/ops/linalg/linalg.h`, in `dl::linalg`: matrices are the last two dimensions of a "
+      "batch, "
+      "float32 or float64. All\n"
+      "have a gradient. LAPACK computes them on the CPU "
+      "([installing](../guides/installing.md#cmake)), "
+      "also those of a GPU.\n\n"
+      "- `vector_norm(x, ord, dims)`, `matrix_norm(x, ord, dims)`, `norm(x, ord, dims)`: norms; "
+      "these "
+      "need no LAPACK, except\n  \"nuc\", 2 and -2 of matrices\n"
+      "- `inv(x)`, `solve(a, b)`, `det(x)`, `slogdet(x)`: inverses, solutions of a x = b, "
+      "determinants\n"
+      "- `cholesky(x, {.upper})`, `qr(x, mode)`, `svd(x, {.full_matrices})`, `svdvals(x)`: "
+      "decompositions\n";
   page +=
       "\n## Losses of two elements\n\n"
       "`f(input, target, options)`: x is an element of the input and t one of the target. "
@@ -252,6 +292,9 @@ TEST(Reference, WhatIsMissingIsNotThere) {
     for (const std::string_view name : {row.name, row.arg_name}) {
       EXPECT_EQ(page.find("`" + std::string(name) + "`"), page.npos) << name << " is there";
     }
+  }
+  for (const AliasRow& row : kAliases) {
+    EXPECT_EQ(page.find("`" + std::string(row.alias) + "`"), page.npos) << row.alias << " is there";
   }
   for (const TernaryFacts& row : kTernaryFacts) {
     EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
