@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "collectives/hybrid/route/places.h"
+#include "collectives/init/init.h"
+#include "collectives/mpi/module/library.h"
+#include "collectives/nccl/library/choice.h"
 #include "collectives/process/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/waiting/group_error.h"
@@ -55,10 +58,14 @@ std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& pla
   return {};
 }
 
-void check_backend(std::string_view asked) {
+bool is_known(std::string_view backend) noexcept {
   constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"};
-  DL_CHECK(std::find(std::begin(kKnown), std::end(kKnown), asked) != std::end(kKnown),
-           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid, mpi or nccl", asked);
+  return std::find(std::begin(kKnown), std::end(kKnown), backend) != std::end(kKnown);
+}
+
+void check_backend(std::string_view asked) {
+  DL_CHECK(is_known(asked), kInvalidArgument,
+           "backend is '{}', wanted auto, tcp, shm, hybrid, mpi or nccl", asked);
 }
 
 }  // namespace
@@ -163,3 +170,18 @@ Choice choose_backend(const GroupOptions& how, const std::string& asked, const s
 }
 
 }  // namespace dl::collectives
+
+namespace dl {
+
+bool is_backend_available(std::string_view backend) noexcept {
+  if (backend == "mpi") return collectives::mpi::has_module();
+  if (backend != "nccl") return collectives::is_known(backend);
+  try {
+    collectives::nccl::open_module();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace dl

@@ -32,6 +32,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "collectives/api/process_group.h"
 #include "collectives/join/agree.h"
@@ -73,6 +74,21 @@ void init_process_group(const ProcessGroupOptions& options = {});
 // reference ends the rest. The backend "mpi" leaves only when the last reference is dropped.
 void destroy_process_group();
 bool is_initialized() noexcept;
+
+// Whether init_process_group() of this program can take the backend: "auto", "tcp", "shm" and
+// "hybrid" always; "mpi" if dlrun was built with an MPI and its module is there; "nccl" if the
+// NCCL module and NCCL can be opened, on a machine with or without GPUs. False for other names.
+bool is_backend_available(std::string_view backend) noexcept;
+inline bool is_nccl_available() noexcept {
+  return is_backend_available("nccl");
+}
+inline bool is_mpi_available() noexcept {
+  return is_backend_available("mpi");
+}
+// For what Gloo does in PyTorch there are "tcp", "shm" and "hybrid".
+inline bool is_gloo_available() noexcept {
+  return is_backend_available("tcp");
+}
 
 // Rank in the default group. Without a group: rank 0 of 1, so that a program also runs alone.
 int rank() noexcept;

@@ -227,6 +227,20 @@ std::vector<NamedModule> Module::named_modules() {
   return result;
 }
 
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> result;
+  walk(*this, "", "modules",
+       [&](const std::string&, Module& module) { result.push_back(&module); });
+  return result;
+}
+
+std::vector<Module*> Module::children() {
+  check_not_moved("children");
+  std::vector<Module*> result;
+  for (const Child& c : children_) result.push_back(c.module.get());
+  return result;
+}
+
 std::vector<NamedModule> Module::named_children() {
   check_not_moved("named_children");
   std::vector<NamedModule> result;

@@ -181,8 +181,10 @@ class Module {
   std::vector<Tensor> buffers() const;
   // This module, then all submodules, depth first.
   std::vector<NamedModule> named_modules();
+  std::vector<Module*> modules();
   // The modules registered in this module itself.
   std::vector<NamedModule> named_children();
+  std::vector<Module*> children();
   // By path: "features.0", "features.0.weight". Throws kNotFound with the existing names.
   Module& get_submodule(std::string_view path);
   Tensor& get_parameter(std::string_view path);

@@ -16,6 +16,10 @@ using env::Var;
 constexpr std::string_view kOpenMpi = "openmpi";
 constexpr std::string_view kMpich = "mpich";
 
+std::string file_of(std::string_view mpi) {
+  return fmt::format("libdlrun_mpi_{}.so", mpi);
+}
+
 std::optional<int> size_from(Var var) {
   const auto size = env::get_int(var);
   return size ? std::optional(static_cast<int>(*size)) : std::nullopt;
@@ -33,6 +37,15 @@ std::optional<Starter> found_starter() {
   }
   if (env::get(Var::kPmiRank)) return Starter{"mpirun (PMI)", kMpich, size_from(Var::kPmiSize)};
   return std::nullopt;
+}
+
+bool is_there(std::string_view mpi) {
+  try {
+    find_module("mpi", file_of(mpi));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 [[noreturn]] void refuse_without_starter() {
@@ -71,10 +84,21 @@ Starter find_starter() {
   return *starter;
 }
 
+bool has_module() noexcept {
+  try {
+    const std::optional<Starter> starter = found_starter();
+    for (const std::string_view mpi : {kOpenMpi, kMpich}) {
+      if (starter && starter->module != mpi) continue;
+      if (is_there(mpi)) return true;
+    }
+  } catch (const Error&) {  // a variable that is no number; init_process_group() says so
+  }
+  return false;
+}
+
 const Module& open_module(const Starter& starter) {
   const std::string path = find_module(
-      fmt::format("backend mpi: {} started this process", starter.name),
-      fmt::format("libdlrun_mpi_{}.so", starter.module),
+      fmt::format("backend mpi: {} started this process", starter.name), file_of(starter.module),
       "install that MPI's development package and build dlrun again, or start the program with the "
       "mpirun of an MPI that dlrun was built with");
   // Never unloaded: MPI leaves threads and handlers behind.

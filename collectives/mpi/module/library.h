@@ -20,6 +20,10 @@ struct Starter {
 // process: MPI would then start with a world of one rank.
 Starter find_starter();
 
+// True if a module of the starter is there; if no MPI started this process, one of any MPI. Opens
+// nothing.
+bool has_module() noexcept;
+
 // Opens the starter's module. Throws kNotFound if it was not built or its MPI is not installed,
 // kMismatch if it belongs to another version of dlrun.
 const Module& open_module(const Starter& starter);

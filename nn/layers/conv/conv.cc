@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/conv/conv.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/module/init.h"
@@ -28,6 +29,7 @@ Tensor empty_weight(std::int64_t in, std::int64_t out, IntPair kernel,
            "Conv2d: padding is {}, wanted at least 0", options.padding.as_given());
   DL_CHECK(options.dilation.h > 0 && options.dilation.w > 0, kInvalidArgument,
            "Conv2d: dilation is {}, wanted at least 1", options.dilation.as_given());
+  options.padding.sides(kernel, options.stride, options.dilation, "Conv2d");
   return empty({out, in / options.groups, kernel.h, kernel.w}, {.dtype = options.dtype});
 }
 
@@ -39,15 +41,45 @@ Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
   if (input.defined() && input.dim() <= 4) {
     check_size("Conv2d", "in_channels", layer.in_channels, input, -3, "channels");
   }
-  return dl::conv2d(input, layer.weight, layer.bias,
+  const Conv2dOptions& options = layer.options;
+  const ConvPadding::Sides padding =
+      options.padding.sides(layer.kernel_size, options.stride, options.dilation, "Conv2d");
+  const IntPair more = padding.more_at_end;
+  const Tensor padded = more.is(0) ? input : pad(input, {0, more.w, 0, more.h});
+  return dl::conv2d(padded, layer.weight, layer.bias,
                     {.stride = layer.options.stride,
-                     .padding = layer.options.padding,
+                     .padding = padding.both,
                      .dilation = layer.options.dilation,
                      .groups = layer.options.groups,
                      .relu = relu});
 }
 
 }  // namespace
+
+ConvPadding::ConvPadding(std::string_view name) : IntPair(0) {
+  DL_CHECK(name == "same" || name == "valid", kInvalidArgument,
+           "padding is \"{}\", wanted numbers, \"same\" or \"valid\"", name);
+  word = name == "same" ? "same" : "valid";
+}
+
+ConvPadding::Sides ConvPadding::sides(IntPair kernel, IntPair stride, IntPair dilation,
+                                      std::string_view layer) const {
+  if (word != "same") return {.both = *this};
+  DL_CHECK(stride.is(1), kInvalidArgument,
+           "{}: padding \"same\" is for stride 1, the stride is {}; give numbers instead", layer,
+           stride.as_given());
+  Sides sides;
+  for (const std::size_t d : {0, 1}) {
+    const std::int64_t all = dilation[d] * (kernel[d] - 1);
+    sides.both[d] = all / 2;
+    sides.more_at_end[d] = all % 2;
+  }
+  return sides;
+}
+
+std::string ConvPadding::repr() const {
+  return word.empty() ? tuple() : std::string(word);
+}
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, IntPair kernel, Conv2dOptions given)
     : in_channels(in),
@@ -84,7 +116,7 @@ std::string Conv2d::extra_repr() const {
   check_not_moved("extra_repr");
   std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels,
                                  kernel_size.tuple(), options.stride.tuple());
-  if (!options.padding.is(0)) text += ", padding=" + options.padding.tuple();
+  if (!options.padding.is_none()) text += ", padding=" + options.padding.repr();
   if (!options.dilation.is(1)) text += ", dilation=" + options.dilation.tuple();
   if (options.groups != 1) text += fmt::format(", groups={}", options.groups);
   if (!bias.defined()) text += ", bias=False";

@@ -1,17 +1,46 @@
 // Conv2d: cross-correlation of images with learned filters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/args/window_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
 
+// The padding of a convolution: zeros on each side, as numbers; "valid", which is 0; or "same", so
+// that a result with stride 1 has the input's size. If "same" needs an odd number of zeros, there
+// is one more at the end than at the beginning, as in PyTorch.
+struct ConvPadding : IntPair {
+  using IntPair::IntPair;
+  constexpr ConvPadding(IntPair sides) noexcept  // NOLINT(google-explicit-constructor)
+      : IntPair(sides) {}
+  // Throws kInvalidArgument for another name.
+  ConvPadding(std::string_view name);  // NOLINT(google-explicit-constructor)
+  template <std::size_t kSize>
+  ConvPadding(const char (&name)[kSize])  // NOLINT(google-explicit-constructor)
+      : ConvPadding(std::string_view(name)) {}
+
+  // The numbers of a layer, and what "same" lacks at the end. Throws kInvalidArgument if "same" is
+  // asked for with a stride above 1; `layer` is its name.
+  struct Sides {
+    IntPair both = 0;
+    IntPair more_at_end = 0;
+  };
+  Sides sides(IntPair kernel, IntPair stride, IntPair dilation, std::string_view layer) const;
+  // What Python prints: "(1, 1)" or "same".
+  std::string repr() const;
+  bool is_none() const noexcept { return word.empty() && is(0); }
+
+  std::string_view word{};  // "same", "valid" or none
+};
+
 struct Conv2dOptions {
   IntPair stride = 1;
-  IntPair padding = 0;  // zeros on each side
+  ConvPadding padding = 0;  // zeros on each side, "same" or "valid"
   IntPair dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;

@@ -3,6 +3,7 @@
 #include "core/autograd/record.h"
 #include "core/ops/conv/conv.h"
 #include "core/ops/conv/unbatched.h"
+#include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"
@@ -23,12 +24,15 @@ void check_channels(std::string_view layer, std::int64_t in, std::int64_t out,
 Tensor weight_of_conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel,
                         const Conv1dOptions& options) {
   check_channels("Conv1d", in, out, options.groups);
+  const std::int64_t padding = options.padding.w;
   DL_CHECK(
-      kernel > 0 && options.stride > 0 && options.dilation > 0 && options.padding >= 0,
-      kInvalidArgument,
+      kernel > 0 && options.stride > 0 && options.dilation > 0 && padding >= 0, kInvalidArgument,
       "Conv1d: kernel_size is {}, stride {}, dilation {} and padding {}, wanted at least 1, 1, "
       "1 and 0",
-      kernel, options.stride, options.dilation, options.padding);
+      kernel, options.stride, options.dilation, padding);
+  DL_CHECK(options.padding.h == padding, kInvalidArgument,
+           "Conv1d: padding is {}, wanted one number", options.padding.as_given());
+  options.padding.sides({1, kernel}, options.stride, {1, options.dilation}, "Conv1d");
   return empty({out, in / options.groups, kernel}, {.dtype = options.dtype});
 }
 
@@ -56,9 +60,13 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   DL_CHECK(weight.defined() && weight.dim() == 3, kShape,
            "conv1d: the weight has shape {}, wanted [O, C / groups, k]",
            weight.defined() ? weight.sizes().str() : "none");
-  const Tensor image = dl::conv2d(input.unsqueeze(2), weight.unsqueeze(2), bias,
+  const ConvPadding::Sides padding =
+      options.padding.sides({1, weight.size(2)}, options.stride, {1, options.dilation}, "conv1d");
+  const std::int64_t more = padding.more_at_end.w;
+  const Tensor padded = more == 0 ? input : pad(input, {0, more});
+  const Tensor image = dl::conv2d(padded.unsqueeze(2), weight.unsqueeze(2), bias,
                                   {.stride = {1, options.stride},
-                                   .padding = {0, options.padding},
+                                   .padding = {0, padding.both.w},
                                    .dilation = {1, options.dilation},
                                    .groups = options.groups});
   // PyTorch's result is row-major for every input layout.
@@ -106,7 +114,11 @@ std::string Conv1d::extra_repr() const {
   check_not_moved("extra_repr");
   std::string text = fmt::format("{}, {}, kernel_size=({},), stride=({},)", in_channels,
                                  out_channels, kernel_size, options.stride);
-  if (options.padding != 0) text += fmt::format(", padding=({},)", options.padding);
+  if (!options.padding.word.empty()) {
+    text += ", padding=" + options.padding.repr();
+  } else if (!options.padding.is(0)) {
+    text += fmt::format(", padding=({},)", options.padding.w);
+  }
   if (options.dilation != 1) text += fmt::format(", dilation=({},)", options.dilation);
   if (options.groups != 1) text += fmt::format(", groups={}", options.groups);
   if (!bias.defined()) text += ", bias=False";

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "core/args/window_args.h"
+#include "nn/layers/conv/conv.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
 
 struct Conv1dOptions {
   std::int64_t stride = 1;
-  std::int64_t padding = 0;  // zeros on each side
+  ConvPadding padding = 0;  // zeros on each side, "same" or "valid"
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;

@@ -39,6 +39,18 @@ TEST(InitProcessGroup, AloneIsAWorldOfOne) {
             std::vector<int>{0});
 }
 
+TEST(InitProcessGroup, SaysWhichBackendsAreThere) {
+  for (const std::string_view backend : {"auto", "tcp", "shm", "hybrid"}) {
+    EXPECT_TRUE(is_backend_available(backend)) << backend;
+  }
+  EXPECT_TRUE(is_gloo_available());
+  EXPECT_FALSE(is_backend_available("ucc"));
+  EXPECT_FALSE(is_backend_available(""));
+  EXPECT_EQ(is_mpi_available(), DLRUN_BUILT_WITH_MPI);
+  EXPECT_TRUE(DLRUN_BUILT_WITH_NCCL || !is_nccl_available());
+  EXPECT_EQ(is_backend_available("nccl"), is_nccl_available());
+}
+
 TEST(InitProcessGroup, OverNcclWithoutAGpuIsOneSentence) {
   if (cuda::unavailable_reason().empty()) GTEST_SKIP() << "there is a GPU";
   try {

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "core/autograd/grad_mode.h"
 #include "core/ops/conv/conv.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/index/embedding.h"
@@ -315,6 +316,53 @@ TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
   show(AdaptiveMaxPool2d({3, 0}));
   show(Identity());
   EXPECT_EQ(text, text_of(parity::Arrays("layers"), "text"));
+}
+
+// Numbers of torch.nn.functional.conv2d(padding="same").
+TEST(Convolutions, OfTheSameSizePadTheEndMore) {
+  const Tensor x = arange(12).to(DType::kF32).view(1, 1, 3, 4).requires_grad_();
+  const Tensor filter = tensor({1, 2, 0, -1, 0, 3, 1, 2}, {.dtype = DType::kF32}).view(1, 1, 2, 4);
+  Conv2d wide(1, 1, {2, 4}, {.padding = "same", .bias = false});
+  const NoGradGuard no_grad;
+  wide.weight.copy_(filter);
+  const auto with_grad = [&] {
+    const EnableGradGuard grad;
+    return wide(x);
+  };
+  const Tensor y = with_grad();
+  EXPECT_EQ(y.sizes(), x.sizes());
+  EXPECT_EQ(values<int>(y), (std::vector<int>{27, 34, 30, 29, 55, 66, 58, 53, 6, 15, 29, 32}));
+  y.backward(ones_like(y));
+  EXPECT_EQ(values<int>(x.grad()), (std::vector<int>{3, 3, 2, 1, 6, 7, 8, 7, 6, 7, 8, 7}));
+
+  Conv2d dilated(1, 1, 2, {.padding = "same", .dilation = {1, 2}, .bias = false});
+  dilated.weight.copy_(filter.narrow(3, 0, 2));
+  EXPECT_EQ(values<int>(dilated(x)),
+            (std::vector<int>{17, 22, 28, 2, 37, 46, 52, 6, 18, 28, 31, 10}));
+
+  const Tensor line = arange(6).to(DType::kF32).view(1, 1, 6);
+  for (const bool same : {true, false}) {
+    Conv1d layer(1, 1, 4, {.padding = same ? ConvPadding("same") : "valid", .bias = false});
+    layer.weight.copy_(tensor({1, 2, -1, 3}, {.dtype = DType::kF32}).view(1, 1, 4));
+    const std::vector<int> wanted =
+        same ? std::vector<int>{5, 9, 14, 19, 6, 14} : std::vector<int>{9, 14, 19};
+    EXPECT_EQ(values<int>(layer(line)), wanted);
+  }
+}
+
+TEST(Convolutions, SayTheirPaddingByItsName) {
+  EXPECT_EQ(Conv2d(3, 4, 2, {.padding = "same"}).str(),
+            "Conv2d(3, 4, kernel_size=(2, 2), stride=(1, 1), padding=same)");
+  EXPECT_EQ(Conv1d(3, 4, 2, {.padding = "valid"}).str(),
+            "Conv1d(3, 4, kernel_size=(2,), stride=(1,), padding=valid)");
+  EXPECT_EQ(Conv2d(3, 4, 2, {.padding = {1, 0}}).str(),
+            "Conv2d(3, 4, kernel_size=(2, 2), stride=(1, 1), padding=(1, 0))");
+  EXPECT_ERROR(Conv2d(3, 4, 2, {.padding = "full"}), kInvalidArgument,
+               "padding is \"full\", wanted numbers, \"same\" or \"valid\"");
+  EXPECT_ERROR(Conv2d(3, 4, 2, {.stride = 2, .padding = "same"}), kInvalidArgument,
+               "Conv2d: padding \"same\" is for stride 1, the stride is 2; give numbers instead");
+  EXPECT_ERROR(Conv1d(3, 4, 2, {.padding = {1, 2}}), kInvalidArgument,
+               "Conv1d: padding is (1, 2), wanted one number");
 }
 
 TEST(Layers, TakeAnInputWithoutABatch) {

@@ -67,6 +67,20 @@ TEST(Module, CountsASharedParameterOnce) {
   EXPECT_EQ(block.named_children().size(), 3u);
 }
 
+TEST(Module, ModulesAndChildrenAreThoseWithNames) {
+  Block block;
+  const auto expect_same = [](const std::vector<Module*>& got,
+                              const std::vector<NamedModule>& named) {
+    std::vector<Module*> wanted;
+    for (const NamedModule& each : named) wanted.push_back(each.module);
+    EXPECT_EQ(got, wanted);
+  };
+  expect_same(block.modules(), block.named_modules());
+  expect_same(block.children(), block.named_children());
+  EXPECT_EQ(block.modules()[0], &block);
+  EXPECT_EQ(block.children().size(), 3u);
+}
+
 TEST(Module, ParametersAskForGradientsAndBuffersDoNot) {
   Block block;
   for (const Tensor& p : block.parameters()) EXPECT_TRUE(p.requires_grad());

@@ -57,6 +57,8 @@ TEST(MovedModule, RefusesEveryMember) {
       {"buffers", [&] { moved.buffers(); }},
       {"named_modules", [&] { moved.named_modules(); }},
       {"named_children", [&] { moved.named_children(); }},
+      {"modules", [&] { moved.modules(); }},
+      {"children", [&] { moved.children(); }},
       {"get_submodule", [&] { moved.get_submodule(""); }},
       {"get_parameter", [&] { moved.get_parameter("weight"); }},
       {"count_parameters", [&] { moved.count_parameters(); }},
