@@ -76,6 +76,8 @@ class Recorder final : public ThreadWatch {
   // The program gets this tensor: a run fills its memory, even if its elements are elsewhere now
   // (core/tensor/layout/deferred.h).
   void gives(const Tensor& result);
+  // The tensor as steps know it; the recording holds memory that is older than itself.
+  Operand operand_of(const Tensor& tensor);
   // What runs of the last call do if its result is not the one of now.
   void refuse_with(Step::Refuse refuse) {
     if (inside_ == 0 && !recording_.steps.empty())
@@ -128,7 +130,6 @@ class Recorder final : public ThreadWatch {
     std::int64_t bytes;  // from the block's beginning
   };
 
-  Operand operand_of(const Tensor& tensor);
   Place place_of(const void* address, const Storage& storage);
   void add(std::unique_ptr<Step> step);
   std::string after() const;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -105,6 +106,11 @@ class Step {
   // The kernel that it calls, by its name in core/ops/op_list.def; empty: it calls another
   // function.
   std::string_view kernel() const noexcept { return kernel_; }
+  // The first argument of this type, tensors aside; null: there is none.
+  template <typename T>
+  const T* argument() const {
+    return static_cast<const T*>(find_argument(typeid(T)));
+  }
   std::span<Operand> operands() noexcept { return operands_; }
   std::span<const Operand> operands() const noexcept { return operands_; }
   // Whether it changes operand i.
@@ -123,6 +129,7 @@ class Step {
  private:
   // What differs beside tensors: "a number"; empty: nothing. `other` is of the same class.
   virtual std::string_view differing(const Step& other) const = 0;
+  virtual const void* find_argument(const std::type_info&) const { return nullptr; }
 
   std::string name_;
   std::string_view kernel_;
@@ -267,6 +274,14 @@ class CallStep final : public Step {
   std::string_view differing(const Step& other) const override {
     const auto& with = static_cast<const CallStep&>(other);
     return function_ == with.function_ && held_ == with.held_ ? "" : "a number";
+  }
+  const void* find_argument(const std::type_info& type) const override {
+    const void* found = nullptr;
+    const auto look = [&]<typename T>(const T& each) {
+      if (found == nullptr && typeid(T) == type) found = &each;
+    };
+    std::apply([&](const auto&... each) { (look(each), ...); }, held_);
+    return found;
   }
 
   R (*function_)(Params...);

@@ -21,6 +21,13 @@ template <>
 inline constexpr tape::PartOperands kParts<Op::kRowNormBackward>{
     .read = 0, .also_read = 1, .written = 4, .in_place = true};
 
+// How many of its last tensors a kernel changes.
+template <Op op>
+inline constexpr std::size_t kResults = info(op).outputs > 0 ? info(op).outputs : tape::kAnyTensor;
+// It works in place, on the last one alone; the index may be a constant.
+template <>
+inline constexpr std::size_t kResults<Op::kAddOffsets> = 1;
+
 template <Op op>
 inline constexpr std::nullptr_t kInParts = nullptr;
 template <>
@@ -37,9 +44,8 @@ struct Watched<op, R (*)(Params...)> {
   static R call(Params... arguments) {
     const auto kernel =
         reinterpret_cast<R (*)(Params...)>(kernel_table().get(op, DeviceType::kCPU));
-    constexpr std::size_t kResults = info(op).outputs > 0 ? info(op).outputs : tape::kAnyTensor;
     const tape::Call<R, Params...> call{.name = name_of_call(op, arguments...),
-                                        .results = kResults,
+                                        .results = kResults<op>,
                                         .function = kernel,
                                         .parts = kParts<op>,
                                         .in_parts = kInParts<op>,

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/index/index.h"
+#include "core/ops/index/indexing.h"
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
@@ -65,6 +66,19 @@ TEST(CompileEdges, AViewOfNoElementsIsThatOfItsBlock) {
     EXPECT_TRUE(same_bits(compiled(x), function(x))) << call;
   }
   EXPECT_EQ(compiled.summary().replays, 6);
+}
+
+TEST(CompileEdges, AnIndexMayBeAConstant) {
+  const auto function = [](const Tensor& x) {
+    return x.index({"...", tensor({std::int64_t{2}, std::int64_t{0}})}) * 2.0;
+  };
+  auto compiled = compile(function, {.whole = true});
+  const NoGradGuard no_grad;
+  for (int call = 0; call < 6; ++call) {
+    const Tensor x = randn({3, 4});
+    EXPECT_TRUE(same_bits(compiled(x), function(x))) << call;
+  }
+  EXPECT_EQ(compiled.summary().replays, 2);
 }
 
 TEST(CompileEdges, ResultsThatAreInputsOrBuffersAreCopies) {
