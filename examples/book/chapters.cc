@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,11 +11,13 @@
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "core/profiler/profile.h"
+#include "core/tensor/factories.h"
 #include "examples/book/cnn.h"
 #include "examples/book/images.h"
 #include "examples/book/training.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/datasets/combine.h"
+#include "nn/onnx/export.h"
 
 namespace dl::examples::book {
 namespace {
@@ -42,6 +45,16 @@ void profile_forward(nn::Module& model, const data::DataLoader& loader, const Re
   fmt::print("{}", profile.key_averages().short_table({.row_limit = 10}));
 }
 
+// The figure of chapter 1: the network as a file for other programs, for batches of any size.
+void export_onnx(CNN& model, const CNNOptions& images, const std::string& path) {
+  model.to(Device{});
+  onnx::export_model(model, zeros({1, images.channels, images.size, images.size}), path,
+                     {.input_names = {"images"},
+                      .output_names = {"logits"},
+                      .dynamic_axes = {{"images", {{0, "batch"}}}}});
+  fmt::print("Exported to {}\n", path);
+}
+
 }  // namespace
 
 void chapter1(const Options& options) {
@@ -56,6 +69,7 @@ void chapter1(const Options& options) {
   profile_forward(model, loader, recipe);
   train(model, loader, recipe);
   test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+  if (!options.onnx.empty()) export_onnx(model, images.model, options.onnx);
 }
 
 void chapter3(const Options& options) {

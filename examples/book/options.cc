@@ -56,6 +56,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_flag("--json", o.json, "chapter 6 prints a JSON object a line");
   app.add_option("--plot", o.plot, "SVG file for chapter 6's trade-off");
+  app.add_option("--onnx", o.onnx, "export the trained network of chapter 1 to this file");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

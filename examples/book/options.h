@@ -24,6 +24,7 @@ struct Options {
   std::vector<int> sparsities{10, 20, 30, 40, 50, 60, 70, 80};  // of chapter 6, in percent
   bool json = false;
   std::string plot;  // a file
+  std::string onnx;  // the file that chapter 1 exports its network to
 };
 
 // The options, or the exit code of a program that has nothing more to do: 0 after --help, 2 after

@@ -101,6 +101,7 @@
 #include "nn/module/module.h"
 #include "nn/module/module_list.h"
 #include "nn/module/sequential.h"
+#include "nn/onnx/export.h"
 #include "nn/optim/algorithms/algorithms.h"
 #include "nn/optim/lr_scheduler/compose/chained.h"
 #include "nn/optim/lr_scheduler/compose/sequential.h"

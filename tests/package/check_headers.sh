@@ -1,11 +1,11 @@
 #!/bin/sh
-# check_headers.sh ROOT [COMPILER]: cmake/public_headers.txt lists what the documented headers include and no more, at most 173
+# check_headers.sh ROOT [COMPILER]: cmake/public_headers.txt lists what the documented headers include and no more, at most 174
 # headers, none of a kernel or a backend, and none that includes a library of ours that programs need not have. With a compiler:
 # each header compiles alone.
 set -eu
 cd "$1"
 list=cmake/public_headers.txt
-most=173
+most=174
 of() { if [ "$1" = dlrun.h ]; then echo nn/include/dlrun.h; else echo "$1"; fi; }
 part() { # documented or detail
   awk -v part="$1" '/^# Documented/ { now = "documented" } /^# Detail/ { now = "detail" } /^[^#]/ && now == part' "$list"

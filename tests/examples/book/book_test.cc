@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,10 @@ TEST(Book, ItsNetworkHasTheBooksParameters) {
 
 TEST(Book, Chapter1PrintsItsLinesAndLearns) {
   // Large steps, so that one pass over the digits shows that it learns.
-  const std::string out = out_of_book({"1", "--digits", "--epochs", "1", "--lr", "0.001"});
+  const tests::TempDir dir;
+  const std::string exported = dir.path() + "/cnn.onnx";
+  const std::string out =
+      out_of_book({"1", "--digits", "--epochs", "1", "--lr", "0.001", "--onnx", exported});
   EXPECT_THAT(out, HasSubstr("1630090 parameters\n"));
   // What a forward pass consists of.
   for (const char* text : {"Self CPU %", "conv2d", "linear", "max_pool2d"}) {
@@ -55,6 +59,8 @@ TEST(Book, Chapter1PrintsItsLinesAndLearns) {
   EXPECT_THAT(out, ContainsRegex("Epoch .1/1., Loss: [0-9]+\\.[0-9][0-9][0-9][0-9]\n"
                                  "Training time: [0-9]+ seconds\n"
                                  "Accuracy of the network on the [0-9]+ test images: [0-9.]+ %\n"));
+  EXPECT_THAT(out, HasSubstr("\nExported to " + exported + "\n"));
+  EXPECT_GT(std::filesystem::file_size(exported), 4 * 1'630'090U);
   const std::string share = out.substr(out.rfind(": ") + 2);
   EXPECT_GT(std::stod(share), 50) << out;
 }
