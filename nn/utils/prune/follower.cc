@@ -126,6 +126,9 @@ void Follower::follow_elementwise(const Step& step, std::size_t inputs) {
       for (std::size_t l = 0; l < inputs; ++l) meets(read[k][i], read[l][i]);
     }
   }
+  for (const auto& [label, other] : partner) {
+    if (other == kData) sets_.keep(label, step.name() + " uses its parameter elsewhere, too");
+  }
   const auto is_shared = [&](Label label) {
     const auto found = partner.find(label);
     return found != partner.end() && found->second == kData;

@@ -375,6 +375,22 @@ TEST(PruneFilters, ALearnedNumberForAllChannelsIsNoChannels) {
   EXPECT_EQ(why_not(network, rand({1, 1, 3, 3})), refusal("a channel of zeros is not 0 after add"));
 }
 
+TEST(PruneFilters, AParameterThatDataNeedsTooIsNotMasked) {
+  class Shifted : public Module {
+   public:
+    Tensor forward(const Tensor& x) override {
+      const Tensor shifts = shift.view({4, 1, 1});
+      const Tensor of_data = relu(x + shifts).mean();
+      return fc((relu(conv(x) + shifts) + of_data).flatten(1));
+    }
+    Conv2d& conv = register_module("conv", Conv2d(4, 4, 1));
+    Linear& fc = register_module("fc", Linear(4 * 9, 2));
+    Tensor& shift = register_parameter("shift", ones({4}));
+  };
+  Shifted network;
+  EXPECT_EQ(why_not(network, rand({1, 4, 3, 3})), refusal("add uses its parameter elsewhere, too"));
+}
+
 TEST(PruneFilters, TheOutputsLayerIsRefusedByName) {
   Sequential network{Conv2d(1, 4, 3), ReLU(), Conv2d(4, 4, 3)};
   EXPECT_EQ(why_not(network, rand({1, 1, 8, 8})),
