@@ -11,6 +11,7 @@
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "core/profiler/profile.h"
+#include "core/random/generator.h"
 #include "core/tensor/factories.h"
 #include "examples/book/cnn.h"
 #include "examples/book/images.h"
@@ -70,6 +71,39 @@ void chapter1(const Options& options) {
   train(model, loader, recipe);
   test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
   if (!options.onnx.empty()) export_onnx(model, images.model, options.onnx);
+}
+
+void chapter2(const Options& options) {
+  struct Mode {
+    const char* name;
+    std::int64_t batch_size;
+    bool bias;
+  };
+  constexpr Mode kModes[] = {{"batch 64", 64, true},
+                             {"no bias", 64, false},
+                             {"batch 128", 128, true},
+                             {"batch 256", 256, true}};
+  const Images images = load_images(options, Set::kFashionMnist);
+  const auto parts = data::random_split(images.train, {0.9, 0.1});
+  std::string table = fmt::format("{:<10} {:>10} {:>8} {:>8} {:>10}\n", "run", "parameters",
+                                  "seconds", "loss", "accuracy");
+  for (const Mode& mode : kModes) {
+    Recipe recipe = with_options({.shows_time = false}, options);
+    recipe.batch_size = mode.batch_size;
+    CNNOptions model_options = images.model;
+    model_options.bias = mode.bias;
+    manual_seed(42);  // all runs begin alike
+    CNN model(model_options);
+    fmt::print("{}:\n", mode.name);
+    model.to(recipe.device);
+    const Trained trained =
+        train(model, data::DataLoader(parts[0], loading(recipe, /*shuffle=*/true)), recipe);
+    const double percent =
+        test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+    table += fmt::format("{:<10} {:>10} {:>8.2f} {:>8.4f} {:>8.2f} %\n", mode.name,
+                         model.count_parameters(), trained.seconds, trained.last_loss, percent);
+  }
+  fmt::print("{}", table);
 }
 
 void chapter3(const Options& options) {

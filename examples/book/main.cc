@@ -21,6 +21,8 @@ void run(const Options& options) {
   switch (options.chapter) {
     case 1:
       return chapter1(options);
+    case 2:
+      return chapter2(options);
     case 3:
       return chapter3(options);
     case 4:
@@ -29,6 +31,8 @@ void run(const Options& options) {
       return chapter5(options);
     case 6:
       return chapter6(options);
+    case 9:
+      return chapter9(options);
     default:
       return chapter7(options);
   }

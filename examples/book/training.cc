@@ -15,6 +15,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/optim/algorithms/algorithms.h"
+#include "nn/parallel/distributed.h"
 
 namespace dl::examples::book {
 namespace {
@@ -26,8 +27,9 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Flushes after each line, so that it is seen at once in a file, too.
-void print_line(const std::string& line) {
-  fmt::print("{}\n", line);
+void print_line(const Recipe& recipe, const std::string& line) {
+  if (!recipe.prints || (recipe.group && recipe.group->rank() != 0)) return;
+  fmt::print("{}{}\n", recipe.group ? "Worker 0 - " : "", line);
   std::fflush(stdout);
 }
 
@@ -54,6 +56,8 @@ data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
 }
 
 Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+  std::optional<nn::parallel::DistributedDataParallel> ddp;
+  if (recipe.group) ddp.emplace(model, recipe.group);
   optim::Adam optimizer(model.parameters(), {.lr = recipe.lr, .weight_decay = recipe.weight_decay});
   amp::GradScaler scaler({.enabled = recipe.half == DType::kF16});
   const auto start = Clock::now();
@@ -64,7 +68,7 @@ Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& r
         Tensor loss;
         {
           const autocast mixed(recipe.device.type, casts_of(recipe));
-          loss = nn::functional::cross_entropy(model(images), labels);
+          loss = nn::functional::cross_entropy(ddp ? (*ddp)(images) : model(images), labels);
         }
         scaler.scale(loss).backward();
         scaler.step(optimizer);
@@ -75,19 +79,20 @@ Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& r
   Trained trained;
   for (std::int64_t epoch = 1; epoch <= recipe.epochs; ++epoch) {
     const auto epoch_start = Clock::now();
+    if (recipe.sampler != nullptr) recipe.sampler->set_epoch(epoch - 1);
     Tensor loss;
     for (const auto& [images, labels] : loader) loss = step(images, labels);
+    trained.last_loss = loss.item<double>();
     std::string line =
-        fmt::format("Epoch [{}/{}], Loss: {:.4f}", epoch, recipe.epochs, loss.item<double>());
+        fmt::format("Epoch [{}/{}], Loss: {:.4f}", epoch, recipe.epochs, trained.last_loss);
     trained.epoch_seconds.push_back(seconds_since(epoch_start));
     if (recipe.shows_time) {
       line += fmt::format(", time: {:.0f} seconds", std::floor(trained.epoch_seconds.back()));
     }
-    if (recipe.prints) print_line(line);
+    print_line(recipe, line);
   }
-  if (recipe.prints) {
-    print_line(fmt::format("Training time: {:.0f} seconds", std::floor(seconds_since(start))));
-  }
+  trained.seconds = seconds_since(start);
+  print_line(recipe, fmt::format("Training time: {:.0f} seconds", std::floor(trained.seconds)));
   trained.summary = step.summary();
   return trained;
 }
@@ -107,10 +112,11 @@ Accuracy accuracy_of(nn::Module& model, const data::DataLoader& loader, const Re
           .images = total};
 }
 
-void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+double test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
   const Accuracy accuracy = accuracy_of(model, loader, recipe);
-  print_line(fmt::format("Accuracy of the network on the {} test images: {} %", accuracy.images,
-                         python_float(accuracy.percent)));
+  print_line(recipe, fmt::format("Accuracy of the network on the {} test images: {} %",
+                                 accuracy.images, python_float(accuracy.percent)));
+  return accuracy.percent;
 }
 
 }  // namespace dl::examples::book

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "collectives/api/process_group.h"
 #include "core/tensor/tensor.h"
 #include "examples/book/options.h"
 #include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"
+#include "nn/data/sampler.h"
 #include "nn/module/module.h"
 
 namespace dl::examples::book {
@@ -21,10 +23,13 @@ struct Recipe {
   double weight_decay = 0.005;
   int workers = 0;
   bool shows_time = true;  // print each epoch's time, as the book does from chapter 3 on
-  bool prints = true;      // the lines of train()
   Device device{};
   std::optional<DType> half{};    // mixed precision in this dtype; float16 is scaled
   std::string backend = "eager";  // of dl::compile
+  bool prints = true;             // the lines of train() and test()
+  // Ranks that train together, with the loader's sampler. Rank 0 prints, with "Worker 0 - ".
+  Ref<collectives::ProcessGroup> group{};
+  data::DistributedSampler* sampler = nullptr;
 };
 
 // The chapter's recipe with the values that the command line gives.
@@ -33,6 +38,8 @@ data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle);
 
 struct Trained {
   std::vector<double> epoch_seconds;
+  double seconds = 0;
+  double last_loss = 0;
   CompileSummary summary;
 };
 
@@ -46,7 +53,7 @@ struct Accuracy {
   std::int64_t images = 0;
 };
 Accuracy accuracy_of(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
-// Prints "Accuracy of the network on the 10000 test images: 83.99 %".
-void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
+// Prints "Accuracy of the network on the 10000 test images: 83.99 %", and returns the percentage.
+double test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
 
 }  // namespace dl::examples::book

@@ -77,6 +77,34 @@ TEST(Book, LaterChaptersShowTheTimeOfEachEpoch) {
   }
 }
 
+TEST(Book, Chapter2ComparesItsRuns) {
+  const std::string out = out_of_book({"2", "--digits", "--epochs", "1", "--lr", "0.001"});
+  EXPECT_THAT(out, HasSubstr("no bias:\nEpoch [1/1], Loss: "));
+  const std::string row = " +[0-9]+\\.[0-9][0-9] +[0-9]\\.[0-9]+ +[0-9]+\\.[0-9][0-9] %\n";
+  EXPECT_THAT(out, ContainsRegex("run +parameters +seconds +loss +accuracy\nbatch 64 +1630090" +
+                                 row + "no bias +1629472" + row + "batch 128 +1630090" + row +
+                                 "batch 256 +1630090" + row));
+}
+
+TEST(Book, Chapter9PrintsATableOfRanksAndThreads) {
+  const std::vector<std::string> words = {"9", "--digits", "--epochs", "1", "--lr", "0.001"};
+  std::vector<std::string> table = words;
+  table.insert(table.end(), {"--threads", "2"});
+  const std::string row = " +[0-9]+\\.[0-9][0-9] +[0-9]+\\.[0-9][0-9] %\n";
+  EXPECT_THAT(out_of_book(table), ContainsRegex("^ranks +threads +seconds +accuracy\n +1 +1" + row +
+                                                " +1 +2" + row + " +2 +1" + row + "$"));
+  // Ranks of a job train together.
+  std::vector<std::string> job = tests::dlrun({"--no-prefix", "-n", "2", program("book")});
+  job.insert(job.end(), words.begin(), words.end());
+  Process process(job, {.environment = {kOneThread}});
+  EXPECT_EQ(process.wait(), 0) << process.err();
+  EXPECT_THAT(
+      process.out(),
+      ContainsRegex("^Worker 0 - Epoch .1/1., Loss: [0-9.]+, time: [0-9]+ seconds\nWorker 0 "
+                    "- Training time: [0-9]+ seconds\nWorker 0 - Accuracy of the network on "
+                    "the [0-9]+ test images: [0-9.]+ %\n$"));
+}
+
 TEST(Book, Chapter3ComparesBackends) {
   const auto of_backend = [](const std::string& backend) {
     return out_of_book({"3", "--digits", "--epochs", "2", "--batch-size", "256", "--lr", "0.001",
@@ -136,7 +164,7 @@ TEST(Book, SaysWhichFilesItWants) {
   Process missing({program("book"), "4", "--data-dir", "/nonexistent"});
   EXPECT_EQ(missing.wait(), 1);
   EXPECT_THAT(missing.err(), HasSubstr("/nonexistent"));
-  Process chapter({program("book"), "2"});
+  Process chapter({program("book"), "12"});
   EXPECT_EQ(chapter.wait(), 2);
 }
 
