@@ -176,7 +176,7 @@ ROOMS = {
                  ("autopsy", "why it hangs"), ("topo", "what a host is"), ("doctor", "before a job"), ("jobs", "ps and kill"), ("preempt", "save and end"), ("pmi", "ranks of an MPI"), ("torch_store", "PyTorch's store")],
     "nn": [("include", "dlrun.h"), ("models", "whole networks"), ("layers", "Conv2d, Linear"), ("functional", "their functions"),
            ("module", "trees, state"), ("optim", "SGD, schedulers"), ("parallel", "DDP"), ("data", "loaders, images"),
-           ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("compile", "compiled steps"), ("onnx", "for others"), ("utils", "clipping")],
+           ("serialize", ".pth, safetensors"), ("checkpoint", "save, resume"), ("amp", "GradScaler"), ("compile", "compiled steps"), ("onnx", "for others"), ("text", "tokens"), ("utils", "clip, prune")],
     "collectives": [("init", "ranks meet"), ("bench", "dlbench"), ("c", "interface for C"), ("python", "the package"), ("tensor", "for Tensors"), ("device", "CPU or GPU"),
                     ("hybrid", "shm and tcp"), ("shm", "one node"), ("tcp", "any nodes"), ("nccl", "GPUs"), ("mpi", "over an MPI"),
                     ("join", "new groups"), ("solo", "one rank"), ("compose", "from others"), ("api", "ProcessGroup"), ("algorithms", "schedules"),
