@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/record.h"
 #include "core/ops/attention/attention.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -30,11 +31,15 @@ Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
       .to(like.device());
 }
 
-// The mask as an additive mask, or undefined.
+// The mask as an additive mask, or undefined. With autocast, the queries may have a shorter dtype
+// than the caller's.
 Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_view op,
                std::string_view what) {
   if (!mask.defined()) return mask;
   if (mask.dtype() == DType::kBool) return additive(mask, seen, like);
+  if (is_floating(mask.dtype()) && is_autocast_enabled(like.device().type)) {
+    return mask.to(like.dtype());
+  }
   DL_CHECK(mask.dtype() == like.dtype(), kDType, "{}: {} is {}, wanted bool or {}", op, what,
            dl::name_of(mask.dtype()), dl::name_of(like.dtype()));
   return mask;
@@ -200,6 +205,7 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     const auto [output, shares] = forward(q, k, v, with);
     return {output.squeeze(batch), shares.defined() ? shares.squeeze(0) : shares};
   }
+  compute_parameters();
   const auto batch_first = [this](const Tensor& x) {
     return options.batch_first ? x : x.transpose(0, 1);
   };

@@ -47,6 +47,7 @@ Tensor feed_forward(Layer& layer, const Tensor& x) {
   Linear& first = layer.linear1;
   Tensor inner;
   if (is_relu && !first.has_forward_hooks() && first.can_fuse(kRelu)) {
+    first.compute_parameters();
     inner = first.forward_fused(x, kRelu);
   } else {
     const Tensor y = first(x);

@@ -5,11 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/logic/logic.h"
+#include "core/ops/reduce/reduce.h"
 #include "core/random/tensor_random.h"
+#include "core/tensor/factories.h"
 #include "nn/layers/transformer/transformer.h"
+#include "nn/utils/prune/prune.h"
 #include "tests/nn/first_steps.h"
 
 namespace dl::nn {
@@ -181,6 +185,43 @@ TEST(MultiheadAttention, OfOneTensorIsThatOfThreeEqualOnes) {
   const std::vector<double> wanted = gradient_of(x.clone(), x.clone());
   gradient_of(x, x);
   parity::expect_near_share(attention.in_proj_weight.grad(), wanted, 1e-14, "gradient");
+}
+
+// With all weights of linear1, or of the projections, masked, the layer's result changes.
+void expect_pruned_weight_is_used(const std::string& path, const std::string& name) {
+  manual_seed(5);
+  TransformerEncoderLayer layer(8, 2, {.dim_feedforward = 12, .dropout = 0});
+  layer.eval();
+  const NoGradGuard no_grad;
+  const Tensor x = randn({3, 2, 8});
+  Module& part = layer.get_submodule(path);
+  utils::prune::identity(part, name);
+  const Tensor before = layer(x);
+  for (const NamedTensor& each : part.named_buffers(false)) each.tensor.select(0, 1).fill_(0);
+  const Tensor pruned = layer(x);
+  EXPECT_GT((pruned - before).abs().amax().item<float>(), 0);
+  utils::prune::remove(part, name);
+  EXPECT_EQ(values<float>(layer(x)), values<float>(pruned));
+}
+
+TEST(Transformer, APrunedWeightIsComputedInEachCall) {
+  expect_pruned_weight_is_used("linear1", "weight");
+  expect_pruned_weight_is_used("self_attn", "in_proj_weight");
+}
+
+TEST(MultiheadAttention, TakesFloatMasksUnderAutocast) {
+  manual_seed(6);
+  MultiheadAttention attention(8, 2);
+  const NoGradGuard no_grad;
+  const Tensor x = randn({4, 2, 8});
+  const Tensor mask = Transformer::generate_square_subsequent_mask(4);
+  const MultiheadAttentionMasks masks{
+      .key_padding_mask = zeros({2, 4}), .attn_mask = mask, .need_weights = false};
+  const Tensor wanted = attention(x, x, x, masks).first;
+  const autocast mixed(DeviceType::kCPU, {.dtype = DType::kBF16});
+  const Tensor got = attention(x, x, x, masks).first;
+  EXPECT_EQ(got.dtype(), DType::kBF16);
+  EXPECT_LT((got.to(DType::kF32) - wanted).abs().amax().item<float>(), 0.05F);
 }
 
 TEST(Transformer, RefusesWhatThereIsNot) {
