@@ -15,6 +15,7 @@
 #include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/norm.h"
+#include "nn/module/modes.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim::swa_utils {
@@ -208,26 +209,14 @@ void AveragedModel::load(const nn::StateDict& state, std::span<const nn::Skipped
 }
 
 void update_bn(std::span<const Tensor> inputs, nn::Module& module) {
-  // Restores each BatchNorm's momentum and each module's mode, even if a forward pass throws.
+  // Each module's mode and each BatchNorm's momentum come back, even if a forward pass throws.
+  const nn::detail::SavedModes modes(module);
   struct Restore {
     ~Restore() {
       for (const auto& [norm, momentum] : momenta) norm->options.momentum = momentum;
-      // Setting a mode also sets it in all submodules; these come later and get their own mode
-      // back.
-      for (const auto& [each, training] : modes) {
-        if (training) {
-          each->train();
-        } else {
-          each->eval();
-        }
-      }
     }
     std::vector<std::pair<nn::BatchNorm*, std::optional<double>>> momenta;
-    std::vector<std::pair<nn::Module*, bool>> modes;
   } restore;
-  for (const nn::NamedModule& entry : module.named_modules()) {
-    restore.modes.emplace_back(entry.module, entry.module->is_training());
-  }
   for (nn::BatchNorm* const norm : nn::batch_norms(module)) {
     if (!norm->options.track_running_stats) continue;
     restore.momenta.emplace_back(norm, norm->options.momentum);

@@ -75,7 +75,7 @@ class TimedStep {
     const std::chrono::duration<double, std::milli> took = Clock::now() - start;
     times_.push_back(took.count());
   }
-  // Of all but the first, which allocates.
+  // Leaves out the first time, which includes allocations.
   double median_ms() const {
     std::vector<double> later(times_.begin() + 1, times_.end());
     std::ranges::sort(later);

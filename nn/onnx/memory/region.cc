@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include "core/tensor/layout/places.h"
+
 namespace dl::onnx {
 
 std::int64_t Region::numel() const noexcept {
@@ -125,17 +127,7 @@ Box Box::common_with(const Box& other) const {
 }
 
 std::vector<std::int64_t> addresses_of(const Region& region) {
-  std::vector<std::int64_t> result{region.first};
-  for (std::size_t d = 0; d < region.sizes.size(); ++d) {
-    std::vector<std::int64_t> longer;
-    longer.reserve(result.size() * static_cast<std::size_t>(region.sizes[d]));
-    for (const std::int64_t each : result) {
-      for (std::int64_t i = 0; i < region.sizes[d]; ++i)
-        longer.push_back(each + i * region.strides[d]);
-    }
-    result = std::move(longer);
-  }
-  return result;
+  return places_of(region.first, region.sizes, region.strides);
 }
 
 }  // namespace dl::onnx

@@ -28,8 +28,8 @@ struct Region {
   bool same_as(const Region& other) const noexcept;
 };
 
-// The same elements in the same order, with neighbouring dimensions as one if one stride steps over
-// both, and without dimensions of size 1.
+// Joins neighbouring dimensions if one stride steps over both, and drops dimensions of size 1. The
+// elements and their order stay.
 Region united(const Region& region);
 
 using Levels = std::vector<std::int64_t>;

@@ -23,9 +23,9 @@ inline constexpr Channel kNone = -1;
 struct MappedTensor {
   OfModule tensor;
   bool is_filters = false;  // its first dimension counts filters
-  // Of each index along each dimension; empty for a dimension without channels. Along dimension 0
-  // of filters, and along all dimensions of other tensors, a channel's elements are 0 if it is
-  // masked. Dimension 1 of filters reads channels.
+  // Along each dimension, the channel of each index; empty for a dimension without channels. Along
+  // dimension 0 of filters, and along all dimensions of other tensors, a channel's elements are 0
+  // if it is masked. Dimension 1 of filters reads channels.
   std::vector<std::vector<Channel>> channels{};
 
   bool makes_channels(std::size_t dim) const {

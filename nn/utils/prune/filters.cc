@@ -56,6 +56,9 @@ void check_configs(Module& network, const std::vector<PruneConfig>& configs) {
       DL_CHECK(sparsity >= 0 && sparsity < 1, kInvalidArgument,
                "prune_filters: a sparsity is {}, wanted at least 0 and less than 1", sparsity);
     }
+    DL_CHECK(config.max_sparsity_per_layer >= 0 && config.max_sparsity_per_layer <= 1,
+             kInvalidArgument, "prune_filters: max_sparsity_per_layer is {}, wanted 0 to 1",
+             config.max_sparsity_per_layer);
     DL_CHECK(config.sparsity_per_layer == 0 || config.total_sparsity == 0, kInvalidArgument,
              "prune_filters: a configuration has sparsity_per_layer and total_sparsity, wanted one "
              "of them");
@@ -154,29 +157,53 @@ std::int64_t share(double sparsity, std::size_t all) {
   return static_cast<std::int64_t>(sparsity * static_cast<double>(all));
 }
 
-// Marks the channels to prune of these groups together. Of equal scores, the first go.
-void choose_channels(const std::vector<const Together*>& groups, const std::vector<Score>& scores,
-                     std::int64_t count, double most_of_a_layer, std::vector<bool>& pruned) {
+// How many filters of each layer may still go, and which filters a channel takes with it.
+class Room {
+ public:
+  Room(const std::vector<const Together*>& groups, ChannelMap& map, double most_of_a_layer) {
+    for (const Together* const group : groups) {
+      for (const std::size_t layer : group->layers) {
+        const std::vector<Channel>& filters = map.tensors()[layer].channels[0];
+        const std::int64_t most = share(most_of_a_layer, filters.size());
+        left_[layer] = std::min(most, std::ssize(filters) - 1);
+        for (const Channel channel : filters) ++filters_of_[channel][layer];
+      }
+    }
+  }
+  bool take(Channel channel) {
+    const std::map<std::size_t, std::int64_t>& filters = filters_of_[channel];
+    for (const auto& [layer, count] : filters) {
+      if (left_[layer] < count) return false;
+    }
+    for (const auto& [layer, count] : filters) left_[layer] -= count;
+    return true;
+  }
+
+ private:
+  std::map<std::size_t, std::int64_t> left_;                           // of each layer
+  std::map<Channel, std::map<std::size_t, std::int64_t>> filters_of_;  // in each layer
+};
+
+// Marks at most `count` channels of these groups to prune, the first among equal scores.
+void choose_channels(const std::vector<const Together*>& groups, ChannelMap& map,
+                     const std::vector<Score>& scores, std::int64_t count, double most_of_a_layer,
+                     std::vector<bool>& pruned) {
   struct Candidate {
     double score;
     Channel channel;
-    std::size_t group;
   };
   std::vector<Candidate> candidates;
-  std::vector<std::int64_t> left;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (const Channel channel : groups[g]->channels) {
+  for (const Together* const group : groups) {
+    for (const Channel channel : group->channels) {
       const Score& score = scores[static_cast<std::size_t>(channel)];
-      candidates.push_back({score.sum / score.filters, channel, g});
+      candidates.push_back({score.sum / score.filters, channel});
     }
-    const std::size_t all = groups[g]->channels.size();
-    left.push_back(std::min(share(most_of_a_layer, all), static_cast<std::int64_t>(all) - 1));
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::score);
+  Room room(groups, map, most_of_a_layer);
   for (const Candidate& each : candidates) {
     if (count == 0) return;
-    if (left[each.group] == 0) continue;
-    --left[each.group];
+    if (!room.take(each.channel)) continue;
     --count;
     pruned[static_cast<std::size_t>(each.channel)] = true;
   }
@@ -221,10 +248,11 @@ std::vector<PrunedLayer> prune_filters(Module& network, const Tensor& sample,
           globally.push_back(&together);
           channels += size;
         } else if (together.config == c) {
-          choose_channels({&together}, scores, share(together.sparsity, size), 1, pruned);
+          choose_channels({&together}, map, scores, share(together.sparsity, size),
+                          together.sparsity, pruned);
         }
       }
-      choose_channels(globally, scores, share(configs[c].total_sparsity, channels),
+      choose_channels(globally, map, scores, share(configs[c].total_sparsity, channels),
                       configs[c].max_sparsity_per_layer, pruned);
     }
   }

@@ -34,7 +34,7 @@ struct PruneConfig {
   std::vector<std::string> exclude_op_names{};  // paths
   double sparsity_per_layer = 0;                // the share of each layer's filters
   double total_sparsity = 0;                    // the share of all these layers' filters together
-  double max_sparsity_per_layer = 1;            // with total_sparsity
+  double max_sparsity_per_layer = 1;            // with total_sparsity; 0 to 1
 };
 
 struct PrunedLayer {
@@ -44,10 +44,9 @@ struct PrunedLayer {
 };
 
 // Masks the filters with the smallest L1 norms with custom_from_mask() (prune.h): sparsity times
-// their number, rounded down. If filters depend on each other, the sum of their norms counts, and
-// the smallest sparsity of their layers; a layer that no configuration names has sparsity 0. With
-// total_sparsity, that sum is divided by the number of filters, and each layer keeps a filter. Of
-// several configurations that name a layer, the last counts.
+// their number, rounded down, in each layer. If filters depend on each other, the mean of their
+// norms counts, and the smallest sparsity of their layers; a layer that no configuration names has
+// sparsity 0. Each layer keeps a filter. If several configurations name a layer, the last counts.
 //
 // Returns the layers that a configuration names. Throws kNotFound for a name that is no module's,
 // kInvalidArgument for a sparsity out of range, and kNotImplemented, with the layer and the
@@ -61,12 +60,13 @@ struct SpeedUp {
   std::vector<std::string> changes;  // "conv1.weight: [64, 3, 3, 3] -> [32, 3, 3, 3]"
 };
 
-// Cuts out the channels of which all filters are masked, removes all masks, and compares the
-// network's result on the sample with the one before. Parameters that are cut are new tensors.
+// Cuts out the channels of which all filters are masked, and removes all masks. Then compares the
+// network's results on the sample, and on random numbers of [0, 1) of its shape, with those before.
+// Parameters that are cut are new tensors.
 //
 // Throws kInvalidArgument if nothing is pruned, or if a filter is masked and its bias is not;
 // kMismatch if the cut network does not give the same result, as when forward() has a size written
-// as a number. The network then has its old size, without masks.
+// as a number. The network then has its old size, without masks, also if forward() throws.
 SpeedUp speed_up(Module& network, const Tensor& sample);
 
 }  // namespace dl::nn::utils::prune

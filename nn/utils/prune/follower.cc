@@ -1,9 +1,12 @@
 #include "nn/utils/prune/follower.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <unordered_map>
 #include <utility>
 
+#include "core/elementwise/list.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/layout/shape.h"
@@ -87,13 +90,27 @@ void Follower::follow(const Step& step) {
   }
 }
 
+// The elements of a parameter that no step has read before, and that must stay together, are one
+// set: a table of embeddings has millions.
+void Follower::keep_all(const Operand& operand, const std::string& why) {
+  Memory& memory = memory_of(operand);
+  const std::size_t count = trace_.block(operand.block).bytes / size_of(operand.dtype);
+  const bool is_whole = static_cast<std::size_t>(operand.numel) == count;
+  if (memory.labels.empty() && is_whole && trace_.tensor_in(operand.block) >= 0) {
+    memory.labels.assign(count, sets_.add(/*is_free=*/true));
+    sets_.keep(memory.labels.front(), why);
+    return;
+  }
+  for (const Label label : labels_of(operand)) sets_.keep(label, why);
+}
+
 // All channels that the step reads must stay.
 void Follower::give_up(const Step& step) {
   const std::string name =
       step.kernel() == "conv2d_backward_data" ? "conv_transpose2d" : step.name();
   for (const Operand& operand : step.operands()) {
     if (operand.block == Operand::kUndefined) continue;
-    for (const Label label : labels_of(operand)) sets_.keep(label, name + " reads it");
+    keep_all(operand, name + " reads it");
   }
   for (std::size_t i = 0; i < step.operands().size(); ++i) {
     const Operand& operand = step.operands()[i];
@@ -133,7 +150,10 @@ void Follower::follow_elementwise(const Step& step, std::size_t inputs) {
     const auto found = partner.find(label);
     return found != partner.end() && found->second == kData;
   };
-  const bool is_product = step.name() == "mul" || step.name() == "div";
+  using kernels::BinaryFn;
+  const auto* const binary = step.argument<BinaryFn>();
+  const bool is_product =
+      binary != nullptr && (*binary == BinaryFn::kMul || *binary == BinaryFn::kDiv);
   std::vector<Label> made(count, kConstant);
   for (std::size_t i = 0; i < count; ++i) {
     Label result = kConstant;
@@ -292,13 +312,15 @@ void Follower::mask_all() {
     if (tensor < 0) continue;
     const OfModule& of = trace_.tensors()[static_cast<std::size_t>(tensor)];
     if (!of.is_parameter) continue;
-    Tensor memory = trace_.memory(static_cast<std::int64_t>(b), of.value.dtype());
+    const Tensor memory = trace_.memory(static_cast<std::int64_t>(b), of.value.dtype());
+    auto* const bytes = static_cast<std::byte*>(memory.data_ptr());
     if (!filters_[static_cast<std::size_t>(tensor)].rows.empty()) {
-      memory.fill_(0);
+      std::memset(bytes, 0, memory.nbytes());
     }
+    const std::size_t size = size_of(memory.dtype());
     for (std::size_t i = 0; i < blocks_[b].labels.size(); ++i) {
       if (sets_.is_channel(sets_.find(blocks_[b].labels[i]))) {
-        memory[static_cast<std::int64_t>(i)].fill_(0);
+        std::memset(bytes + i * size, 0, size);
       }
     }
   }

@@ -25,7 +25,7 @@ class Follower {
 
   const std::vector<OfModule>& tensors() const { return trace_.tensors(); }
   const Filters& filters(std::size_t tensor) const { return filters_[tensor]; }
-  // Of the elements of a tensor's storage; null: no operation but those of filters read it.
+  // The labels of a tensor's storage; null: only layers read it, as filters.
   const std::vector<Label>* elements(std::size_t tensor) const;
   Sets& sets() noexcept { return sets_; }
 
@@ -58,6 +58,7 @@ class Follower {
   void follow_norm(const Step& step);
   void follow_filters(const Step& step, std::size_t output);
   void give_up(const Step& step);
+  void keep_all(const Operand& operand, const std::string& why);
 
   std::vector<Label> lines_of(const Operand& x, const std::string& reader);
   void write_lines(const Operand& y, const std::vector<Label>& lines, const std::string& writer);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/tape/step.h"
+#include "core/tensor/layout/places.h"
 #include "core/tensor/layout/shape.h"
 
 namespace dl::nn::utils::prune::detail {
@@ -25,7 +27,7 @@ class Sets {
     const auto label = static_cast<Label>(parents_.size());
     parents_.push_back(label);
     free_.push_back(is_free);
-    obstacles_.emplace_back();
+    obstacles_.push_back(kNoObstacle);
     return label;
   }
   Label find(Label label) {
@@ -45,40 +47,42 @@ class Sets {
     if (b < a) std::swap(a, b);
     parents_[at(b)] = a;
     free_[at(a)] = free_[at(a)] && free_[at(b)];
-    if (obstacles_[at(a)].empty()) obstacles_[at(a)] = std::move(obstacles_[at(b)]);
+    if (obstacles_[at(a)] == kNoObstacle) obstacles_[at(a)] = obstacles_[at(b)];
     return a;
   }
   // The first reason counts.
   void keep(Label label, const std::string& why) {
     const Label root = find(label);
-    if (root >= kFirst && obstacles_[at(root)].empty()) obstacles_[at(root)] = why;
+    if (root < kFirst || obstacles_[at(root)] != kNoObstacle) return;
+    const auto [found, is_new] = numbers_.try_emplace(why, static_cast<Obstacle>(texts_.size()));
+    if (is_new) texts_.push_back(why);
+    obstacles_[at(root)] = found->second;
   }
-  const std::string& obstacle(Label root) const { return obstacles_[at(root)]; }
+  // "": there is none.
+  const std::string& obstacle(Label root) const {
+    return texts_[static_cast<std::size_t>(obstacles_[at(root)])];
+  }
 
  private:
+  // The number of a text: a network's parameters have many sets, and few different texts.
+  using Obstacle = std::int32_t;
+  static constexpr Obstacle kNoObstacle = 0;
+
   static std::size_t at(Label label) { return static_cast<std::size_t>(label); }
 
   // kConstant and kData have places, too.
   std::vector<Label> parents_{kConstant, kData};
   std::vector<bool> free_{false, false};
-  std::vector<std::string> obstacles_{"", ""};
+  std::vector<Obstacle> obstacles_{kNoObstacle, kNoObstacle};
+  std::vector<std::string> texts_{""};
+  std::map<std::string, Obstacle> numbers_;
 };
 
 // The places of an operand's elements, in elements from the block's beginning, in row-major order
 // of `shape`, to which the operand is broadcast.
 inline std::vector<std::int64_t> places_of(const tape::Operand& operand, const Shape& shape) {
-  const Strides strides = broadcast_strides(operand.sizes, operand.strides, shape);
-  std::vector<std::int64_t> places{operand.first /
-                                   static_cast<std::int64_t>(size_of(operand.dtype))};
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    std::vector<std::int64_t> next;
-    next.reserve(places.size() * static_cast<std::size_t>(shape[d]));
-    for (const std::int64_t place : places) {
-      for (std::int64_t i = 0; i < shape[d]; ++i) next.push_back(place + i * strides[d]);
-    }
-    places = std::move(next);
-  }
-  return places;
+  return dl::places_of(operand.first / static_cast<std::int64_t>(size_of(operand.dtype)), shape,
+                       broadcast_strides(operand.sizes, operand.strides, shape));
 }
 
 }  // namespace dl::nn::utils::prune::detail

@@ -46,8 +46,8 @@ Tensor mask_like(const Tensor& like, const std::vector<double>& numbers) {
 
 enum class Extreme : bool { kLargest, kSmallest };
 
-// The places of the k largest or smallest scores. Of equal ones, those that torch.topk() finds on
-// CPUs, which depends on the algorithm (ATen/native/TopKImpl.h).
+// The places of the k largest or smallest scores. Ties are broken as torch.topk() does on CPUs,
+// which depends on the algorithm (ATen/native/TopKImpl.h).
 std::vector<std::size_t> top(const std::vector<double>& scores, std::int64_t k, Extreme extreme) {
   using Scored = std::pair<double, std::size_t>;
   std::vector<Scored> queue;
@@ -75,7 +75,7 @@ std::vector<std::size_t> top(const std::vector<double>& scores, std::int64_t k, 
   return places;
 }
 
-// Of the elements that the mask keeps, sets those to 0 that choose(scores) names.
+// Sets elements to 0: choose() gets the scores of the elements that the mask keeps, and names them.
 template <typename Choose>
 Tensor without_elements(const Tensor& scores, const Tensor& mask, const Choose& choose) {
   const std::vector<double> all = on_host(scores);
@@ -144,11 +144,26 @@ Tensor masked(Module& module, const std::string& orig, const std::string& mask) 
   return Computed::find_registered(module, mask)->to(value.dtype()) * value;
 }
 
-Module& apply(Module& module, std::string_view name, const Method& method,
-              const Tensor& importance_scores = {}) {
+// Throws if the names that pruning gives are not valid, or are there already.
+void check_names(Module& module, std::string_view name) {
   DL_CHECK(name.find('.') == name.npos, kInvalidArgument,
            "prune: the name \"{}\" contains a dot; give the submodule and its parameter's name",
            name);
+  if (Computed::find(module, name) != nullptr) return;
+  const std::vector<NamedModule> children = module.named_children();
+  for (const std::string& made : {orig_of(name), mask_of(name)}) {
+    const bool is_child = std::ranges::find(children, made, &NamedModule::name) != children.end();
+    DL_CHECK(!is_child && Computed::find_registered(module, made) == nullptr &&
+                 Computed::find(module, made) == nullptr,
+             kInvalidArgument,
+             "prune: {} has a tensor or module \"{}\" already, which pruning \"{}\" makes",
+             module.type_name(), made, name);
+  }
+}
+
+Module& apply(Module& module, std::string_view name, const Method& method,
+              const Tensor& importance_scores = {}) {
+  check_names(module, name);
   const Tensor now = pruned_or_parameter(module, name).detach();
   DL_CHECK(!importance_scores.defined() || importance_scores.sizes() == now.sizes(), kShape,
            "prune: importance_scores has shape {}, wanted that of \"{}\", {}",
@@ -246,6 +261,7 @@ void global_unstructured(std::span<const ParameterOf> parameters, Unstructured m
   std::vector<Tensor> scores;
   std::vector<Tensor> masks;
   for (const ParameterOf& each : parameters) {
+    check_names(each.module, each.name);
     const Tensor now = pruned_or_parameter(each.module, each.name).detach();
     const Tensor& given = each.importance_scores;
     DL_CHECK(!given.defined() || given.sizes() == now.sizes(), kShape,

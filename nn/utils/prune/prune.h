@@ -8,11 +8,11 @@
 // Pruning makes parameter NAME the parameter NAME_orig and the buffer NAME_mask. Each call of the
 // module first computes NAME = mask * orig, through which gradients flow; so make the optimizer
 // afterwards. To prune again prunes elements or channels that the mask keeps, and an amount is one
-// of those. Of equal scores, those are pruned that PyTorch built with libstdc++ prunes; random
-// pruning draws from the default generator, on the CPU. Nothing changes if a function throws.
+// of those. Ties are broken as PyTorch built with libstdc++ breaks them; random pruning draws from
+// the default generator, on the CPU. Nothing changes if a function throws.
 //
-// A module of several inputs has no call that computes NAME: call its compute_parameters() before
-// forward().
+// Recurrent layers and modules of several inputs, except MultiheadAttention, have no call that
+// computes NAME: call their compute_parameters() before forward().
 //
 // `importance_scores` take the place of the parameter's values in the choice; they have its shape.
 #pragma once

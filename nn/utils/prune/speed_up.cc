@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/index/index.h"
+#include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/random/tensor_random.h"
 #include "core/tape/arrangement.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/activation/activation_with.h"
@@ -20,6 +23,7 @@
 #include "nn/layers/linear.h"
 #include "nn/layers/norm.h"
 #include "nn/module/computed.h"
+#include "nn/module/modes.h"
 #include "nn/utils/prune/channels.h"
 #include "nn/utils/prune/filters.h"
 #include "nn/utils/prune/prune.h"
@@ -107,22 +111,23 @@ Tensor without(const MappedTensor& mapped, const Tensor& tensor, const std::vect
   return rest;
 }
 
-// Sets the sizes that a layer keeps beside its weight, of which it had `old_rows` before.
+// Sets the sizes that a convolution keeps beside its weight. They are still those from before the
+// cut, after which a layer with groups may have as many columns as a depthwise one.
 template <typename Conv>
-void resize_conv(Conv& conv, std::int64_t old_rows) {
-  const std::int64_t columns = conv.weight.size(1);
-  if (conv.options.groups > 1 && columns == 1) {
-    conv.options.groups = conv.weight.size(0) * conv.options.groups / old_rows;
+void resize_conv(Conv& conv) {
+  const bool is_depthwise = conv.options.groups > 1 && conv.in_channels == conv.options.groups;
+  if (is_depthwise) {
+    conv.options.groups = conv.weight.size(0) * conv.options.groups / conv.out_channels;
   }
   conv.out_channels = conv.weight.size(0);
-  conv.in_channels = columns * conv.options.groups;
+  conv.in_channels = conv.weight.size(1) * conv.options.groups;
 }
 
 void resize(Module& module) {
   if (auto* const conv = dynamic_cast<Conv2d*>(&module)) {
-    resize_conv(*conv, conv->out_channels);
+    resize_conv(*conv);
   } else if (auto* const line = dynamic_cast<Conv1d*>(&module)) {
-    resize_conv(*line, line->out_channels);
+    resize_conv(*line);
   } else if (auto* const linear = dynamic_cast<Linear*>(&module)) {
     linear->out_features = linear->weight.size(0);
     linear->in_features = linear->weight.size(1);
@@ -134,17 +139,58 @@ void resize(Module& module) {
   }
 }
 
-struct Replaced {
-  Module* module;
-  Tensor* place;
-  Tensor before;
-};
-
-void put_back(const std::vector<Replaced>& all) {
-  for (const Replaced& each : all) *each.place = each.before;
-  for (const Replaced& each : all) resize(*each.module);
-  tape::rearranged();
+// Sets a convolution's sizes to those of now; does nothing to other modules, whose sizes follow
+// from their tensors.
+std::function<void()> sizes_of_now(Module& module) {
+  const auto of = [](auto& conv) {
+    return [&conv, in = conv.in_channels, out = conv.out_channels, groups = conv.options.groups] {
+      conv.in_channels = in;
+      conv.out_channels = out;
+      conv.options.groups = groups;
+    };
+  };
+  if (auto* const conv = dynamic_cast<Conv2d*>(&module)) return of(*conv);
+  if (auto* const line = dynamic_cast<Conv1d*>(&module)) return of(*line);
+  return [&module] { resize(module); };
 }
+
+// Tensors that smaller ones replace. The destructor puts them back, and the layers' sizes, unless
+// keep() is called.
+class Cut {
+ public:
+  Cut() = default;
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+  ~Cut() {
+    if (is_kept_) return;
+    for (const Replaced& each : replaced_) *each.place = each.before;
+    for (const auto& [module, put_back] : sizes_) put_back();
+    tape::rearranged();
+  }
+
+  void replace(const detail::OfModule& of, const Tensor& rest) {
+    sizes_.try_emplace(of.module, sizes_of_now(*of.module));
+    Tensor* const place = Computed::find_registered(*of.module, of.name);
+    replaced_.push_back({place, *place});
+    const bool is_trained = place->requires_grad();
+    *place = rest.detach();
+    if (of.is_parameter) place->requires_grad_(is_trained);
+  }
+  void resize_layers() {
+    for (const auto& [module, put_back] : sizes_) resize(*module);
+    tape::rearranged();
+  }
+  void keep() { is_kept_ = true; }
+
+ private:
+  struct Replaced {
+    Tensor* place;
+    Tensor before;
+  };
+  std::vector<Replaced> replaced_;
+  std::map<Module*, std::function<void()>> sizes_;
+  bool is_kept_ = false;
+};
 
 // Why the result is not the one before; empty: it is, but for rounding.
 std::string difference(const Tensor& before, const Tensor& after) {
@@ -163,10 +209,32 @@ std::string difference(const Tensor& before, const Tensor& after) {
                      largest);
 }
 
-Tensor result_on(Module& network, const Tensor& sample) {
+// The network's results on the sample and, if it is floating, on numbers of [0, 1), since a sample
+// of zeros may give zeros in any case.
+std::vector<Tensor> results_on(Module& network, const Tensor& sample) {
   const NoGradGuard no_grad;
-  const detail::Evaluating evaluating(network);
-  return network(sample);
+  const nn::detail::EvalMode evaluating(network);
+  std::vector<Tensor> results{network(sample)};
+  if (is_floating(sample.dtype())) {
+    Generator generator(1);
+    results.push_back(network(rand(sample.sizes(), {.dtype = sample.dtype()}, generator)));
+  }
+  return results;
+}
+
+// What makes the network's results other than those from before; empty: nothing does.
+std::string difference(Module& network, const Tensor& sample, const std::vector<Tensor>& before) {
+  try {
+    const std::vector<Tensor> after = results_on(network, sample);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const bool is_sample = i == 0;
+      if (!is_sample && !all(isfinite(before[i])).item<bool>()) continue;
+      if (std::string why = difference(before[i], after[i]); !why.empty()) return why;
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace
@@ -182,38 +250,26 @@ SpeedUp speed_up(Module& network, const Tensor& sample) {
   for (const MappedTensor& each : map.tensors()) {
     rest.push_back(without(each, each.tensor.value, masked));
   }
-  const Tensor before = result_on(network, sample);
+  const std::vector<Tensor> before = results_on(network, sample);
   SpeedUp report{.parameters_before = network.count_parameters(), .changes = {}};
   for (const NamedModule& each : network.named_modules()) {
     for (const std::string& name : Computed::names(*each.module)) remove(*each.module, name);
   }
-  std::vector<Replaced> replaced;
+  Cut cut;
   for (std::size_t i = 0; i < rest.size(); ++i) {
     const detail::OfModule& of = map.tensors()[i].tensor;
     if (rest[i].is_same(of.value)) continue;
-    Tensor* const place = Computed::find_registered(*of.module, of.name);
-    replaced.push_back({of.module, place, *place});
-    const bool is_trained = place->requires_grad();
-    *place = rest[i].detach();
-    if (of.is_parameter) place->requires_grad_(is_trained);
+    cut.replace(of, rest[i]);
     report.changes.push_back(
         fmt::format("{}: {} -> {}", of.str(), of.value.sizes().str(), rest[i].sizes().str()));
   }
-  for (const Replaced& each : replaced) resize(*each.module);
-  tape::rearranged();
-  std::string why;
-  try {
-    why = difference(before, result_on(network, sample));
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  if (!why.empty()) {
-    put_back(replaced);
-    throw_error(ErrorKind::kMismatch,
-                "speed_up: the cut network does not do the same: {}; forward() must take sizes "
-                "from its tensors, as flatten(1) does, not from numbers",
-                why);
-  }
+  cut.resize_layers();
+  const std::string why = difference(network, sample, before);
+  DL_CHECK(why.empty(), kMismatch,
+           "speed_up: the cut network does not do the same: {}; forward() must take sizes from its "
+           "tensors, as flatten(1) does, not from numbers",
+           why);
+  cut.keep();
   report.parameters_after = network.count_parameters();
   return report;
 }

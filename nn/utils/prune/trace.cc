@@ -9,23 +9,11 @@
 #include "core/base/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "nn/module/computed.h"
+#include "nn/module/modes.h"
 
 namespace dl::nn::utils::prune::detail {
 
 using nn::detail::Computed;
-
-Evaluating::Evaluating(Module& network) : modules_(network.named_modules()) {
-  for (const NamedModule& each : modules_) was_training_.push_back(each.module->is_training());
-  network.eval();
-}
-
-// Parents come first, and set their children, too.
-Evaluating::~Evaluating() {
-  for (std::size_t i = 0; i < modules_.size(); ++i) {
-    Module& module = *modules_[i].module;
-    was_training_[i] ? module.train() : module.eval();
-  }
-}
 
 std::vector<OfModule> tensors_of(Module& network) {
   std::vector<OfModule> all;
@@ -54,7 +42,7 @@ std::vector<OfModule> tensors_of(Module& network) {
 
 Trace::Trace(Module& network, const Tensor& sample) : sample_(sample.detach()) {
   const NoGradGuard no_grad;
-  const Evaluating evaluating(network);
+  const nn::detail::EvalMode evaluating(network);
   for (const NamedModule& each : network.named_modules()) each.module->compute_parameters();
   tensors_ = tensors_of(network);
   record(network);

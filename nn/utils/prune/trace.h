@@ -25,19 +25,6 @@ struct OfModule {
 };
 std::vector<OfModule> tensors_of(Module& network);
 
-// While it lives, the network and its modules are in eval mode.
-class Evaluating {
- public:
-  explicit Evaluating(Module& network);
-  ~Evaluating();
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  std::vector<NamedModule> modules_;
-  std::vector<bool> was_training_;
-};
-
 // One call of the network on a sample, after eval() and without gradients. Its last step copies the
 // result.
 //

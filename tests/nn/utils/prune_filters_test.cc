@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "nn/layers/activation/dropout.h"
 #include "nn/layers/conv/conv.h"
 #include "nn/layers/conv/conv_variants.h"
+#include "nn/layers/embedding.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/norm.h"
 #include "nn/layers/pool/pool.h"
@@ -296,6 +298,75 @@ TEST(PruneFilters, TheLastConfigurationCounts) {
   EXPECT_TRUE(network.get_submodule("4").named_buffers().empty());
 }
 
+TEST(PruneFilters, EachLayerHasItsShareOfAConcatenation) {
+  manual_seed(11);
+  for (const bool is_global : {false, true}) {
+    Net network([](Net& net, const Tensor& x) {
+      const Tensor y = net.run("a", x) + cat({net.run("b", x), net.run("c", x)}, 1);
+      return net.run("out", relu(y));
+    });
+    network.add("a", Conv2d(1, 8, 1));
+    network.add("b", Conv2d(1, 4, 1));
+    network.add("c", Conv2d(1, 4, 1));
+    network.add("out", Conv2d(8, 2, 1));
+    {
+      const NoGradGuard no_grad;
+      network.get_parameter("b.weight").mul_(1e-3);
+      network.get_parameter("a.weight").fill_(1);
+    }
+    PruneConfig config{.exclude_op_names = {"out"}};
+    (is_global ? config.total_sparsity : config.sparsity_per_layer) = 0.5;
+    if (is_global) config.max_sparsity_per_layer = 0.5;
+    const Tensor sample = rand({1, 1, 3, 3});
+    const auto layers = prune_filters(network, sample, {config});
+    ASSERT_EQ(layers.size(), 3U);
+    for (const PrunedLayer& layer : layers) {
+      EXPECT_EQ(2 * layer.pruned, layer.filters) << layer.name;
+    }
+    speed_up(network, sample);
+    EXPECT_EQ(network.get_parameter("b.weight").sizes(), (Shape{2, 1, 1, 1}));
+  }
+}
+
+TEST(PruneFilters, AGroupOfOneColumnIsNotDepthwise) {
+  manual_seed(12);
+  const auto make = [](std::int64_t size) {
+    return Sequential{Conv2d(3, 4, 1), ReLU(),    Conv2d(4, 4, 1, {.groups = 2}),
+                      ReLU(),          Flatten(), Linear(4 * size, 2)};
+  };
+  const std::vector<PruneConfig> configs = {{.op_names = {"0", "2"}, .sparsity_per_layer = 0.5}};
+  Sequential network = make(9);
+  expect_cuttable(network, rand({1, 3, 3, 3}), configs);
+  EXPECT_EQ(network.get_submodule("2").str(),
+            "Conv2d(2, 2, kernel_size=(1, 1), stride=(1, 1), groups=2)");
+  // If it does not fit, it comes back with its groups.
+  Net refused([&](Net& net, const Tensor& x) {
+    return net.run("all.5", net.run("all.2", net.run("all.0", x)).reshape({-1, 4 * 9}));
+  });
+  refused.add("all", make(9));
+  const std::string before = refused.str();
+  prune_filters(refused, rand({1, 3, 3, 3}),
+                {{.op_names = {"all.0", "all.2"}, .sparsity_per_layer = 0.5}});
+  EXPECT_THROW(speed_up(refused, rand({1, 3, 3, 3})), Error);
+  EXPECT_EQ(refused.str(), before);
+}
+
+TEST(PruneFilters, ATableOfEmbeddingsIsOneSet) {
+  manual_seed(13);
+  Net network([](Net& net, const Tensor& x) {
+    return net.run("out", relu(net.run("hidden", net.run("words", x).mean({1}))));
+  });
+  network.add("words", Embedding(20'000, 16));
+  network.add("hidden", Linear(16, 8));
+  network.add("out", Linear(8, 2));
+  const Tensor words = tensor({{1, 2, 3}});
+  const auto layers =
+      prune_filters(network, words, {{.op_names = {"hidden"}, .sparsity_per_layer = 0.5}});
+  EXPECT_EQ(layers.at(0).pruned, 4);
+  speed_up(network, words);
+  EXPECT_EQ(network.get_parameter("out.weight").sizes(), (Shape{2, 4}));
+}
+
 TEST(PruneFilters, AnExcludedLayerKeepsWhatIsAddedToIt) {
   Net network([](Net& net, const Tensor& x) {
     const Tensor y = net.run("a", x);
@@ -409,6 +480,8 @@ TEST(PruneFilters, RefusesWrongConfigurations) {
                kInvalidArgument,
                "prune_filters: a configuration has sparsity_per_layer and total_sparsity, wanted "
                "one of them");
+  EXPECT_ERROR(prune_filters(network, sample, {{.max_sparsity_per_layer = 1.5}}), kInvalidArgument,
+               "prune_filters: max_sparsity_per_layer is 1.5, wanted 0 to 1");
   EXPECT_ERROR(speed_up(network, sample), kInvalidArgument,
                "speed_up: Sequential is not pruned; call prune_filters() first");
 }
@@ -447,6 +520,43 @@ TEST(SpeedUp, AForwardWithSizesInNumbersIsRefusedAndPutBack) {
   EXPECT_THROW(speed_up(network, sample), Error);
   EXPECT_EQ(network.get_parameter("conv.weight").sizes(), (Shape{4, 1, 3, 3}));
   EXPECT_EQ(values<float>(network(sample).detach()), values<float>(before));
+}
+
+TEST(SpeedUp, AnyExceptionPutsTheNetworkBack) {
+  manual_seed(14);
+  Net network([](Net& net, const Tensor& x) {
+    const Tensor y = net.run("conv", x);
+    if (y.size(1) != 4) throw std::runtime_error("not 4 channels");
+    return net.run("last", y);
+  });
+  network.add("conv", Conv2d(1, 4, 3));
+  network.add("last", Conv2d(4, 2, 3));
+  const Tensor sample = rand({1, 1, 6, 6});
+  prune_filters(network, sample, {{.op_names = {"conv"}, .sparsity_per_layer = 0.5}});
+  const Tensor before = network(sample).detach();
+  EXPECT_THROW(speed_up(network, sample), std::runtime_error);
+  EXPECT_EQ(network.get_parameter("conv.weight").sizes(), (Shape{4, 1, 3, 3}));
+  EXPECT_EQ(network.get_submodule("last").str(), "Conv2d(4, 2, kernel_size=(3, 3), stride=(1, 1))");
+  EXPECT_EQ(values<float>(network(sample).detach()), values<float>(before));
+}
+
+TEST(SpeedUp, ASampleOfZerosIsNotAllThatIsCompared) {
+  manual_seed(15);
+  // It counts on the number of channels in a way that no shape shows.
+  Net network([](Net& net, const Tensor& x) {
+    const Tensor y = net.run("conv", x);
+    return net.run("last", y * static_cast<double>(y.size(1)));
+  });
+  network.add("conv", Conv2d(1, 4, 3, {.bias = false}));
+  network.add("last", Conv2d(4, 2, 3, {.bias = false}));
+  const Tensor sample = zeros({1, 1, 6, 6});
+  prune_filters(network, sample, {{.op_names = {"conv"}, .sparsity_per_layer = 0.5}});
+  try {
+    speed_up(network, sample);
+    ADD_FAILURE() << "did not throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+  }
 }
 
 }  // namespace

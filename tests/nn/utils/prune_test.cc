@@ -249,6 +249,26 @@ TEST(Prune, APrunedModuleCanBeMoved) {
   EXPECT_EQ(moved.weight.sum().item<float>(), 6);
 }
 
+TEST(Prune, NothingChangesIfALaterNameIsTaken) {
+  OneWeight first(wide());
+  OneWeight second(wide());
+  second.register_buffer("weight_mask", ones({1}));
+  constexpr std::string_view kWhy =
+      "prune: OneWeight has a tensor or module \"weight_mask\" already, which pruning \"weight\" "
+      "makes";
+  EXPECT_ERROR(l1_unstructured(second, "weight", 0.5), kInvalidArgument, kWhy);
+  const std::vector<ParameterOf> both = {{first, "weight"}, {second, "weight"}};
+  EXPECT_ERROR(global_unstructured(both, Unstructured::kL1, 0.5), kInvalidArgument, kWhy);
+  EXPECT_FALSE(is_pruned(first) || is_pruned(second));
+  EXPECT_EQ(names_in(first.state_dict()), std::vector<std::string>{"weight"});
+  EXPECT_EQ(names_in(second.state_dict()), (std::vector<std::string>{"weight", "weight_mask"}));
+  // A submodule's parameter.
+  Sequential network{Linear(2, 2)};
+  const std::vector<ParameterOf> dotted = {{first, "weight"}, {network, "0.weight"}};
+  EXPECT_THROW(global_unstructured(dotted, Unstructured::kL1, 0.5), Error);
+  EXPECT_FALSE(is_pruned(first));
+}
+
 TEST(Prune, RefusesWhatCannotBePruned) {
   OneWeight module(wide());
   EXPECT_ERROR(l1_unstructured(module, "weight", 1.5), kInvalidArgument,
