@@ -13,6 +13,7 @@
 #include "core/ops/index/index.h"
 #include "core/tape/recorder.h"
 #include "core/tensor/factories.h"
+#include "nn/module/modes.h"
 #include "nn/onnx/graph/dynamic.h"
 #include "nn/onnx/graph/graph.h"
 #include "nn/onnx/graph/model_file.h"
@@ -22,32 +23,6 @@
 
 namespace dl::onnx {
 namespace {
-
-// The modes of all modules, which are in eval mode meanwhile.
-class EvalMode {
- public:
-  explicit EvalMode(nn::Module& module) {
-    for (const nn::NamedModule& each : module.named_modules()) {
-      before_.emplace_back(each.module, each.module->is_training());
-    }
-    module.eval();
-  }
-  ~EvalMode() {
-    // A parent sets its submodules, which come after it.
-    for (const auto& [module, was_training] : before_) {
-      if (was_training) {
-        module->train();
-      } else {
-        module->eval();
-      }
-    }
-  }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  std::vector<std::pair<nn::Module*, bool>> before_;
-};
 
 std::vector<std::string> names_for(std::size_t count, const std::vector<std::string>& given,
                                    std::string_view what) {
@@ -61,13 +36,17 @@ std::vector<std::string> names_for(std::size_t count, const std::vector<std::str
   return names;
 }
 
-void check_names(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+// All of these have names in one graph.
+void check_names(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+                 const nn::StateDict& tensors) {
   std::set<std::string> seen;
+  for (const nn::NamedTensor& each : tensors) seen.insert(each.name);
   for (const auto* const names : {&inputs, &outputs}) {
     for (const std::string& name : *names) {
       DL_CHECK(!name.empty() && seen.insert(name).second, kInvalidArgument,
-               "export_model: the name '{}' is {}; give each input and output one of its own", name,
-               name.empty() ? "empty" : "there twice");
+               "export_model: the name '{}' is {}; give each input and output one of its own, by "
+               "input_names and output_names",
+               name, name.empty() ? "empty" : "there twice, or a parameter's or buffer's");
     }
   }
 }
@@ -100,7 +79,7 @@ class Exporter {
                "export_model: input {} is {}; give a tensor on the CPU", i + 1,
                inputs[i].defined() ? "on a GPU" : "undefined");
     }
-    check_names(input_names_, options.output_names);
+    check_names(input_names_, options.output_names, tensors_);
     find_symbols();
   }
 
@@ -117,6 +96,7 @@ class Exporter {
       std::vector<std::int64_t> sizes = first_;
       for (std::size_t s = 0; s < sizes.size(); ++s) sizes[s] += 2 * step_of(s);
       captures.push_back({capture_alone(sizes), sizes});
+      add_far_captures(captures);
     }
     Graph graph = merged(builder, std::move(captures));
     remove_unused(graph);
@@ -160,6 +140,26 @@ class Exporter {
 
   // Smaller sizes are always possible; larger ones may be more than a module takes.
   std::int64_t step_of(std::size_t s) const { return first_[s] >= 4 ? -1 : 1; }
+
+  // With half of the sizes and with twice as many, so that a size that grows by steps, as that of a
+  // strided convolution's result, is not taken for fixed. Sizes that the module refuses are left
+  // out.
+  void add_far_captures(std::vector<Capture>& captures) {
+    std::vector<std::int64_t> half;
+    std::vector<std::int64_t> twice;
+    for (const std::int64_t size : first_) {
+      half.push_back(std::max<std::int64_t>(2, size / 2));
+      twice.push_back(2 * size + 1);
+    }
+    for (const std::vector<std::int64_t>& sizes : {half, twice}) {
+      try {
+        forward_(inputs_with(sizes));
+      } catch (const Error&) {
+        continue;
+      }
+      captures.push_back({capture_alone(sizes), sizes});
+    }
+  }
 
   // The example inputs, their dynamic axes with these sizes.
   std::vector<Tensor> inputs_with(const std::vector<std::int64_t>& sizes) const {
@@ -236,6 +236,7 @@ class Exporter {
   void read_outputs(Builder& builder, Memory& memory, const std::vector<tape::Operand>& results) {
     const std::vector<std::string> names =
         names_for(results.size(), options_.output_names, "output");
+    check_names(input_names_, names, tensors_);
     std::vector<std::string> values;
     for (std::size_t i = 0; i < results.size(); ++i) {
       try {
@@ -289,7 +290,7 @@ void export_model(nn::Module& module, const std::vector<Tensor>& inputs, const F
                   const std::string& path, const ExportOptions& options) {
   const NoGradGuard no_grad;
   const AutocastOff no_autocast;
-  const EvalMode eval(module);
+  const nn::detail::EvalMode eval(module);
   const Graph graph = Exporter(module, inputs, forward, options).run();
   write_model(graph, {.path = path,
                       .graph_name = module.type_name(),

@@ -11,9 +11,9 @@
 // and batch norm uses its running statistics; its modes are restored.
 //
 // Sizes are fixed, except those of dynamic_axes. For them the forward is called with other sizes,
-// too, at least 2, and numbers that depend on them become nodes that compute them. What cannot
-// depend on them is refused: a constant or an attribute that would differ, another number of
-// operations.
+// too, from about half of them, at least 2, to twice as many, if it takes them; numbers that depend
+// on them become nodes that compute them. What cannot depend on them is refused: a constant or an
+// attribute that would differ, another number of operations.
 //
 // Parameters and buffers keep their names of the state_dict. An operation that ONNX does not have
 // is refused by its name (kNotImplemented). Nothing is written then. The module and the inputs are

@@ -228,10 +228,12 @@ void unite_constants(Graph& graph) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<const Constant*>> seen;
   std::vector<Constant> kept;
   kept.reserve(graph.constants.size());  // `seen` points into it
-  std::set<std::string> parameters;
+  std::set<std::string> taken;
   for (const Constant& each : graph.constants) {
-    if (each.is_parameter) parameters.insert(each.name);
+    if (each.is_parameter) taken.insert(each.name);
   }
+  for (const Port& input : graph.inputs) taken.insert(input.name);
+  for (const Node& node : graph.nodes) taken.insert(node.outputs.begin(), node.outputs.end());
   int number = 0;
   for (Constant& constant : graph.constants) {
     if (constant.is_parameter) {
@@ -249,7 +251,7 @@ void unite_constants(Graph& graph) {
     std::string name;
     do {
       name = fmt::format("constant_{}", ++number);
-    } while (parameters.contains(name));
+    } while (taken.contains(name));
     renamed[constant.name] = name;
     constant.name = name;
     kept.push_back(std::move(constant));

@@ -97,7 +97,7 @@ class Builder {
   // All elements are `value`.
   Value filled(const Shape& sizes, Scalar value, DType dtype);
 
-  // Operations that several rooms need. Those that would change nothing give the value itself.
+  // Operations that several rooms need. One that would change nothing gives the value itself.
   Value unary(std::string_view op, const Value& x, Attributes attributes = {});
   Value binary(std::string_view op, const Value& a, const Value& b);  // of one dtype; broadcasts
   Value binary(std::string_view op, const Value& a, double b) {

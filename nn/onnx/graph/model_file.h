@@ -18,8 +18,9 @@ struct ModelFile {
   std::vector<std::pair<std::string, std::string>> metadata{};
 };
 
-// Writes all of it or nothing. Throws kNotFound and kIo with the file's name, kInvalidArgument for
-// a model of 2 GiB or more without external data.
+// Each file appears whole or not at all. PATH.data is replaced before the model, so a failure in
+// between leaves an old model beside new data. Throws kNotFound and kIo with the file's name,
+// kInvalidArgument for a model of 2 GiB or more without external data.
 void write_model(const Graph& graph, const ModelFile& file);
 
 }  // namespace dl::onnx

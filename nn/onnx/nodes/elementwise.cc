@@ -153,7 +153,10 @@ Value binary_value(Translation& step, BinaryFn fn, const Value& a, const Value& 
     case BinaryFn::kHypot:
       return to.unary("Sqrt", to.binary("Add", to.binary("Mul", a, a), to.binary("Mul", b, b)));
     case BinaryFn::kLogaddexp: {
-      const Value apart = to.unary("Neg", to.unary("Abs", to.binary("Sub", a, b)));
+      // Equal infinities are 0 apart, not NaN.
+      const Value difference =
+          to.where(to.compare("Equal", a, b), to.number(0.0, a.dtype), to.binary("Sub", a, b));
+      const Value apart = to.unary("Neg", to.unary("Abs", difference));
       return to.binary("Add", to.binary("Max", a, b),
                        to.unary("Log", to.binary("Add", to.unary("Exp", apart), 1)));
     }

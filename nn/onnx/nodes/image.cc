@@ -63,12 +63,15 @@ std::optional<Windows> windows_of(const AxisTaps& axis) {
   // Windows of padding are shorter; the first one ends as an unpadded one would.
   windows.before = longest - taps.count(0);
   const auto start = [&](std::size_t i) { return i == 0 ? -windows.before : taps.index(i, 0); };
-  if (n > 1) windows.stride = start(1) - start(0);
-  if (n > 1 && windows.stride < 1) return std::nullopt;
+  // A single window must not be followed by another one.
+  windows.stride = n > 1 ? start(1) - start(0) : std::max<std::int64_t>(1, axis.inputs);
+  if (windows.stride < 1) return std::nullopt;
   const auto steps = static_cast<std::int64_t>(n) - 1;
   windows.after =
       std::max<std::int64_t>(0, steps * windows.stride - windows.before + longest - axis.inputs);
   if (windows.before >= longest || windows.after >= longest) return std::nullopt;
+  const std::int64_t room = axis.inputs + windows.before + windows.after - longest;
+  if (room / windows.stride != steps) return std::nullopt;
   bool all_by_length = true;
   bool all_by_kernel = true;
   for (std::size_t i = 0; i < n; ++i) {

@@ -4,7 +4,7 @@
 
 namespace dl::onnx {
 
-// Of matrices, and of batches of them.
+// A product of two matrices, or of batches of them.
 void write_matmul(Translation& step) {
   Builder& b = step.builder;
   const Value left = step.narrow_in(0);

@@ -43,11 +43,9 @@ Value variance(Reduction& by, const Value& x, double correction) {
   return b.binary("Div", sum, by.count - correction);
 }
 
-Value log_sum_exp(Reduction& by, const Value& x) {
-  Builder& b = by.b;
-  const Value most = by.run("ReduceMax", x);
-  const Value sum = by.run("ReduceSum", b.unary("Exp", b.binary("Sub", x, most)));
-  return b.binary("Add", b.unary("Log", sum), most);
+// The norm of each single element, if nothing is reduced, is its magnitude.
+Value norm(Reduction& by, std::string_view op, const Value& x) {
+  return by.axes.empty() ? by.b.unary("Abs", x) : by.run(op, x);
 }
 
 Value is_not_zero(Builder& b, const Value& x, DType as) {
@@ -87,15 +85,15 @@ Value reduced(Translation& step, ReduceFn fn, const Value& given, Reduction& by,
     case ReduceFn::kCountNonzero:
       return by.run("ReduceSum", is_not_zero(b, x, DType::kI64));
     case ReduceFn::kLogsumexp:
-      return log_sum_exp(by, x);
+      return by.run("ReduceLogSumExp", x);
     case ReduceFn::kVar:
       return variance(by, x, p);
     case ReduceFn::kStd:
       return b.unary("Sqrt", variance(by, x, p));
     case ReduceFn::kNorm2:
-      return by.run("ReduceL2", x);
+      return norm(by, "ReduceL2", x);
     case ReduceFn::kNorm1:
-      return by.run("ReduceL1", x);
+      return norm(by, "ReduceL1", x);
     case ReduceFn::kNorm0:
       return by.run("ReduceSum", is_not_zero(b, x, x.dtype));
     case ReduceFn::kNormLargest:

@@ -24,7 +24,10 @@ def compare(path):
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     worst = 0.0
-    for given in sorted(path.parent.glob(path.stem + ".*.in.npy")):
+    inputs = sorted(path.parent.glob(path.stem + ".*.in.npy"))
+    if not inputs:
+        return "there are no inputs to compare", worst
+    for given in inputs:
         wanted = numpy.load(str(given).replace(".in.npy", ".out.npy"))
         got = session.run(None, {name: numpy.load(given)})[0]
         if got.shape != wanted.shape:

@@ -16,6 +16,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/elementwise/numeric.h"
 #include "core/ops/order/order.h"
+#include "core/ops/pool/resample.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/shape/shape.h"
 #include "core/ops/softmax/softmax.h"
@@ -56,7 +57,8 @@ class Function final : public nn::Module {
 struct Exported {
   std::string error;
   std::vector<std::string> ops;
-  std::string output;  // its shape
+  std::string output;                // its shape
+  std::vector<std::string> nodes{};  // with their numbers
 };
 
 // What becomes of a function of an input, whose first dimension is dynamic or not.
@@ -73,7 +75,8 @@ Exported exported(const Function::Act& act, const Tensor& input, bool is_dynamic
   }
   const ReadModel model(dir.path() + "/f.onnx");
   model.expect_sound();
-  return {.error = {}, .ops = model.ops(), .output = model.shape(12, 0)};
+  return {
+      .error = {}, .ops = model.ops(), .output = model.shape(12, 0), .nodes = model.described()};
 }
 
 std::string refusal(const Function::Act& act, const Tensor& input, bool is_dynamic = false) {
@@ -148,6 +151,52 @@ TEST(OnnxExport, ViewsBecomeNodes) {
               ElementsAre("Reshape", "Slice"));
   EXPECT_THAT(ops([](const Tensor& t) { return t.index({"...", tensor({1, 0})}).relu(); }),
               testing::Contains("Gather"));
+}
+
+TEST(OnnxExport, NodesHaveTheNumbersOfTheirWindows) {
+  const auto nodes = [](const Function::Act& act, const Shape& shape) {
+    return exported(act, zeros(shape)).nodes;
+  };
+  const auto average = [](const Tensor& t) { return avg_pool2d(t, {.kernel = 2, .stride = 2}); };
+  EXPECT_THAT(nodes(average, {1, 2, 4, 6}),
+              ElementsAre("AveragePool kernel_shape=2,2 strides=2,2 pads=0,0,0,0 "
+                          "count_include_pad=0"));
+  // One window along an axis of 3 is not two windows of a smaller stride.
+  EXPECT_THAT(nodes(average, {1, 2, 3, 3}),
+              ElementsAre("AveragePool kernel_shape=2,2 strides=3,3 pads=0,0,0,0 "
+                          "count_include_pad=0"));
+  EXPECT_THAT(nodes(average, {1, 2, 3, 4}),
+              ElementsAre("AveragePool kernel_shape=2,2 strides=3,2 pads=0,0,0,0 "
+                          "count_include_pad=0"));
+  EXPECT_THAT(nodes(average, {1, 2, 2, 2}), ElementsAre("GlobalAveragePool"));
+  EXPECT_THAT(nodes(
+                  [](const Tensor& t) {
+                    return nn::functional::max_pool2d(t, 3, {.stride = 2, .padding = 1});
+                  },
+                  {1, 2, 5, 6}),
+              ElementsAre("MaxPool kernel_shape=3,3 strides=2,2 pads=1,1,1,0 dilations=1,1"));
+  EXPECT_THAT(nodes([](const Tensor& t) { return t.slice(2, 0, 5, 2); }, {3, 4, 5}),
+              ElementsAre("Slice [0] [5] [2] [2]"));
+  EXPECT_THAT(nodes([](const Tensor& t) { return t.narrow(1, 1, 2).relu(); }, {3, 4, 5}),
+              ElementsAre("Slice [1] [3] [1]", "Relu"));
+  EXPECT_THAT(nodes([](const Tensor& t) { return pad(t, {1, 2}); }, {3, 4, 5}),
+              ElementsAre("Pad [0,0,1,0,0,2]"));
+}
+
+TEST(OnnxExport, NormsAndLogarithmsOfEachElement) {
+  const auto ops = [](const Function::Act& act, const Shape& shape) {
+    return exported(act, zeros(shape)).ops;
+  };
+  for (const double p : {1.0, 2.0}) {
+    const auto norms = [p](const Tensor& t) { return norm(t, p, {1}, {.keepdim = true}); };
+    EXPECT_THAT(ops(norms, {3, 1}), ElementsAre("Abs"));
+    EXPECT_THAT(ops(norms, {3, 2}), ElementsAre(p == 1 ? "ReduceL1" : "ReduceL2"));
+  }
+  // Differences of equal infinities would be NaN.
+  EXPECT_THAT(ops([](const Tensor& t) { return logsumexp(t, {1}, {.keepdim = true}); }, {3, 2}),
+              ElementsAre("ReduceLogSumExp"));
+  EXPECT_THAT(ops([](const Tensor& t) { return logaddexp(t, t.relu()); }, {3, 2}),
+              IsSupersetOf({"Equal", "Where", "Sub"}));
 }
 
 TEST(OnnxExport, PartsOfATensorAreReplaced) {
@@ -262,6 +311,24 @@ TEST(OnnxExport, WhatDependsOnADynamicAxisIsRefused) {
       HasSubstr("no linear function of the dynamic axes"));
 }
 
+TEST(OnnxExport, ASizeThatGrowsByStepsIsNotFixed) {
+  // A quarter of the size, rounded up, is the same for 8, 7 and 6.
+  const auto divided = [](const Tensor& t) {
+    const std::int64_t quarter = (t.size(0) + 3) / 4;
+    return t.mean({0}) * (1.0 / static_cast<double>(quarter));
+  };
+  EXPECT_THAT(refusal(divided, ones({8, 3}), true),
+              HasSubstr("has other values for other sizes of a dynamic axis"));
+  const auto spread = [](const Tensor& t) { return var(t.slice(0, 0, t.size(0), 4), {0}); };
+  EXPECT_THAT(refusal(spread, ones({8, 3}), true), HasSubstr("dynamic ax"));
+  // Sizes that the forward does not take are left out.
+  const auto limited = [](const Tensor& t) {
+    DL_CHECK(t.size(0) <= 8, kShape, "at most 8");
+    return t.relu();
+  };
+  EXPECT_EQ(refusal(limited, ones({8, 3}), true), "");
+}
+
 TEST(OnnxExport, ResultsWithoutANodeAreRefused) {
   const auto winners = [](const Tensor& t) {
     Tensor own = empty(Shape{2, 3});
@@ -295,7 +362,21 @@ TEST(OnnxExport, OptionsThatDoNotFitAreRefused) {
   EXPECT_THAT(error({.input_names = {"a"}, .output_names = {"a"}}, x),
               HasSubstr("the name 'a' is there twice"));
   EXPECT_THAT(error({}, Tensor()), HasSubstr("input 1 is undefined"));
+  EXPECT_THAT(error({.input_names = {"output"}}, x), HasSubstr("the name 'output' is there twice"));
+  same.register_parameter("weight", ones({3}));
+  EXPECT_THAT(error({.input_names = {"weight"}}, x), HasSubstr("the name 'weight' is there twice"));
+  EXPECT_THAT(error({.output_names = {"weight"}}, x), HasSubstr("or a parameter's or buffer's"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(OnnxExport, ConstantsGetNamesThatInputsDoNotHave) {
+  const tests::TempDir dir;
+  Function add([](const Tensor& t) { return t + 2; });
+  export_model(add, ones({2, 3}), dir.path() + "/f.onnx",
+               {.input_names = {"constant_1"}, .output_names = {"constant_2"}});
+  const ReadModel model(dir.path() + "/f.onnx");
+  model.expect_sound();
+  EXPECT_THAT(model.constants(), ElementsAre("constant_3"));
 }
 
 TEST(OnnxExport, WeightsBesideTheModel) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -95,6 +96,35 @@ class ReadModel {
     for (const std::string_view node : nodes()) result.emplace_back(texts(node, 4).at(0));
     return result;
   }
+  // "Slice [1] [3] [1]", "MaxPool kernel_shape=2,2 pads=0,0,0,0 ...": each node's operation, its
+  // inputs that are constant int64 numbers, and its attributes that are whole numbers.
+  std::vector<std::string> described() const {
+    constexpr std::int64_t kInt64 = 7;
+    std::map<std::string_view, std::string> known;
+    for (const std::string_view each : texts(graph_, 5)) {
+      if (numbers(each, 2).at(0) != kInt64) continue;
+      const std::string_view raw = texts(each, 9).at(0);
+      std::vector<std::int64_t> values(raw.size() / sizeof(std::int64_t));
+      std::memcpy(values.data(), raw.data(), raw.size());
+      known[texts(each, 8).at(0)] = "[" + joined(values) + "]";
+    }
+    std::vector<std::string> result;
+    for (const std::string_view node : nodes()) {
+      std::string text(texts(node, 4).at(0));
+      for (const std::string_view input : texts(node, 1)) {
+        if (const auto found = known.find(input); found != known.end()) text += " " + found->second;
+      }
+      for (const std::string_view attribute : texts(node, 5)) {
+        std::vector<std::int64_t> values = numbers(attribute, 3);
+        const std::vector<std::int64_t> several = numbers(attribute, 8);
+        values.insert(values.end(), several.begin(), several.end());
+        if (values.empty()) continue;
+        text += " " + std::string(texts(attribute, 1).at(0)) + "=" + joined(values);
+      }
+      result.push_back(text);
+    }
+    return result;
+  }
   std::vector<std::string> constants() const { return names(5, 8); }
   std::vector<std::string> inputs() const { return names(11, 1); }
   std::vector<std::string> outputs() const { return names(12, 1); }
@@ -136,6 +166,13 @@ class ReadModel {
   }
 
  private:
+  static std::string joined(const std::vector<std::int64_t>& values) {
+    std::string text;
+    for (const std::int64_t value : values) {
+      text += (text.empty() ? "" : ",") + std::to_string(value);
+    }
+    return text;
+  }
   std::vector<std::string> names(std::uint64_t kind, std::uint64_t field) const {
     std::vector<std::string> result;
     for (const std::string_view each : texts(graph_, kind)) {

@@ -25,31 +25,40 @@ namespace {
 
 using namespace dl;
 
-// NAME.onnx, and for batches of 2, 1 and 5 NAME.<batch>.in.npy and NAME.<batch>.out.npy.
-void write_case(const std::string& folder, const std::string& name, nn::Module& model,
-                const Shape& image, bool external = false) {
+Tensor batch_of(std::int64_t size, const Shape& image) {
+  Shape shape = image;
+  shape.insert(0, size);
+  return randn(shape);
+}
+
+// For batches of 2, 1 and 5 NAME.<batch>.in.npy and NAME.<batch>.out.npy.
+void write_results(const std::string& path, nn::Module& model, const Shape& image) {
   const NoGradGuard no_grad;
-  const auto batch = [&](std::int64_t size) {
-    Shape shape = image;
-    shape.insert(0, size);
-    return randn(shape);
-  };
-  const std::string path = fmt::format("{}/{}", folder, name);
-  model.train();  // so that running statistics are those of such inputs
-  for (int i = 0; i < 20 && !name.starts_with("random"); ++i) model(batch(4));
-  onnx::export_model(model, batch(2), path + ".onnx",
-                     {.dynamic_axes = {{"input", {{0, "batch"}}}}, .external_data = external});
   model.eval();
   for (const std::int64_t size : {2, 1, 5}) {
-    const Tensor input = batch(size);
+    const Tensor input = batch_of(size, image);
     nn::save_npy(fmt::format("{}.{}.in.npy", path, size), input);
     nn::save_npy(fmt::format("{}.{}.out.npy", path, size), model(input).contiguous());
   }
 }
 
+// NAME.onnx and its results.
+void write_case(const std::string& folder, const std::string& name, nn::Module& model,
+                const Shape& image, bool external = false) {
+  const NoGradGuard no_grad;
+  const std::string path = fmt::format("{}/{}", folder, name);
+  model.train();  // so that running statistics are those of such inputs
+  for (int i = 0; i < 20 && !name.starts_with("random"); ++i) model(batch_of(4, image));
+  onnx::export_model(model, batch_of(2, image), path + ".onnx",
+                     {.dynamic_axes = {{"input", {{0, "batch"}}}}, .external_data = external});
+  write_results(path, model, image);
+}
+
 void write_models(const std::string& folder) {
   onnx::export_small_network(folder + "/small.onnx");
   manual_seed(123);
+  onnx::SmallNetwork small;
+  write_results(folder + "/small", small, {1, 6, 6});
   nn::Sequential book = nn::models::book_cnn();
   write_case(folder, "book", book, {1, 28, 28});
   nn::Sequential mlp = nn::models::mlp();
