@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
+#include <span>
 
 #include "core/base/error.h"
+#include "core/base/system/atomic_file.h"
 
 namespace dl::examples {
 namespace {
@@ -140,10 +141,9 @@ std::string svg_of(const Plot& plot) {
 
 void write_plot(const Plot& plot, const std::string& path) {
   const std::string svg = svg_of(plot);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << svg;
-  file.close();
-  DL_CHECK(!file.fail(), kIo, "plot: cannot write {}", path);
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(svg)));
+  file.commit();
 }
 
 }  // namespace dl::examples
