@@ -9,6 +9,7 @@
 #include "core/base/option.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/index.h"
 #include "core/ops/index/indexing.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/order/order.h"
@@ -59,23 +60,20 @@ Tensor likely_logits(const Tensor& logits, const SamplingOptions& options) {
 
 Tensor next_tokens(const Tensor& logits, const SamplingOptions& options, Generator& generator) {
   const NoGradGuard no_grad;
-  if (!options.do_sample) {
-    check(options);
-    return argmax(logits, -1);
-  }
+  if (!options.do_sample) return argmax(logits, -1);
   return multinomial(softmax(likely_logits(logits, options), -1), 1, {}, generator).squeeze(-1);
 }
 
 Tensor generate(GPT2LMHeadModel& model, const Tensor& words, const GenerateOptions& options,
                 Generator& generator) {
-  check(options.sampling);
+  if (options.sampling.do_sample) check(options.sampling);
   DL_CHECK(options.max_new_tokens >= 0, kInvalidArgument,
            "generate: max_new_tokens is {}, wanted at least 0", options.max_new_tokens);
   DL_CHECK(words.defined() && words.dim() == 2 && words.size(1) > 0, kShape,
            "generate: the words have shape {}, wanted [N, L] with at least one word",
            words.defined() ? words.sizes().str() : "none");
   const std::int64_t most = model.transformer.options.n_positions;
-  DL_CHECK(words.size(1) + options.max_new_tokens <= most, kShape,
+  DL_CHECK(options.max_new_tokens <= most - words.size(1), kShape,
            "generate: {} words and max_new_tokens = {} are more than n_positions = {}",
            words.size(1), options.max_new_tokens, most);
   DL_CHECK(options.end_token || !options.pad_token, kInvalidArgument,

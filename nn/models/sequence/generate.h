@@ -27,7 +27,7 @@ struct SamplingOptions {
 // Equal logits at the limit of top_k are all kept. Throws kInvalidArgument for a temperature that
 // is not above 0, a negative top_k, or a top_p outside (0, 1].
 Tensor likely_logits(const Tensor& logits, const SamplingOptions& options);
-// The next token of each text, int64 [N]. Throws as likely_logits().
+// The next token of each text, int64 [N]. With do_sample throws as likely_logits().
 Tensor next_tokens(const Tensor& logits, const SamplingOptions& options,
                    Generator& generator = default_generator());
 

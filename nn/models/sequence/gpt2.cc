@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -53,7 +54,9 @@ class Conv1D final : public Module {
   }
   Tensor forward(const Tensor& input) override {
     check_size("Conv1D", "nx", weight.size(0), input, -1, "features");
-    return matmul(input, weight) + bias;
+    const Tensor product = matmul(input, weight);
+    // In autocast, as transformers' addmm() does.
+    return product + bias.to(product.dtype());
   }
   std::string extra_repr() const override {
     return fmt::format("nf={}, nx={}", weight.size(1), weight.size(0));
@@ -239,7 +242,16 @@ Tensor GPT2Model::forward(const Tensor& words, KVCache& cache) {
   check_not_moved("a call");
   DL_CHECK(!is_grad_enabled(), kInvalidArgument,
            "GPT2: a cache keeps no gradients; call the model under a NoGradGuard");
+  DL_CHECK(!cache.layers_.empty(), kInvalidArgument, "GPT2: the cache was moved from");
   const Tensor& keys = cache.layers_.front().keys;
+  DL_CHECK(cache.layers_.size() == h_.size() && keys.size(1) == options.n_head &&
+               keys.size(3) == options.n_embd / options.n_head &&
+               keys.size(2) <= options.n_positions,
+           kInvalidArgument,
+           "GPT2: the cache is of a model with {} layers of {} heads of width {}, wanted {}, {} "
+           "and {}, and a capacity of at most {}; make the cache from this model",
+           cache.layers_.size(), keys.size(1), keys.size(3), h_.size(), options.n_head,
+           options.n_embd / options.n_head, options.n_positions);
   DL_CHECK(words.defined() && words.dim() == 2 && words.size(0) == keys.size(0) &&
                words.size(1) > 0 && words.size(1) <= keys.size(2) - cache.length_,
            kShape,

@@ -41,13 +41,19 @@ GPT2Options gpt2_options(std::string_view name);
 class GPT2Model;
 
 // The keys and values of words that a model has read, so that it reads each word once. A cache
-// belongs to one text or batch of texts, and to one thread at a time.
+// belongs to one text or batch of texts, and to one thread at a time. It can be moved, but not
+// copied: the copy would share the tensors that the model writes into.
 class KVCache {
  public:
   // Room for `capacity` words of each of `batch` texts, with the model's dtype and on its device.
   // Throws kInvalidArgument unless batch and capacity are positive and capacity is at most
   // n_positions.
   KVCache(const GPT2Model& model, std::int64_t batch, std::int64_t capacity);
+  KVCache(const KVCache&) = delete;
+  KVCache& operator=(const KVCache&) = delete;
+  KVCache(KVCache&&) noexcept = default;
+  KVCache& operator=(KVCache&&) noexcept = default;
+  ~KVCache() = default;
 
   std::int64_t length() const noexcept { return length_; }  // words of each text so far
 
@@ -73,7 +79,8 @@ class GPT2Model : public Module {
   Tensor forward(const Tensor& words) override;
   // The words [N, L] follow those of the cache, which gets them. Hooks of the blocks and of their
   // attention do not run. Throws kShape also if the cache has no room, and kInvalidArgument if
-  // gradients are recorded: use a NoGradGuard.
+  // gradients are recorded (use a NoGradGuard), or if the cache is that of a model with another
+  // number of layers or heads or another width, or was moved from.
   Tensor forward(const Tensor& words, KVCache& cache);
 
   const GPT2Options options;

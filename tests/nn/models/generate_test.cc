@@ -7,11 +7,14 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/index.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/ops/shape/shape.h"
@@ -131,17 +134,58 @@ TEST_F(Generation, ASeedGivesTheText) {
   }
 }
 
+TEST_F(Generation, TheMostProbableTokensNeedNoSamplingOptions) {
+  const Tensor text =
+      generate(*model_, words_,
+               {.max_new_tokens = 3, .sampling = {.temperature = 0, .top_k = -1, .top_p = 0}});
+  EXPECT_TRUE(equal(text, without_cache(3)));
+}
+
+TEST_F(Generation, ACacheOfAnotherModelIsRefused) {
+  static_assert(!std::is_copy_constructible_v<KVCache>);
+  const NoGradGuard no_grad;
+  const auto expect_refused = [&](const GPT2Options& options) {
+    const GPT2Model other(options);
+    KVCache cache(other, 3, other.options.n_positions);
+    EXPECT_THAT([&] { model_->transformer.forward(words_, cache); },
+                ThrowsMessage<Error>(HasSubstr("make the cache from this model")));
+  };
+  GPT2Options options = small();
+  options.n_layer = 1;
+  expect_refused(options);
+  options = small();
+  options.n_head = 2;
+  expect_refused(options);
+  options = small();
+  options.n_embd = 32;
+  expect_refused(options);
+  options = small();
+  options.n_positions = 48;
+  expect_refused(options);
+  KVCache cache(model_->transformer, 3, 6);
+  KVCache moved = std::move(cache);
+  EXPECT_THAT(
+      [&] { model_->transformer.forward(words_, cache); },  // NOLINT(bugprone-use-after-move)
+      ThrowsMessage<Error>("GPT2: the cache was moved from"));
+  model_->transformer.forward(words_, moved);
+  EXPECT_EQ(moved.length(), 5);
+}
+
 TEST_F(Generation, WrongArgumentsAreNamed) {
   const auto expect = [&](const GenerateOptions& options, const std::string& text) {
     EXPECT_THAT([&] { generate(*model_, words_, options); }, ThrowsMessage<Error>(HasSubstr(text)));
   };
   expect({.max_new_tokens = -1}, "max_new_tokens is -1, wanted at least 0");
   expect({.max_new_tokens = 20}, "5 words and max_new_tokens = 20 are more than n_positions = 24");
-  expect({.sampling = {.temperature = 0}}, "temperature is 0, wanted more than 0");
-  expect({.sampling = {.temperature = std::numeric_limits<double>::quiet_NaN()}},
+  expect({.max_new_tokens = std::numeric_limits<std::int64_t>::max()},
+         "are more than n_positions = 24");
+  expect({.sampling = {.do_sample = true, .temperature = 0}},
+         "temperature is 0, wanted more than 0");
+  expect({.sampling = {.do_sample = true, .temperature = std::numeric_limits<double>::quiet_NaN()}},
          "temperature is nan");
-  expect({.sampling = {.top_k = -1}}, "top_k is -1, wanted at least 0");
-  expect({.sampling = {.top_p = 0}}, "top_p is 0, wanted more than 0 and at most 1");
+  expect({.sampling = {.do_sample = true, .top_k = -1}}, "top_k is -1, wanted at least 0");
+  expect({.sampling = {.do_sample = true, .top_p = 0}},
+         "top_p is 0, wanted more than 0 and at most 1");
   expect({.pad_token = 3}, "pad_token needs an end_token");
   EXPECT_THAT([&] { generate(*model_, zeros({3}, {.dtype = DType::kI64})); },
               ThrowsMessage<Error>(HasSubstr("the words have shape [3], wanted [N, L]")));
