@@ -66,10 +66,10 @@ struct DataLoaderOptions {
   Generator* generator = nullptr;
   // How long next() waits for one batch before it throws kTimeout; 0: without a limit.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  // How long the end of an epoch waits for samples that are being read.
+  // How long the end of an epoch waits for samples that are being read, and for worker_init_fn.
   std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);
-  // Called with the worker's number on each worker's thread before it reads; worker_info() answers
-  // there. next() throws what it throws.
+  // Called with the worker's number on each worker's thread before it reads, unless the epoch is
+  // over by then; worker_info() answers there. next() throws what it throws.
   std::function<void(int worker)> worker_init_fn{};
   // Keeps the workers' threads, with their thread-local variables, for all epochs of the loader:
   // worker_init_fn then runs once on each. Only with workers, and for one epoch at a time.

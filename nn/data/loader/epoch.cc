@@ -3,7 +3,10 @@
 #include <condition_variable>
 #include <exception>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
@@ -42,6 +45,7 @@ class DataLoader::Epoch::Impl {
         skipped_(std::move(skipped)) {
     for (std::size_t i = 0; i < streams_.size(); ++i)
       streams_[i].next = static_cast<std::int64_t>(i);
+    initialising_.reserve(workers());  // so that initialised() throws nothing
   }
 
   // The number of threads to start: at most one per batch.
@@ -113,31 +117,31 @@ class DataLoader::Epoch::Impl {
     room_.notify_one();
   }
 
-  // Tells the workers to end, and waits until none is in a read(), for stop_timeout at most.
-  // Returns false if one still is. The log names the sample that is waited for: at once if next()
-  // timed out before, else after 5 s.
+  // Tells the workers to end, and waits until none is in a read() or in worker_init_fn, for
+  // stop_timeout at most. Returns false if one still is. The log names the sample or the worker
+  // that is waited for: at once if next() timed out before, else after 5 s.
   bool stop() noexcept {
     Lock lock(mutex_);
     stopping_ = true;
     room_.notify_all();
-    const auto reading = [this]() DL_REQUIRES(mutex_) {
-      return std::ranges::find(slots_, true, &Slot::reading);
+    const auto idle = [this]() DL_REQUIRES(mutex_) {
+      return initialising_.empty() &&
+             std::ranges::find(slots_, true, &Slot::reading) == slots_.end();
     };
-    const auto idle = [&]() DL_REQUIRES(mutex_) { return reading() == slots_.end(); };
     const Deadline deadline = Deadline::after(options_.stop_timeout);
     const Deadline notice =
         Deadline::earlier(deadline, Deadline::after(late_ ? std::chrono::seconds(0) : kPatience));
     if (ready_.wait_until(lock.native(), notice.when(), idle)) return true;
     if (!deadline.has_passed()) {
-      log::warning("data loader: the epoch is over, but {} is still being read; waiting {} s more",
-                   text_of(reading()->place),
+      log::warning("data loader: the epoch is over, but {}; waiting {} s more", unfinished().what,
                    std::chrono::duration<double>(deadline.left()).count());
       if (ready_.wait_until(lock.native(), deadline.when(), idle)) return true;
     }
     log::error(
-        "data loader: {} is still being read {} s after the end of the epoch; its thread is left "
-        "behind, and needs the dataset until Dataset::read returns",
-        text_of(reading()->place), std::chrono::duration<double>(options_.stop_timeout).count());
+        "data loader: {} {} s after the end of the epoch; its thread is left behind, and needs the "
+        "dataset until {} returns",
+        unfinished().what, std::chrono::duration<double>(options_.stop_timeout).count(),
+        unfinished().function);
     return false;
   }
 
@@ -157,23 +161,47 @@ class DataLoader::Epoch::Impl {
     bool ended = false;     // next() has seen the end; used only by the thread that calls next()
   };
 
-  // Calls worker_init_fn. False: it threw, which ends the epoch.
+  // What the log says of a worker that is not idle.
+  struct Unfinished {
+    std::string what;
+    std::string_view function;  // that has to return
+  };
+  Unfinished unfinished() const DL_REQUIRES(mutex_) {
+    const auto slot = std::ranges::find(slots_, true, &Slot::reading);
+    if (slot != slots_.end()) {
+      return {.what = text_of(slot->place) + " is still being read", .function = "Dataset::read"};
+    }
+    return {.what = "worker_init_fn of worker " + std::to_string(initialising_.front()) +
+                    " is still running",
+            .function = "worker_init_fn"};
+  }
+
+  // Calls worker_init_fn, unless the epoch is over. False: it threw, which ends the epoch, or was
+  // not called.
   bool initialised(int worker) noexcept {
     if (!options_.worker_init_fn) return true;
+    Lock lock(mutex_);
+    if (stopping_) return false;
+    initialising_.push_back(worker);
+    lock.unlock();
+    std::exception_ptr error;
     try {
       detail::Draws draws(seed_, false);
       draws.begin(worker);
       const detail::ReadScope scope(worker_info_of(worker, options_, seed_), draws);
       options_.worker_init_fn(worker);
-      return true;
     } catch (...) {
-      const Lock lock(mutex_);
-      failure_ = std::current_exception();
-      stopping_ = true;
-      ready_.notify_one();
-      room_.notify_all();
-      return false;
+      error = std::current_exception();
     }
+    lock.lock();
+    std::erase(initialising_, worker);
+    if (error) {
+      failure_ = error;
+      stopping_ = true;
+      room_.notify_all();
+    }
+    ready_.notify_one();
+    return !error;
   }
 
   std::size_t workers() const noexcept { return static_cast<std::size_t>(workers_); }
@@ -266,7 +294,8 @@ class DataLoader::Epoch::Impl {
   std::condition_variable ready_;  // a batch was read; only the epoch's owner waits for it
   std::condition_variable room_;   // a batch was taken, or the epoch ends; workers wait for it
   std::vector<BatchStream> streams_;
-  std::vector<Slot> slots_ DL_GUARDED_BY(mutex_);  // batch b lives in slot b % size
+  std::vector<Slot> slots_ DL_GUARDED_BY(mutex_);        // batch b lives in slot b % size
+  std::vector<int> initialising_ DL_GUARDED_BY(mutex_);  // workers that are in worker_init_fn
   // Batches that next() has returned or skipped. The epoch's owner changes it under mutex_, and
   // reads it without.
   std::int64_t delivered_ = 0;

@@ -319,6 +319,36 @@ TEST(DataLoaderErrors, AStuckWorkerIsLeftWithItsDataset) {
       << "the last worker that is left behind lets go of the dataset";
 }
 
+TEST(DataLoaderErrors, AStuckWorkerInitFnIsLeftBehind) {
+  struct Gate {
+    std::promise<void> begun;
+    std::promise<void> open;
+  };
+  const auto gate = std::make_shared<Gate>();
+  auto dataset = std::make_shared<Held>(10, 10);
+  std::future<void> gone = dataset->gone();
+  SequentialSampler sampler(10);
+  StderrLines log;
+  {
+    const DataLoader loader(std::move(dataset), sampler,
+                            {.num_workers = 1,
+                             .stop_timeout = std::chrono::milliseconds(100),
+                             .worker_init_fn = [gate](int) {
+                               gate->begun.set_value();
+                               gate->open.get_future().wait();
+                             }});
+    const DataLoader::Epoch epoch = loader.epoch();
+    gate->begun.get_future().wait();
+  }  // returns although the function does not
+  EXPECT_THAT(
+      log.line_with("left behind"),
+      AllOf(HasSubstr("data loader: worker_init_fn of worker 0 is still running 0.1 s after "
+                      "the end of the epoch"),
+            HasSubstr("needs the dataset until worker_init_fn returns")));
+  gate->open.set_value();
+  EXPECT_EQ(gone.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+}
+
 TEST(DataLoaderErrors, AnErrorDoesNotWaitForOtherWorkers) {
   // Sample 3 fails while another worker is stuck with sample 7.
   class StuckAndBroken : public Held {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <condition_variable>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -222,6 +224,7 @@ TEST(DataLoader, CallsWorkerInitFnOnEachWorkerOfAnEpoch) {
   std::atomic<int> calls = 0;
   std::atomic<int> sum = 0;
   std::atomic<bool> is_worker = true;
+  std::barrier<> all_workers(3);  // else one may do all work before another has started
   const DataLoader loader(dataset,
                           {.batch_size = 2, .num_workers = 3, .worker_init_fn = [&](int worker) {
                              const auto info = worker_info();
@@ -230,6 +233,7 @@ TEST(DataLoader, CallsWorkerInitFnOnEachWorkerOfAnEpoch) {
                              }
                              ++calls;
                              sum += worker;
+                             all_workers.arrive_and_wait();
                            }});
   const auto first = all_targets(loader);
   EXPECT_EQ(first.size(), 4u);
@@ -269,9 +273,12 @@ TEST(DataLoader, PersistentWorkersAreTheSameThreadsInAllEpochs) {
   const Numbers dataset(12);
   Mutex mutex;
   std::vector<std::thread::id> threads;
+  std::condition_variable both;  // else one may do all work before the other has started
   const auto note = [&](int) {
-    const Lock lock(mutex);
+    Lock lock(mutex);
     threads.push_back(std::this_thread::get_id());
+    both.notify_all();
+    both.wait(lock.native(), [&] { return threads.size() >= 2; });
   };
   const DataLoader plain(dataset, {.batch_size = 2, .num_workers = 2});
   const DataLoader loader(
