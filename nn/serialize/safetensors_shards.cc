@@ -40,7 +40,9 @@ WeightMap read_weight_map(const std::string& path) {
   for (const auto& [tensor, where] : list->items()) {
     DL_CHECK(where.is_string() && is_plain_file_name(where.get_ref<const std::string&>()), kParse,
              "{}: tensor {} has {}, wanted the name of a file beside the index", path,
-             quoted_name(tensor), quoted_name(where.dump()));
+             quoted_name(tensor),
+             where.is_string() ? quoted_name(where.get_ref<const std::string&>())
+                               : std::string(where.type_name()));
     map[where.get<std::string>()].insert(tensor);
   }
   return map;

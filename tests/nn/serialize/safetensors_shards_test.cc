@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
 #include "nn/serialize/safetensors.h"
@@ -63,6 +65,13 @@ TEST_F(ShardedSafetensors, WrongIndexesAreRefused) {
   for (const std::string_view name :
        {"7", R"("")", R"("..")", R"("../x")", R"("/etc/x")", R"("a\u0000b")", "null"})
     expect_refused(fmt::format(R"({{"weight_map": {{"a": {}}}}})", name), "tensor \"a\" has ");
+}
+
+TEST_F(ShardedSafetensors, ADeepIndexIsRefused) {
+  constexpr std::size_t kDepth = 1'000'000;
+  const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+  expect_refused(R"({"weight_map": {"a": )" + deep + "}}",
+                 "tensor \"a\" has array, wanted the name of a file");
 }
 
 }  // namespace
