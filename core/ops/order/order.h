@@ -39,8 +39,9 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
 // element at place q (count - 1) of the sorted ones, or for a place between two what
 // options.interpolation says. Floating dtypes float32 and float64. `q` is in [0, 1], a number or a
 // tensor of the input's dtype with at most one dimension, which then comes first in the result. A
-// NaN gives NaN; nanquantile() ignores NaNs. Throws kInvalidArgument for other shares and for an
-// unknown interpolation, kShape for no elements.
+// NaN gives NaN; nanquantile() ignores NaNs. Throws kInvalidArgument for other shares, for an
+// unknown interpolation, and for more than 2^24 elements of float32, whose places float32 cannot
+// count; kShape for no elements.
 Tensor quantile(const Tensor& input, double q, std::optional<std::int64_t> dim = {},
                 QuantileOptions options = {});
 Tensor quantile(const Tensor& input, const Tensor& q, std::optional<std::int64_t> dim = {},

@@ -32,6 +32,9 @@ void check_quantile(const Tensor& input, const Tensor& q, std::string_view op,
            op, interpolation);
 }
 
+// The largest number of elements whose places are all exact in float32; PyTorch has the same limit.
+constexpr std::int64_t kMostInFloat = std::int64_t{1} << 24U;
+
 // At places `ranks` of the elements sorted along the last dimension.
 Tensor elements_at(const Tensor& sorted, const Tensor& ranks, std::string_view interpolation) {
   const Tensor below = interpolation == "higher"    ? ceil(ranks)
@@ -51,6 +54,9 @@ Tensor quantile_of(const Tensor& input, const Tensor& q, std::optional<std::int6
   const std::size_t d = dim ? wrap_dim(*dim, rank, op) : 0;
   const auto at = static_cast<std::int64_t>(d);
   const Tensor along = dim ? input.unsqueeze(-1).transpose(at, -1) : input.reshape({-1});
+  DL_CHECK(along.size(-1) <= kMostInFloat || input.dtype() == DType::kF64, kInvalidArgument,
+           "{}: {} elements in float32, wanted at most {}; convert the input and q to float64", op,
+           along.size(-1), kMostInFloat);
   const Tensor sorted = sort(along, -1).first;
   const Tensor shares = q.detach().reshape({-1});
   const Tensor is_nan = isnan(sorted.detach());
