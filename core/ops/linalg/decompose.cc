@@ -25,9 +25,8 @@ void clear_triangle(T* a, std::int64_t rows, std::int64_t columns, bool below) {
   }
 }
 
-// With L of A = L L^T: L^-T S L^-1, S being the symmetric matrix with the lower triangle of L^T g,
-// but half of its diagonal, and half of it elsewhere (Murray 2016, "Differentiation of the Cholesky
-// decomposition").
+// The gradient is L^-T S L^-1. S is symmetric: its lower triangle, with the diagonal, is half of
+// that of L^T g (Murray 2016, "Differentiation of the Cholesky decomposition").
 struct CholeskyBackward final : Node {
   std::string_view name() const noexcept override { return "linalg.cholesky"; }
   void backward(BackwardContext& context) override {
@@ -93,7 +92,7 @@ struct SvdBackward final : Node {
       inner = add(inner, mul(column, div(sub(turn, mT(turn)), gaps)));
     }
     Tensor result = matmul(u, matmul(inner, vh));
-    // What leads out of the spaces that the vectors span.
+    // The part of the gradients outside the spaces that the columns of U and V span.
     if (to_u.defined() && u.size(-2) > k) {
       const Tensor outside = sub(to_u, matmul(u, matmul(mT(u), to_u)));
       result = add(result, matmul(div(outside, row), vh));
@@ -142,7 +141,8 @@ void record_outputs(const Ref<Node>& node, std::initializer_list<Tensor> outputs
   }
 }
 
-// S alone, or all three.
+}  // namespace
+
 SvdResult svd_values(const Tensor& input, bool full, bool with_vectors, std::string_view op) {
   lapack::require(op);
   const std::int64_t m = input.size(-2);
@@ -172,8 +172,6 @@ SvdResult svd_values(const Tensor& input, bool full, bool with_vectors, std::str
   if (none) return {{}, s.to(device), {}};
   return {u.on(device), s.to(device), vh.on(device)};
 }
-
-}  // namespace
 
 Tensor cholesky(const Tensor& input, CholeskyOptions options) {
   constexpr std::string_view kName = "linalg.cholesky";

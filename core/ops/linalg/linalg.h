@@ -1,10 +1,11 @@
 // torch.linalg: norms, determinants, inverses, systems of equations and decompositions.
 //
 // Matrices are the last two dimensions; the dimensions before them are a batch. Dtypes float32 and
-// float64; others throw kDType. All have a gradient. LAPACK computes them on the CPU, and tensors
-// on a GPU are copied there and back; without its library (Debian's package liblapack3) all but
-// norms throw kNotFound. Throws kShape for inputs that are no matrices, or not square if they
-// have to be. Nothing here can be recorded by compile() (nn/compile/compile.h) but norms.
+// float64; others throw kDType. All have a gradient, but for modes of qr(). LAPACK computes them on
+// the CPU, and tensors on a GPU are copied there and back; without its library (Debian's package
+// liblapack3) all but norms throw kNotFound. Throws kShape for inputs that are no matrices, or not
+// square if they have to be. Nothing here can be recorded by compile() (nn/compile/compile.h) but
+// norms.
 #pragma once
 
 #include <string_view>
@@ -34,6 +35,7 @@ Tensor inv(const Tensor& input);
 // X with A X = B: B is [..., n, k], or [..., n], if that is the shape of A without its last
 // dimension. Batches are broadcast. Throws as inv().
 Tensor solve(const Tensor& a, const Tensor& b);
+// Its gradient throws kInvalidArgument for matrices with an infinity or NaN.
 Tensor det(const Tensor& input);
 // The determinant as sign and log |det|; 0 and -infinity for a singular matrix.
 struct SlogdetResult {
@@ -58,7 +60,8 @@ struct QrResult {
 //   mode "reduced"   [m, k] and [k, n], k = min(m, n)
 //        "complete"  [m, m] and [m, n]
 //        "r"         R of "reduced" alone
-// As in PyTorch, "r" has no gradient, and "complete" has one if m <= n.
+// "r" has no gradient, and "complete" has one if m <= n. Without one, qr() throws kNotImplemented
+// for an input that is recorded; PyTorch throws in the backward pass.
 QrResult qr(const Tensor& input, std::string_view mode = "reduced");
 
 struct SvdOptions {

@@ -80,4 +80,8 @@ inline Tensor inverse_of(const Tensor& a, std::string_view op) {
   return solved(a, identity_like(a), false, op);
 }
 
+// S alone, or all three; throws as svd(). Not recorded.
+struct SvdResult;
+SvdResult svd_values(const Tensor& input, bool full, bool with_vectors, std::string_view op);
+
 }  // namespace dl::linalg

@@ -103,7 +103,7 @@ Tensor as_matrices(const Tensor& numbers) {
 struct DetBackward final : Node {
   std::string_view name() const noexcept override { return "linalg.det"; }
   void backward(BackwardContext& context) override {
-    const auto [u, s, vh] = svd(saved(0));
+    const auto [u, s, vh] = svd_values(saved(0), true, true, name());
     const std::int64_t n = s.size(-1);
     // Row i of `others` is s with 1 in the place of element i.
     const Tensor one = eye(n, {.dtype = DType::kBool, .device = s.device()});
@@ -122,6 +122,30 @@ struct SlogdetBackward final : Node {
     context.give(0, mul(as_matrices(context.grad_output()), mT(inverse)));
   }
 };
+
+// X of matrices B [..., n, k].
+Tensor solved_matrices(const Tensor& a, const Tensor& b) {
+  constexpr std::string_view kName = "linalg.solve";
+  DL_CHECK(b.dim() >= 2 && b.size(-2) == a.size(-1), kShape,
+           "{}: shapes {} and {} do not fit: {} columns, but {} rows", kName, a.sizes().str(),
+           b.sizes().str(), a.size(-1), b.dim() >= 2 ? b.size(-2) : 0);
+  const Shape batch = broadcast_shapes(batch_with(a, 2), batch_with(b, 2), kName);
+  Shape a_shape = batch;
+  Shape b_shape = batch;
+  for (const std::int64_t d : {-2, -1}) {
+    a_shape.push_back(a.size(d));
+    b_shape.push_back(b.size(d));
+  }
+  const Tensor left = a.expand(a_shape);
+  const Tensor right = b.expand(b_shape);
+  const Tensor result = solved(left, right, false, kName);
+  if (auto* node = record<SolveBackward>(result, left, right)) {
+    node->set_grad_fn_name("LinalgSolveExBackward0");
+    node->save(left);
+    node->save(result);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -144,29 +168,9 @@ Tensor solve(const Tensor& a, const Tensor& b) {
   DL_CHECK(a.dtype() == b.dtype(), kDType, "{}: A is {}, but B is {}", kName, name_of(a.dtype()),
            name_of(b.dtype()));
   const bool is_vector = b.dim() == 1 || b.sizes() == batch_with(a, 1);
-  if (is_vector) {
-    return dl::detail::finish_composed(solve(a, b.unsqueeze(-1)).squeeze(-1), b,
-                                       "LinalgSolveExBackward0");
-  }
-  DL_CHECK(b.dim() >= 2 && b.size(-2) == a.size(-1), kShape,
-           "{}: shapes {} and {} do not fit: {} columns, but {} rows", kName, a.sizes().str(),
-           b.sizes().str(), a.size(-1), b.dim() >= 2 ? b.size(-2) : 0);
-  const Shape batch = broadcast_shapes(batch_with(a, 2), batch_with(b, 2), kName);
-  Shape a_shape = batch;
-  Shape b_shape = batch;
-  for (const std::int64_t d : {-2, -1}) {
-    a_shape.push_back(a.size(d));
-    b_shape.push_back(b.size(d));
-  }
-  const Tensor left = a.expand(a_shape);
-  const Tensor right = b.expand(b_shape);
-  const Tensor result = solved(left, right, false, kName);
-  if (auto* node = record<SolveBackward>(result, left, right)) {
-    node->set_grad_fn_name("LinalgSolveExBackward0");
-    node->save(left);
-    node->save(result);
-  }
-  return result;
+  if (!is_vector) return solved_matrices(a, b);
+  return dl::detail::finish_composed(solved_matrices(a, b.unsqueeze(-1)).squeeze(-1), b,
+                                     "LinalgSolveExBackward0");
 }
 
 Tensor det(const Tensor& input) {

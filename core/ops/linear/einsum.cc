@@ -79,7 +79,7 @@ Sum read(std::string_view equation, std::span<const Tensor> operands) {
     if (more) left.remove_prefix(comma + 1);
   }
   DL_CHECK(sum.operands.size() == operands.size(), kInvalidArgument,
-           "{}: \"{}\" is of {} operands, {} came", kName, equation, sum.operands.size(),
+           "{}: \"{}\" names {} operands, got {}", kName, equation, sum.operands.size(),
            operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
     check_defined(operands[i], kName, "an operand");

@@ -191,6 +191,19 @@ TEST(Linalg, ASingularMatrixHasNoDeterminantButASign) {
   EXPECT_EQ(log.item<float>(), -std::numeric_limits<float>::infinity());
 }
 
+// torch.linalg.solve takes B as vectors or as matrices once: [n, 1] of a vector [n] is no vector.
+TEST(Linalg, SolveTakesAVectorAsOne) {
+  const auto twos = [](const Shape& shape) { return full(shape, 2.0); };
+  for (const Shape& batch : {Shape{1, 1, 1}, Shape{3, 1, 1}}) {
+    const Tensor x = linalg::solve(twos(batch), ones({1}));
+    EXPECT_EQ(x.sizes(), (Shape{batch[0], 1}));
+    EXPECT_EQ(x[0].item(), 0.5);
+  }
+  EXPECT_EQ(linalg::solve(twos({2, 1, 1}), ones({2, 1})).sizes(), (Shape{2, 1}));
+  EXPECT_ERROR(linalg::solve(twos({3, 1, 1}), ones({3})), kShape,
+               "linalg.solve: shapes [3, 1, 1] and [3, 1] do not fit: 1 columns, but 3 rows");
+}
+
 TEST(Linalg, ErrorsNameWhatIsWrong) {
   const Tensor a = some(3, 3);
   EXPECT_ERROR(linalg::inv(some(3, 4)), kShape,
@@ -209,6 +222,9 @@ TEST(Linalg, ErrorsNameWhatIsWrong) {
   EXPECT_ERROR(linalg::solve(a, ones({2, 4, 1}, {.dtype = DType::kF64})), kShape,
                "linalg.solve: shapes [2, 3, 3] and [2, 4, 1] do not fit: 3 columns, but 4 rows");
   EXPECT_ERROR(linalg::solve(a, ones({3})), kDType, "linalg.solve: A is float64, but B is float32");
+  const Tensor no_numbers = full({2, 2}, kInfinite).requires_grad_();
+  EXPECT_ERROR(linalg::det(no_numbers).backward(), kInvalidArgument,
+               "linalg.det: matrix 0 of the batch has an infinity or NaN");
   EXPECT_ERROR(linalg::qr(a, "full"), kInvalidArgument,
                "linalg.qr: mode is \"full\", wanted \"reduced\", \"complete\" or \"r\"");
   EXPECT_ERROR(linalg::qr(some(4, 3).requires_grad_(), "complete"), kNotImplemented,

@@ -125,7 +125,7 @@ TEST(Methods, NewTensorsHaveTheDTypeOfTheirModel) {
 TEST(Methods, ErrorsOfProductsNameWhatIsWrong) {
   const Tensor a = ones({2, 3});
   const Tensor b = ones({3, 4});
-  EXPECT_ERROR(einsum("ij,jk", a), kInvalidArgument, "einsum: \"ij,jk\" is of 2 operands, 1 came");
+  EXPECT_ERROR(einsum("ij,jk", a), kInvalidArgument, "einsum: \"ij,jk\" names 2 operands, got 1");
   EXPECT_ERROR(einsum("i1->i", a), kInvalidArgument,
                "einsum: '1' in \"i1->i\" is no letter; wanted letters and one \"...\" an operand, "
                "as in \"bij,bjk->bik\"");
@@ -162,6 +162,10 @@ TEST(Methods, QuantileRefusesWhatIsNoShare) {
   EXPECT_ERROR(x.quantile(0.5, 0, {.interpolation = "cubic"}), kInvalidArgument,
                "quantile: interpolation is \"cubic\", wanted \"linear\", \"lower\", \"higher\", "
                "\"midpoint\" or \"nearest\"");
+  const Tensor large = zeros({1}).expand({(std::int64_t{1} << 24U) + 1});
+  EXPECT_ERROR(large.quantile(0.5), kInvalidArgument,
+               "quantile: 16777217 elements in float32, wanted at most 16777216; convert the input "
+               "and q to float64");
   EXPECT_ERROR(zeros({0}).quantile(0.5), kShape, "quantile: the input of shape [0] has no element");
   EXPECT_ERROR(arange(3).quantile(0.5), kDType,
                "quantile: int64 is not supported; wanted float32 or float64");
