@@ -1,4 +1,6 @@
 // Packing and padding of sequences.
+#include "nn/layers/rnn/packed_sequence.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -6,14 +8,54 @@
 #include "core/base/error.h"
 #include "core/ops/index/index.h"
 #include "core/tensor/factories.h"
-#include "nn/layers/rnn/rnn.h"
 
-namespace dl::nn::utils::rnn {
+namespace dl::nn {
 namespace {
 
-Tensor rows_at(const Tensor& x, const std::vector<std::int64_t>& order, std::int64_t dim) {
-  return order.empty() ? x : index_select(x, dim, tensor(order).to(x.device()));
+void check_order(const std::vector<std::int64_t>& order, std::int64_t count, std::string_view name,
+                 std::string_view op) {
+  if (order.empty()) return;
+  DL_CHECK(static_cast<std::int64_t>(order.size()) == count, kInvalidArgument,
+           "{}: {} has {} numbers, wanted none or batch_sizes[0] = {}", op, name, order.size(),
+           count);
+  std::vector<bool> seen(order.size());
+  for (const std::int64_t i : order) {
+    DL_CHECK(i >= 0 && i < count && !seen[static_cast<std::size_t>(i)], kInvalidArgument,
+             "{}: {} has {}, wanted each number from 0 to {} once", op, name, i, count - 1);
+    seen[static_cast<std::size_t>(i)] = true;
+  }
 }
+
+}  // namespace
+
+void detail::check_packed(const PackedSequence& sequence, std::string_view op) {
+  const std::vector<std::int64_t>& sizes = sequence.batch_sizes;
+  DL_CHECK(sequence.data.defined() && sequence.data.dim() >= 1 && !sizes.empty(), kInvalidArgument,
+           "{}: the sequence is empty", op);
+  const std::int64_t rows = sequence.data.size(0);
+  std::int64_t left = rows;
+  for (std::size_t t = 0; t < sizes.size(); ++t) {
+    const std::int64_t most = t == 0 ? rows : sizes[t - 1];
+    DL_CHECK(sizes[t] >= 1 && sizes[t] <= most, kInvalidArgument,
+             "{}: batch_sizes[{}] is {}, wanted 1 to {}; they never rise", op, t, sizes[t], most);
+    left -= std::min(sizes[t], left + 1);
+  }
+  DL_CHECK(left == 0, kInvalidArgument,
+           "{}: batch_sizes add up to {} than the {} rows of data; wanted as many", op,
+           left > 0 ? "less" : "more", rows);
+  check_order(sequence.sorted_indices, sizes.front(), "sorted_indices", op);
+  check_order(sequence.unsorted_indices, sizes.front(), "unsorted_indices", op);
+}
+
+Tensor detail::rows_at(const Tensor& x, const std::vector<std::int64_t>& order, std::int64_t dim) {
+  if (order.empty() || !x.defined()) return x;
+  return index_select(x, dim, tensor(order).to(x.device()));
+}
+
+namespace utils::rnn {
+namespace {
+
+using detail::rows_at;
 
 std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
   std::vector<std::int64_t> result(order.size());
@@ -76,8 +118,7 @@ PackedSequence pack_padded_sequence(const Tensor& input, std::span<const std::in
 std::pair<Tensor, std::vector<std::int64_t>> pad_packed_sequence(const PackedSequence& sequence,
                                                                  PadOptions options) {
   constexpr std::string_view kOp = "pad_packed_sequence";
-  DL_CHECK(sequence.data.defined() && !sequence.batch_sizes.empty(), kInvalidArgument,
-           "{}: the sequence is empty", kOp);
+  detail::check_packed(sequence, kOp);
   const std::vector<std::int64_t>& sizes = sequence.batch_sizes;
   const auto steps = static_cast<std::int64_t>(sizes.size());
   DL_CHECK(options.total_length == 0 || options.total_length >= steps, kInvalidArgument,
@@ -126,4 +167,5 @@ PackedSequence pack_sequence(const std::vector<Tensor>& sequences, bool enforce_
   return pack_padded_sequence(padded, lengths, {.enforce_sorted = enforce_sorted});
 }
 
-}  // namespace dl::nn::utils::rnn
+}  // namespace utils::rnn
+}  // namespace dl::nn

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "core/ops/elementwise/activation.h"
@@ -14,6 +15,7 @@
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/check_input.h"
+#include "nn/layers/rnn/packed_sequence.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -21,8 +23,9 @@ namespace {
 
 using detail::CellKind;
 using detail::CellWeights;
+using detail::rows_at;
 
-// Of which each has hidden_size rows of the weights.
+// The number of gates. Each has hidden_size rows of the weights.
 std::int64_t gates_of(CellKind kind) {
   return kind == CellKind::kLSTM ? 4 : kind == CellKind::kGRU ? 3 : 1;
 }
@@ -125,15 +128,18 @@ std::int64_t positive(std::string_view layer, std::string_view what, std::int64_
   return value;
 }
 
+// At most 4 gates or 2 directions of this size have to be counted.
+std::int64_t checked_hidden(std::string_view layer, std::int64_t value) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
+  DL_CHECK(positive(layer, "hidden_size", value) <= kMost, kInvalidArgument,
+           "{}: hidden_size is {}, wanted at most {}", layer, value, kMost);
+  return value;
+}
+
 // In the order of parameters, which is PyTorch's.
 void draw_uniform(const Module& module, std::int64_t hidden_size) {
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
   for (Tensor parameter : module.parameters()) init::uniform_(parameter, -bound, bound);
-}
-
-Tensor permuted(const Tensor& x, const std::vector<std::int64_t>& order, std::int64_t dim) {
-  if (order.empty() || !x.defined()) return x;
-  return index_select(x, dim, tensor(order).to(x.device()));
 }
 
 }  // namespace
@@ -141,7 +147,7 @@ Tensor permuted(const Tensor& x, const std::vector<std::int64_t>& order, std::in
 detail::RNNBase::RNNBase(std::string_view name, CellKind kind, std::int64_t inputs,
                          std::int64_t hidden, const RNNOptions& given)
     : input_size(positive(name, "input_size", inputs)),
-      hidden_size(positive(name, "hidden_size", hidden)),
+      hidden_size(checked_hidden(name, hidden)),
       options(given),
       name_(name),
       kind_(kind) {
@@ -261,12 +267,13 @@ std::pair<PackedSequence, LSTMState> detail::RNNBase::run(const PackedSequence& 
            "{}: the packed data has shape {}, wanted [steps, input_size] of at least one step",
            name_, input.data.defined() ? input.data.sizes().str() : "none (undefined)");
   check_size(name_, "input_size", input_size, input.data, -1, "features");
+  check_packed(input, name_);
   const LSTMState start = checked(state, input.data, input.batch_sizes.front());
   const auto [data, end] =
       layers(input.data, input.batch_sizes,
-             each(start, [&](const Tensor& x) { return permuted(x, input.sorted_indices, 1); }));
+             each(start, [&](const Tensor& x) { return rows_at(x, input.sorted_indices, 1); }));
   return {PackedSequence{data, input.batch_sizes, input.sorted_indices, input.unsorted_indices},
-          each(end, [&](const Tensor& x) { return permuted(x, input.unsorted_indices, 1); })};
+          each(end, [&](const Tensor& x) { return rows_at(x, input.unsorted_indices, 1); })};
 }
 
 RNN::RNN(std::int64_t inputs, std::int64_t hidden, const RNNOptions& given)
@@ -285,7 +292,7 @@ GRU::GRU(std::int64_t inputs, std::int64_t hidden, const RNNOptions& given)
 detail::RNNCellBase::RNNCellBase(std::string_view name, CellKind kind, std::int64_t inputs,
                                  std::int64_t hidden, bool bias, DType dtype)
     : input_size(positive(name, "input_size", inputs)),
-      hidden_size(positive(name, "hidden_size", hidden)),
+      hidden_size(checked_hidden(name, hidden)),
       weight_ih(register_parameter(
           "weight_ih", empty({gates_of(kind) * hidden_size, input_size}, {.dtype = dtype}))),
       weight_hh(register_parameter(

@@ -242,6 +242,33 @@ TEST(Recurrent, WhatDoesNotFitIsNamed) {
   const std::vector<std::int64_t> long_one = {4, 2};
   EXPECT_ERROR(packing::pack_padded_sequence(zeros({3, 2, 1}), long_one), kInvalidArgument,
                "pack_padded_sequence: a length is 4, wanted 1 to 3");
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62U;
+  EXPECT_ERROR(LSTM(3, kHuge), kInvalidArgument,
+               "LSTM: hidden_size is 4611686018427387904, wanted at most 2305843009213693951");
+  EXPECT_ERROR(GRUCell(3, kHuge), kInvalidArgument,
+               "GRUCell: hidden_size is 4611686018427387904, wanted at most 2305843009213693951");
+}
+
+// PackedSequence is a public aggregate: its numbers may come from anywhere.
+TEST(Recurrent, PackedSequencesThatDoNotFitAreNamed) {
+  GRU gru(1, 2);
+  const auto expect = [&](const PackedSequence& packed, const std::string& text) {
+    EXPECT_ERROR(gru(packed), kInvalidArgument, "GRU: " + text);
+    EXPECT_ERROR(packing::pad_packed_sequence(packed), kInvalidArgument,
+                 "pad_packed_sequence: " + text);
+  };
+  const Tensor data = ones({4, 1});
+  expect({data, {2, 0, 2}, {}, {}}, "batch_sizes[1] is 0, wanted 1 to 2; they never rise");
+  expect({data, {-1, 5}, {}, {}}, "batch_sizes[0] is -1, wanted 1 to 4; they never rise");
+  expect({data, {1, 3}, {}, {}}, "batch_sizes[1] is 3, wanted 1 to 1; they never rise");
+  expect({data, {2, 1}, {}, {}},
+         "batch_sizes add up to less than the 4 rows of data; wanted as many");
+  expect({data, {3, 3}, {}, {}},
+         "batch_sizes add up to more than the 4 rows of data; wanted as many");
+  expect({data, {2, 2}, {0}, {}},
+         "sorted_indices has 1 numbers, wanted none or batch_sizes[0] = 2");
+  expect({data, {2, 2}, {}, {0, 2}}, "unsorted_indices has 2, wanted each number from 0 to 1 once");
+  expect({data, {2, 2}, {}, {1, 1}}, "unsorted_indices has 1, wanted each number from 0 to 1 once");
 }
 
 }  // namespace
