@@ -64,7 +64,7 @@ ConvPadding::ConvPadding(std::string_view name) : IntPair(0) {
 
 ConvPadding::Sides ConvPadding::sides(IntPair kernel, IntPair stride, IntPair dilation,
                                       std::string_view layer) const {
-  if (word != "same") return {.both = *this};
+  if (word != "same") return {.both = static_cast<const IntPair&>(*this)};
   DL_CHECK(stride.is(1), kInvalidArgument,
            "{}: padding \"same\" is for stride 1, the stride is {}; give numbers instead", layer,
            stride.as_given());

@@ -13,9 +13,14 @@ namespace dl::nn {
 
 // The padding of a convolution: zeros on each side, as numbers; "valid", which is 0; or "same", so
 // that a result with stride 1 has the input's size. If "same" needs an odd number of zeros, there
-// is one more at the end than at the beginning, as in PyTorch.
-struct ConvPadding : IntPair {
+// is one more at the end than at the beginning, as in PyTorch. It does not convert to IntPair,
+// which cannot say "same": an op takes the numbers of sides().
+struct ConvPadding : private IntPair {
+  using IntPair::as_given;
+  using IntPair::h;  // 0 if `word` says the padding
   using IntPair::IntPair;
+  using IntPair::is;
+  using IntPair::w;
   constexpr ConvPadding(IntPair sides) noexcept  // NOLINT(google-explicit-constructor)
       : IntPair(sides) {}
   // Throws kInvalidArgument for another name.

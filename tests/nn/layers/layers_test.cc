@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
@@ -351,6 +352,8 @@ TEST(Convolutions, OfTheSameSizePadTheEndMore) {
 }
 
 TEST(Convolutions, SayTheirPaddingByItsName) {
+  // As numbers "same" would be 0.
+  static_assert(!std::is_convertible_v<ConvPadding, IntPair>);
   EXPECT_EQ(Conv2d(3, 4, 2, {.padding = "same"}).str(),
             "Conv2d(3, 4, kernel_size=(2, 2), stride=(1, 1), padding=same)");
   EXPECT_EQ(Conv1d(3, 4, 2, {.padding = "valid"}).str(),
