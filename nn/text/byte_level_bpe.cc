@@ -23,6 +23,10 @@ constexpr std::size_t kBytes = 256;
 // GPT-2's vocabulary has 1 MB and 50,257 tokens; the largest in use have 256,000.
 constexpr std::size_t kMostFileBytes = std::size_t{256} << 20U;
 constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 24U;
+// Numbers without a token that a vocabulary may have for each token, and besides. A larger number
+// in a small file would need memory for all numbers below it.
+constexpr std::uint64_t kMostGapsPerToken = 3;
+constexpr std::uint64_t kMostGaps = std::uint64_t{1} << 14U;
 
 // Vocabularies write each byte as one character that shows: itself if it is a graphic character of
 // Latin-1, else U+0100, U+0101, ... in the order of the bytes.
@@ -156,7 +160,10 @@ void ByteLevelBPETokenizer::read_vocabulary(const std::string& path,
   VocabularyReader reader(path);
   Json::sax_parse(read_text(path), &reader);
   const ByteNames names;
+  const std::uint64_t most = (kMostGapsPerToken + 1) * reader.tokens.size() + kMostGaps;
   for (auto& [name, id] : reader.tokens) {
+    DL_CHECK(id < most, kParse, "{}: token {} has {}, wanted less than {} in a file of {} tokens",
+             path, quoted_name(name), id, most, reader.tokens.size());
     const auto token = static_cast<Token>(id);
     DL_CHECK(ids_.emplace(name, token).second, kParse, "{}: token {} appears twice", path,
              quoted_name(name));
@@ -268,9 +275,12 @@ void ByteLevelBPETokenizer::encode_plain(std::string_view text, Word& word,
 std::vector<std::int64_t> ByteLevelBPETokenizer::encode(std::string_view text) const {
   std::vector<std::int64_t> tokens;
   Word word;
-  std::size_t plain = 0;  // the first byte that has no tokens yet
+  std::size_t plain = 0;                  // the first byte that has no tokens yet
+  std::array<bool, kBytes> begins_one{};  // by the first byte of a special token
+  for (const std::string& token : special_) begins_one[static_cast<unsigned char>(token[0])] = true;
   // With no special token the loop would look for nothing at each byte.
   for (std::size_t i = 0; !special_.empty() && i < text.size(); ++i) {
+    if (!begins_one[static_cast<unsigned char>(text[i])]) continue;
     const auto special = std::ranges::find_if(
         special_, [rest = text.substr(i)](const auto& token) { return rest.starts_with(token); });
     if (special == special_.end()) continue;

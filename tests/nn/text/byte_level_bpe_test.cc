@@ -117,6 +117,9 @@ TEST(ByteLevelBPE, WrongFilesAreRefusedByName) {
   expect(R"({"a": 99999999999})", "", "token \"a\" has 99999999999, wanted a number");
   expect(R"({"a": 1, "a": 2})", "", "token \"a\" appears twice");
   expect(R"({"a": 1, "b": 1})", "", "number 1 stands for \"b\" and for another token");
+  // 17 bytes would need memory for 16 million numbers.
+  expect(R"({"a": 16777215})", "",
+         "token \"a\" has 16777215, wanted less than 16388 in a file of 1");
   expect(R"({"a": 1})", "", "is this a byte-level vocabulary?");
   expect(bytes, "a\n", "merges.txt: line 1 is \"a\", wanted two tokens with a space between them");
   expect(bytes, "#version: 0.2\na b c\n", "line 2 is \"a b c\", wanted two tokens");
