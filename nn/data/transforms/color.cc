@@ -63,8 +63,8 @@ T blended(T a, float b, double ratio) {
 }
 
 void check_factor(double factor, std::string_view name) {
-  DL_CHECK(factor >= 0 && std::isfinite(factor), kInvalidArgument,
-           "{}: the factor is {}, wanted a finite number of at least 0", name, factor);
+  DL_CHECK(factor >= 0 && factor <= detail::kMostFactor, kInvalidArgument,
+           "{}: the factor is {}, wanted a number from 0 to {}", name, factor, detail::kMostFactor);
 }
 
 Tensor checked_colors(const Tensor& image, std::string_view name) {
@@ -93,6 +93,7 @@ Rgb with_hue(Rgb in, float turn) {
   float h = std::fmod(sixths / 6.0F + 1.0F, 1.0F) + turn;
   h = std::fmod(h, 1.0F);
   if (h < 0) h += 1.0F;
+  if (std::isnan(h)) return {h, h, h};  // of a NaN or infinity
 
   const float sector = std::floor(h * 6.0F);
   const float f = h * 6.0F - sector;
@@ -211,7 +212,7 @@ Tensor adjust_hue(const Tensor& image, double factor) {
     const auto load = [](T x) {
       return kFloat ? static_cast<float>(x) : static_cast<float>(x) / 255.0F;
     };
-    // 255.999 of bytes, so that 1 is 255, and each byte has a share of the same size.
+    // The factor of bytes is 255.999: 1 becomes 255, and each byte has an equal part of [0, 1].
     const auto store = [](float x) { return static_cast<T>(kFloat ? x : x * 255.999F); };
     for (std::int64_t n = 0; n < images.count; ++n) {
       for (std::int64_t i = 0; i < images.pixels; ++i) {

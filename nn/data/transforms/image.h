@@ -13,6 +13,10 @@
 namespace dl::data::transforms::detail {
 
 ImageSize size_of_image(const Tensor& image);
+// The largest factor of brightness, contrast and saturation: the products of it and of bytes are
+// finite in float32.
+inline constexpr double kMostFactor = 1e30;
+
 // The number of planes [height, width].
 std::int64_t planes_of(const Tensor& image);
 

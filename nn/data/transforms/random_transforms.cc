@@ -24,7 +24,6 @@ using detail::size_of_image;
 namespace {
 
 constexpr std::string_view kRandomCrop = "RandomCrop";
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // torch.empty(1).uniform_(low, high).item()
 double uniform(double low, double high) {
@@ -80,6 +79,7 @@ RandomGrayscale::RandomGrayscale(double p) : p_(p) {
 }
 
 Tensor RandomGrayscale::operator()(const Tensor& image) const {
+  detail::check_colors(image, "RandomGrayscale");
   const Tensor in = checked_image(image, "RandomGrayscale");
   if (!(uniform(0, 1) < p_)) return detail::unchanged(image);
   return rgb_to_grayscale(in, in.dim() < 3 ? 1 : in.size(-3));
@@ -89,10 +89,10 @@ RandomErasing::RandomErasing(double p, RandomErasingOptions options)
     : p_(p), options_(std::move(options)) {
   constexpr std::string_view kName = "RandomErasing";
   detail::check_probability(p, kName);
-  DL_CHECK(is_positive_range(options_.min_scale, options_.max_scale) && options_.max_scale <= 1,
-           kInvalidArgument,
-           "{}: the scale is {} to {}, wanted more than 0, at most 1 and not less", kName,
-           options_.min_scale, options_.max_scale);
+  DL_CHECK(is_range(options_.min_scale, options_.max_scale) && options_.min_scale >= 0 &&
+               options_.max_scale <= 1,
+           kInvalidArgument, "{}: the scale is {} to {}, wanted numbers from 0 to 1 in order",
+           kName, options_.min_scale, options_.max_scale);
   DL_CHECK(is_positive_range(options_.min_ratio, options_.max_ratio), kInvalidArgument,
            "{}: the ratio is {} to {}, wanted more than 0 and not less", kName, options_.min_ratio,
            options_.max_ratio);
@@ -162,9 +162,9 @@ std::optional<JitterRange::Bounds> JitterRange::bounds(double neutral, double le
 }
 
 ColorJitter::ColorJitter(ColorJitterOptions options)
-    : ranges_{options.brightness.bounds(1, 0, kInfinity, "brightness"),
-              options.contrast.bounds(1, 0, kInfinity, "contrast"),
-              options.saturation.bounds(1, 0, kInfinity, "saturation"),
+    : ranges_{options.brightness.bounds(1, 0, detail::kMostFactor, "brightness"),
+              options.contrast.bounds(1, 0, detail::kMostFactor, "contrast"),
+              options.saturation.bounds(1, 0, detail::kMostFactor, "saturation"),
               options.hue.bounds(0, -0.5, 0.5, "hue")} {}
 
 Tensor ColorJitter::operator()(const Tensor& image) const {

@@ -339,7 +339,7 @@ class Normalize {
 Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels = 1);
 // factor image + (1 - factor) other, within the dtype's range (0 to 1 for float32): `other` is
 // black, the image's mean brightness, or each pixel's brightness. uint8 is rounded down. Throws
-// kInvalidArgument for a negative factor.
+// kInvalidArgument unless the factor is 0 to 1e30.
 Tensor adjust_brightness(const Tensor& image, double factor);
 Tensor adjust_contrast(const Tensor& image, double factor);
 Tensor adjust_saturation(const Tensor& image, double factor);

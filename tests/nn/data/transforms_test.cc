@@ -292,17 +292,19 @@ TEST(Colors, RefuseWhatIsNoColor) {
   EXPECT_ERROR(ColorJitter({.contrast = -1}), kInvalidArgument,
                "ColorJitter: contrast is -1, wanted at least 0");
   EXPECT_ERROR(ColorJitter({.saturation = {2, 1}}), kInvalidArgument,
-               "ColorJitter: saturation is 2 to 1, wanted numbers from 0 to inf in order");
+               "ColorJitter: saturation is 2 to 1, wanted numbers from 0 to 1e+30 in order");
   EXPECT_ERROR(ColorJitter({.hue = 0.1})(two), kShape,
                "ColorJitter: got an image [2, 3, 3] of 2 channels, wanted 1 or 3");
   EXPECT_ERROR(adjust_brightness(two, -1), kInvalidArgument,
-               "adjust_brightness: the factor is -1, wanted a finite number of at least 0");
+               "adjust_brightness: the factor is -1, wanted a number from 0 to 1e+30");
+  EXPECT_ERROR(adjust_contrast(ones({3, 2, 2}).to(DType::kU8), 1e300), kInvalidArgument,
+               "adjust_contrast: the factor is 1e+300, wanted a number from 0 to 1e+30");
   EXPECT_ERROR(adjust_hue(two, 0.7), kInvalidArgument,
                "adjust_hue: the factor is 0.7, wanted -0.5 to 0.5");
   EXPECT_ERROR(Grayscale(2), kInvalidArgument,
                "Grayscale: num_output_channels is 2, wanted 1 or 3");
   EXPECT_ERROR(RandomErasing(0.5, {.max_scale = 2}), kInvalidArgument,
-               "RandomErasing: the scale is 0.02 to 2, wanted more than 0, at most 1 and not less");
+               "RandomErasing: the scale is 0.02 to 2, wanted numbers from 0 to 1 in order");
   EXPECT_ERROR(RandomErasing(0.5, {.value = {1, 2, 3}})(two), kInvalidArgument,
                "RandomErasing: value has 3 numbers for 2 channels, wanted 1 or as many");
   EXPECT_ERROR(RandomErasing(1, {.random = true})(two.to(DType::kU8)), kDType,
@@ -310,6 +312,33 @@ TEST(Colors, RefuseWhatIsNoColor) {
                "ToTensor() before it");
   EXPECT_ERROR(RandomVerticalFlip(2), kInvalidArgument,
                "RandomVerticalFlip: p is 2, wanted 0 to 1");
+}
+
+TEST(Colors, AHueOfNoNumberIsNoNumber) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float odd : {kNan, kInfinity, -kInfinity}) {
+    for (std::int64_t channel = 0; channel < 3; ++channel) {
+      const Tensor image = tensor({0.25, 0.5, 0.75}, {.dtype = DType::kF32}).view(3, 1, 1);
+      image.select(0, channel).fill_(odd);
+      const Tensor turned = adjust_hue(image, 0.25);
+      for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(std::isnan(turned.data<float>()[i])) << odd << channel;
+    }
+  }
+}
+
+TEST(Colors, RandomGrayscaleRefusesChannelsWhateverItDraws) {
+  EXPECT_ERROR(RandomGrayscale(0)(ones({2, 3, 3})), kShape,
+               "RandomGrayscale: got an image [2, 3, 3] of 2 channels, wanted 1 or 3");
+}
+
+// As torchvision's.
+TEST(RandomTransforms, ErasingAcceptsAnAreaOfNothing) {
+  const Tensor image = ones({3, 4, 5});
+  EXPECT_TRUE(RandomErasing(1, {.min_scale = 0, .max_scale = 0})(image).equal(image));
+  EXPECT_ERROR(RandomErasing(1, {.min_scale = -0.1}), kInvalidArgument,
+               "RandomErasing: the scale is -0.1 to 0.33, wanted numbers from 0 to 1 in order");
 }
 
 // Four results of each, from one stream of numbers through all.
