@@ -1,13 +1,15 @@
 // The layers of a transformer (Vaswani et al. 2017), with PyTorch's names and initial values.
 //
-//     nn::TransformerEncoder encoder(nn::TransformerEncoderLayer(512, 8, {.batch_first = true}),
-//     6); const Tensor y = encoder(x, {.is_causal = true});  // [N, L, 512]
+//     nn::TransformerEncoder encoder(
+//         nn::TransformerEncoderLayer(512, 8, {.batch_first = true}), /*num_layers=*/6);
+//     const Tensor y = encoder(x, {.is_causal = true});  // [N, L, 512]
 //
 // Sequences are [L, N, d_model], or [N, L, d_model] with batch_first, or [L, d_model] without a
 // batch; the result has the shape of the first one. Masks are those of MultiheadAttention
 // (nn/layers/attention.h): a mask [L, S] or [N nhead, L, S], a padding mask [N, S]; bool, true:
 // ignore; or numbers to add. With is_causal, position i uses the positions 0 to i, and the mask is
-// not read. Throws kShape for other shapes.
+// not read. Throws kShape for other shapes. Forward hooks of these classes run in calls with one
+// tensor only: not with masks or a memory, and not for the layers of an encoder or a decoder.
 #pragma once
 
 #include <cstdint>

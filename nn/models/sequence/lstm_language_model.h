@@ -1,8 +1,8 @@
 // A language model of an LSTM, with the names and initial values of PyTorch's example
 // word_language_model.
 //
-//     nn::models::LSTMLanguageModel model({.ntoken = 33278, .ninp = 200, .nhid = 200, .nlayers =
-//     2}); auto [logits, state] = model(words);  // words [L, N] int64, logits [L, N, ntoken]
+//     nn::models::LSTMLanguageModel model({.ntoken = 33278, .ninp = 200, .nhid = 200});
+//     auto [logits, state] = model(words);  // words [L, N] int64, logits [L, N, ntoken]
 #pragma once
 
 #include <cstdint>
