@@ -5,8 +5,10 @@
 //   train_soak SECONDS [SEED [KILLS]]      ends after SECONDS, or earlier after KILLS
 //
 // After each kill every checkpoint must load, and a run that ends must have the parameters of one
-// that nothing has killed. Prints a score, and ends with 1 if it is not clean.
+// that nothing has killed; of 20 kills or more, one must interrupt a save. Prints a score, and ends
+// with 1 if it is not clean.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +18,9 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -70,12 +74,26 @@ std::string hash_in(const std::string& text) {
   return at == std::string::npos ? "" : text.substr(at + kBefore.size(), 64);
 }
 
-bool is_being_saved(const std::string& dir) {
+// Folders of saves that are not complete, with the ns of their last change: a later run saves the
+// step again that a kill has interrupted.
+using Saves = std::set<std::pair<std::string, std::int64_t>>;
+Saves saves_in(const std::string& dir) {
+  Saves found;
   std::error_code error;
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().filename().string().starts_with(".saving-")) return true;
+    struct stat status{};
+    const std::string path = at->path().string();
+    if (at->path().filename().string().starts_with(".saving-") &&
+        ::stat(path.c_str(), &status) == 0) {
+      found.emplace(path, status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec);
+    }
   }
-  return false;
+  return found;
+}
+
+// Without the folders that an earlier kill left.
+bool is_being_saved(const std::string& dir, const Saves& left) {
+  return !std::ranges::includes(left, saves_in(dir));
 }
 
 class Soak {
@@ -87,9 +105,10 @@ class Soak {
     const tests::TempDir home;
     const std::string dir = home.path() + "/checkpoints";
     while (true) {
+      const Saves left = saves_in(dir);
       tests::Process job(command(ranks, dir));
       const bool kills_this = kills > 0 && Clock::now() < end;
-      const bool killed = kills_this && wait_for_moment(job, dir) && kill_one(job);
+      const bool killed = kills_this && wait_for_moment(job, dir, left) && kill_one(job);
       const int code = job.wait(std::chrono::minutes(5));
       if (!killed || code == 0) return code == 0 ? is_as_wanted(ranks, job) : fail(job, "failed");
       --kills;
@@ -98,9 +117,15 @@ class Soak {
       if (!tests::eventually([&] { return tests::processes_with(job.mark()).empty(); })) {
         return fail(job, "left processes");
       }
-      if (is_being_saved(dir)) ++interrupted_;
+      if (is_being_saved(dir, left)) ++interrupted_;
       if (!all_load(dir)) return false;
     }
+  }
+
+  // Half of the kills wait for a save, so some of many interrupt one.
+  bool has_interrupted_saves() const noexcept {
+    constexpr std::uint64_t kMany = 20;
+    return killed_ < kMany || interrupted_ > 0;
   }
 
   void print() const {
@@ -113,14 +138,14 @@ class Soak {
 
  private:
   // False if the job ends before.
-  bool wait_for_moment(tests::Process& job, const std::string& dir) {
+  bool wait_for_moment(tests::Process& job, const std::string& dir, const Saves& left) {
     const bool while_saving = killed_ % 2 == 0;
     if (while_saving) {
       // Not always the first one that it saves.
       const auto most = std::chrono::milliseconds(random_() % 1500);
       tests::eventually(most, [&] { return job.has_ended(); });
       tests::eventually(
-          std::chrono::minutes(2), [&] { return job.has_ended() || is_being_saved(dir); },
+          std::chrono::minutes(2), [&] { return job.has_ended() || is_being_saved(dir, left); },
           std::chrono::milliseconds(1));
     }
     const auto more = std::chrono::microseconds(random_() % (while_saving ? 60'000 : 3'000'000));
@@ -198,5 +223,9 @@ int main(int argc, char** argv) {
     clean = soak.run(ranks, kills, end);
   }
   soak.print();
+  if (!soak.has_interrupted_saves()) {
+    std::printf("train_soak: no kill interrupted a save\n");
+    clean = false;
+  }
   return clean ? 0 : 1;
 }
