@@ -61,6 +61,8 @@ class Agreement {
     }
     require(optimizer.has_momentum || !is_given("--momentum"), "--momentum",
             "is not an option of --optimizer " + o_.optimizer);
+    require(o_.optimizer != "nesterov" || o_.momentum > 0, "--momentum",
+            "is 0, but --optimizer nesterov needs more");
     const ScheduleRow& schedule = find_schedule(o_.schedule);
     require(schedule.warms_up || o_.warmup_epochs == 0, "--warmup-epochs",
             "needs --schedule step or cosine");

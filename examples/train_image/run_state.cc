@@ -99,8 +99,12 @@ std::optional<Position> RunState::resume() {
   return position;
 }
 
+bool RunState::saves_after(std::int64_t step_of_run) const noexcept {
+  return checkpoints_ && step_of_run % options_.checkpoint_every == 0;
+}
+
 void RunState::after_step(const Position& position) {
-  if (!checkpoints_ || position.step_of_run % options_.checkpoint_every != 0) return;
+  if (!saves_after(position.step_of_run)) return;
   const nn::StateDict mine = nn::random_state(default_generator());
   const std::vector<std::string> random =
       collectives::gather_bytes(*group_, bytes_of(mine), /*root=*/0);

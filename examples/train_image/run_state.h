@@ -39,6 +39,8 @@ class RunState {
   // Throws kMismatch if it was saved with other settings or another number of ranks, and
   // kInvalidArgument if the folder holds checkpoints and --resume is not given.
   std::optional<Position> resume();
+  // Whether after_step() saves.
+  bool saves_after(std::int64_t step_of_run) const noexcept;
   // Saves after every --checkpoint-every steps.
   void after_step(const Position& position);
   // Rank 0 replaces best.safetensors, beside the checkpoints, by this model.

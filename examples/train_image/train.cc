@@ -264,7 +264,9 @@ Trained train(const Training& t) {
         stepper.update();
       }
       schedule.step();
-      if (t.reporter.wants_loss(step_of_run, now.step == now.steps)) {
+      // No checkpoint is saved after a loss that is no number, from which no run could go on.
+      if (t.reporter.wants_loss(step_of_run, now.step == now.steps) ||
+          state.saves_after(step_of_run)) {
         now.loss = mean_over_ranks(loss.item<double>(), group);
         stepper.require_finite(now.loss, batch[0], step_of_run);
       }

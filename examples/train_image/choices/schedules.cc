@@ -30,15 +30,10 @@ Scheduler make_cosine(optim::Optimizer& optimizer, const ScheduleSettings& s) {
 }
 
 Scheduler make_one_cycle(optim::Optimizer& optimizer, const ScheduleSettings& s) {
-  // A momentum of 0 stays 0.
-  const double* const momentum = optimizer.find_option("momentum");
-  const bool has_momentum = momentum != nullptr && *momentum > 0;
+  // --momentum stays as it is given. A captured CUDA graph would not read one that changes.
   return std::make_unique<optim::OneCycleLR>(
       optimizer,
-      optim::OneCycleLROptions{
-          .max_lr = {s.lr},
-          .total_steps = s.steps,
-          .cycle_momentum = has_momentum || optimizer.find_option("betas.0") != nullptr});
+      optim::OneCycleLROptions{.max_lr = {s.lr}, .total_steps = s.steps, .cycle_momentum = false});
 }
 
 constexpr ScheduleRow kSchedules[] = {

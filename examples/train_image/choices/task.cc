@@ -105,7 +105,7 @@ Task load_set(const SetRow& set, const Options& options) {
 
 data::Transform folder_transform(std::int64_t side, const AugmentRow& augment) {
   std::vector<data::Transform> all;
-  // The test images of torchvision's recipes: an eighth more than is kept.
+  // The test images of torchvision's recipes: a seventh more than is kept.
   if (!augment.resizes) append(all, {tf::Resize(side * 8 / 7), tf::CenterCrop(side)});
   append(all, augment.make(side));
   append(all, {tf::ToTensor(), tf::Normalize({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F})});

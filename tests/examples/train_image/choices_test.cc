@@ -4,14 +4,19 @@
 
 #include <cmath>
 #include <numbers>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/random/generator.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "examples/train_image/choices/augment.h"
 #include "examples/train_image/choices/models.h"
 #include "examples/train_image/choices/optimizers.h"
 #include "examples/train_image/choices/schedules.h"
+#include "nn/functional/functional.h"
 #include "nn/models/resnet.h"
 #include "nn/optim/algorithms/algorithms.h"
 
@@ -27,12 +32,35 @@ TEST(Models, ARowOfANameThatIsNotThereListsTheOthers) {
 }
 
 TEST(Models, TakeTheSmallestImagesOfTheirRow) {
-  for (const char* name : {"book", "resnet18"}) {
+  for (const char* name :
+       {"book", "resnet18", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "vit"}) {
     const ModelRow& row = find_model(name);
     const ImageInput input{.channels = 3, .side = row.least_side, .classes = 7};
     const auto model = row.make(input);
     model->eval();
     EXPECT_EQ((*model)(ones({2, 3, input.side, input.side})).sizes(), (Shape{2, 7})) << name;
+  }
+}
+
+TEST(Models, LearnFromTheSmallestImagesOfTheirRow) {
+  for (const char* name : {"mobilenet_v2", "mobilenet_v3_small", "vit"}) {
+    manual_seed(1);
+    const ModelRow& row = find_model(name);
+    const ImageInput input{.channels = 3, .side = row.least_side, .classes = 3};
+    const auto model = row.make(input);
+    optim::SGD optimizer(model->parameters(), {.lr = 0.01});
+    const Tensor x = randn({8, 3, input.side, input.side});
+    const Tensor y = randint(0, 3, {8});
+    std::vector<double> losses;
+    for (int step = 0; step < 2; ++step) {
+      manual_seed(2);  // of dropout
+      optimizer.zero_grad();
+      const Tensor loss = nn::functional::cross_entropy((*model)(x), y);
+      loss.backward();
+      optimizer.step();
+      losses.push_back(loss.item<double>());
+    }
+    EXPECT_LT(losses[1], losses[0]) << name;
   }
 }
 
@@ -53,6 +81,28 @@ TEST(Optimizers, TakeAStepWithTheirDefaults) {
     optimizer->step();
     EXPECT_LT(p.detach()[0].item<double>(), 1) << row.name;
     EXPECT_EQ(optimizer->lr(), row.lr) << row.name;
+  }
+}
+
+// What a step multiplies the last one by; a captured CUDA graph reads it once.
+TEST(Schedules, KeepTheMomentumThatIsGiven) {
+  for (const ScheduleRow& row : schedules()) {
+    for (const char* name : {"sgd", "adamw"}) {
+      Tensor p = ones({1});
+      p.requires_grad_();
+      const auto optimizer = find_optimizer(name).make({p}, {.lr = 1, .momentum = 0.75});
+      const Options options{.epochs = 4, .lr = 1, .schedule = std::string(row.name)};
+      RateSchedule schedule(options, *optimizer, 5);
+      const char* const option = name == std::string_view("sgd") ? "momentum" : "betas.0";
+      const double wanted = *optimizer->find_option(option);
+      for (int step = 0; step < 20; ++step) {
+        EXPECT_EQ(*optimizer->find_option(option), wanted) << row.name << " in step " << step;
+        p.sum().backward();
+        optimizer->step();
+        schedule.step();
+      }
+      EXPECT_EQ(wanted, name == std::string_view("sgd") ? 0.75 : 0.9) << row.name;
+    }
   }
 }
 

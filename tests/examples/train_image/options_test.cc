@@ -119,6 +119,8 @@ TEST(Options, ThatDoNotGoTogetherAreRefused) {
   };
   expect_refused({"--optimizer", "adam", "--momentum", "0.5"},
                  "--momentum: is not an option of --optimizer adam");
+  expect_refused({"--optimizer", "nesterov", "--momentum", "0"},
+                 "--momentum: is 0, but --optimizer nesterov needs more");
   expect_refused({"--warmup-epochs", "1"}, "--warmup-epochs: needs --schedule step or cosine");
   expect_refused({"--warmup-epochs", "15", "--schedule", "cosine"},
                  "--warmup-epochs: leaves no epoch of --epochs 15");
