@@ -22,3 +22,6 @@ void count_search();
 
 // How often that was, since the process began.
 extern "C" long dl_host_device_search_count();
+// From then on graphs are planned, but no longer run, as by an engine that the device lacks; or run
+// again.
+extern "C" void dl_host_device_refuse_graphs(bool refuses);

@@ -27,6 +27,8 @@ using namespace dl::host_device::dnn;
 
 namespace {
 
+std::atomic<bool> refuses_graphs{false};
+
 // A handle of the caller's is a pointer to a shared one.
 Shared* handle_of(cudnnBackendDescriptor_t descriptor) {
   return static_cast<Shared*>(descriptor);
@@ -243,8 +245,13 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
   return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the host device does not tell this attribute");
 }
 
+void dl_host_device_refuse_graphs(bool refuses) {
+  refuses_graphs = refuses;
+}
+
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack) {
+  if (refuses_graphs) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine runs a graph now");
   static std::atomic<std::uint64_t> runs{0};
   const Descriptor& given = **handle_of(pack);
   const auto& numbers = given.attributes.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);

@@ -20,14 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Graphs that were compiled and convolutions that were timed. Only the host device
-// (tests/host_device) counts them.
-std::optional<long> searches() {
+// A function of the host device (tests/host_device), or null on a GPU.
+template <typename Function>
+Function* of_host_device(const char* name) {
   void* const library = dlopen("libhost_device.so", RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return std::nullopt;
-  auto* const count = reinterpret_cast<long (*)()>(dlsym(library, "dl_host_device_search_count"));
+  if (library == nullptr) return nullptr;
+  auto* const found = reinterpret_cast<Function*>(dlsym(library, name));
   dlclose(library);
-  return count();
+  return found;
+}
+
+// Graphs that were compiled and convolutions that were timed. Only the host device counts them.
+std::optional<long> searches() {
+  auto* const count = of_host_device<long()>("dl_host_device_search_count");
+  return count != nullptr ? std::optional(count()) : std::nullopt;
 }
 
 class CudnnPlanStore : public OnDevice {
@@ -42,23 +48,19 @@ class CudnnPlanStore : public OnDevice {
     ::setenv("DLRUN_CUDNN_CACHE", "off", 1);
   }
 
-  // A convolution and a batch norm with their gradients, by a new thread.
+  // A convolution and a batch norm with their gradients.
+  static std::vector<Tensor> in_this_thread() {
+    const auto there = [](const Tensor& x) { return x.to(kGPU).requires_grad_(); };
+    const Tensor x = there(numbers({2, 8, 5, 4}).contiguous(MemoryFormat::kChannelsLast));
+    const Tensor w = there(numbers({8, 8, 3, 3}, 2));
+    const Tensor weight = there(positive({8}, 3));
+    const Tensor y = batch_norm(conv2d(x, w), {}, {}, weight, weight.detach(), {.training = true});
+    y.backward(numbers(y.sizes(), 4).to(kGPU));
+    return {y.detach().cpu(), x.grad().cpu(), w.grad().cpu(), weight.grad().cpu()};
+  }
+  // By a new thread.
   static std::vector<Tensor> compute() {
-    return std::async(
-               std::launch::async,
-               [] {
-                 const auto there = [](const Tensor& x) { return x.to(kGPU).requires_grad_(); };
-                 const Tensor x =
-                     there(numbers({2, 8, 5, 4}).contiguous(MemoryFormat::kChannelsLast));
-                 const Tensor w = there(numbers({8, 8, 3, 3}, 2));
-                 const Tensor weight = there(positive({8}, 3));
-                 const Tensor y =
-                     batch_norm(conv2d(x, w), {}, {}, weight, weight.detach(), {.training = true});
-                 y.backward(numbers(y.sizes(), 4).to(kGPU));
-                 return std::vector<Tensor>{y.detach().cpu(), x.grad().cpu(), w.grad().cpu(),
-                                            weight.grad().cpu()};
-               })
-        .get();
+    return std::async(std::launch::async, in_this_thread).get();
   }
   // compute() with the bits of `wanted`; returns how often was searched.
   static std::optional<long> searches_of(const std::vector<Tensor>& wanted) {
@@ -152,6 +154,52 @@ TEST_F(CudnnPlanStore, MakesDamagedPlansAnew) {
   if (const auto count = searches_of(first)) {
     EXPECT_EQ(*count, 0);
   }
+}
+
+TEST_F(CudnnPlanStore, PassesOverFoldersInThePlaceOfPlans) {
+  const std::vector<Tensor> first = compute();
+  for (const fs::path& file : files()) {
+    fs::remove(file);
+    fs::create_directory(file);
+  }
+  const auto anew = searches_of(first);
+  if (anew) {
+    EXPECT_EQ(*anew, kSearches);
+  }
+}
+
+// The log tells it once for each plan, and dlrun's own kernels give the same numbers.
+TEST_F(CudnnPlanStore, GivesUpPlansThatCudnnDoesNotRun) {
+  auto* const refuse_graphs = of_host_device<void(bool)>("dl_host_device_refuse_graphs");
+  if (refuse_graphs == nullptr) GTEST_SKIP() << "a GPU runs what it has planned";
+  const std::vector<Tensor> wanted = compute();
+  refuse_graphs(true);
+  ::testing::internal::CaptureStderr();
+  // Both calls of an operation have one thread, and so one plan.
+  std::future<std::vector<Tensor>> twice = std::async(std::launch::async, [] {
+    std::vector<Tensor> results;
+    for (int i = 0; i < 2; ++i) results = in_this_thread();
+    return results;
+  });
+  twice.wait();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  refuse_graphs(false);
+  const std::vector<Tensor> got = twice.get();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Tensor a = got[i].contiguous();
+    const Tensor b = wanted[i].contiguous();
+    ASSERT_EQ(a.sizes(), b.sizes());
+    for (std::int64_t at = 0; at < a.numel(); ++at) {
+      EXPECT_NEAR(a.data<float>()[at], b.data<float>()[at], 1e-4) << "tensor " << i;
+    }
+  }
+  std::size_t warnings = 0;
+  constexpr std::string_view kWarning = "cuDNN refuses to run a plan";
+  for (std::size_t at = said.find(kWarning); at != std::string::npos;
+       at = said.find(kWarning, at + 1)) {
+    ++warnings;
+  }
+  EXPECT_EQ(warnings, 2U) << "batch norm, and its gradients\n" << said;
 }
 
 TEST_F(CudnnPlanStore, LiesWhereTheEnvironmentSays) {

@@ -2,12 +2,10 @@
 
 #include <limits>
 
+#include "core/kernels/cuda/cudnn/data_type.h"
+
 namespace dl::kernels::cuda {
 namespace {
-
-cudnnDataType_t type_of(const AttentionShape& shape) {
-  return shape.dtype == DType::kF16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
-}
 
 dnn::Layout layout_of(const AttentionShape& shape, const HeadRows& rows, int count) {
   return {.sizes = {shape.batches / shape.heads, shape.heads, count, shape.width},
@@ -33,7 +31,7 @@ dnn::Graph::Value masked(dnn::Graph& graph, const AttentionShape& shape, dnn::Gr
 
 dnn::Graph attention_graph(const AttentionShape& shape, const HeadRows& query, const HeadRows& key,
                            const HeadRows& value, const HeadRows& out) {
-  const cudnnDataType_t type = type_of(shape);
+  const cudnnDataType_t type = dnn::data_type_of(shape.dtype, "scaled_dot_product_attention");
   dnn::Graph graph;
   const auto q = graph.read(type, layout_of(shape, query, shape.queries));
   const auto k = graph.read(type, layout_of(shape, key, shape.keys).turned());
@@ -57,7 +55,7 @@ dnn::Graph attention_graph(const AttentionShape& shape, const HeadRows& query, c
 
 dnn::Graph attention_backward_graph(const AttentionShape& shape,
                                     const AttentionGradients& tensors) {
-  const cudnnDataType_t type = type_of(shape);
+  const cudnnDataType_t type = dnn::data_type_of(shape.dtype, "scaled_dot_product_attention");
   dnn::Graph graph;
   const auto of_queries = [&](const HeadRows& rows) {
     return layout_of(shape, rows, shape.queries);

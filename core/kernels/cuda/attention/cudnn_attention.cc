@@ -65,7 +65,7 @@ bool takes(const AttentionShape& shape, std::initializer_list<HeadRows> tensors,
 }
 
 // The plan of a key, or null if there is none.
-const dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
+dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
   const auto describe = [&key] {
     return fmt::format("{} x {} heads of {} queries and {} keys, {} wide, in {}",
                        key.batches / key.heads, key.heads, key.queries, key.keys, key.width,
@@ -82,12 +82,10 @@ bool cudnn_attention(const AttentionShape& shape, const HeadRows& query, const H
                      const Launch& launch) {
   const auto tensors = {query, key, value, out};
   if (!takes(shape, tensors, launch)) return false;
-  const dnn::Plan* const plan = find(key_of(false, shape, tensors), [&] {
-    return attention_graph(shape, query, key, value, out);
-  });
+  dnn::Plan* const plan = find(key_of(false, shape, tensors),
+                               [&] { return attention_graph(shape, query, key, value, out); });
   if (plan == nullptr) return false;
-  dnn::run(*plan, {query.data, key.data, value.data, out.data, stats}, launch);
-  return true;
+  return dnn::run(*plan, {query.data, key.data, value.data, out.data, stats}, launch);
 }
 
 bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradients& in,
@@ -97,7 +95,7 @@ bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradie
   if (flags.cudnn_deterministic.load(std::memory_order_relaxed) || !takes(shape, tensors, launch)) {
     return false;
   }
-  const dnn::Plan* const plan =
+  dnn::Plan* const plan =
       find(key_of(true, shape, tensors), [&] { return attention_backward_graph(shape, in); });
   if (plan == nullptr) return false;
   const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(shape.batches) *
@@ -105,12 +103,11 @@ bool cudnn_attention_backward(const AttentionShape& shape, const AttentionGradie
                             static_cast<std::size_t>(shape.width);
   const Workspace sum(bytes, launch.stream());
   DL_CUDA_CHECK(cudaMemsetAsync(sum.data(), 0, bytes, launch.stream()));
-  dnn::run(*plan,
-           {in.grad.data, in.query.data, in.key.data, in.value.data, in.out.data,
-            const_cast<float*>(in.stats), in.products, sum.data(), in.dvalue.data, in.dkey.data,
-            in.dquery.data},
-           launch);
-  return true;
+  return dnn::run(*plan,
+                  {in.grad.data, in.query.data, in.key.data, in.value.data, in.out.data,
+                   const_cast<float*>(in.stats), in.products, sum.data(), in.dvalue.data,
+                   in.dkey.data, in.dquery.data},
+                  launch);
 }
 
 }  // namespace dl::kernels::cuda

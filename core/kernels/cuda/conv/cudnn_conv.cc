@@ -14,6 +14,7 @@
 
 #include "core/base/log/log.h"
 #include "core/device/math_flags.h"
+#include "core/kernels/cuda/cudnn/data_type.h"
 #include "core/kernels/cuda/cudnn/plan_store.h"
 #include "core/kernels/cuda/runtime/handles.h"
 #include "core/kernels/cuda/runtime/real_runtime.h"
@@ -66,19 +67,6 @@ struct Operands {
   void* result;
 };
 
-cudnnDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return CUDNN_DATA_HALF;
-    case DType::kBF16:
-      return CUDNN_DATA_BFLOAT16;
-    case DType::kF32:
-      return CUDNN_DATA_FLOAT;
-    default:
-      refuse_dtype("conv2d", dtype, "float16, bfloat16, float32 or float64");
-  }
-}
-
 // False if cuDNN does not support the case.
 bool is_supported(cudnnStatus_t status, const char* call) {
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
@@ -95,7 +83,7 @@ cudnnMathType_t math_for(const Key& key) {
 // False if a tensor is too large: cuDNN supports up to 2^31 elements.
 bool describe(const Key& key, Plan& plan) {
   const ConvShape& s = key.shape;
-  const cudnnDataType_t type = type_of(static_cast<DType>(key.dtype));
+  const cudnnDataType_t type = dnn::data_type_of(static_cast<DType>(key.dtype), "conv2d");
   DL_CUDNN_CHECK(cudnnCreateTensorDescriptor(plan.x.out()));
   DL_CUDNN_CHECK(cudnnCreateTensorDescriptor(plan.y.out()));
   DL_CUDNN_CHECK(cudnnCreateFilterDescriptor(plan.weight.out()));

@@ -344,8 +344,8 @@ Plan::Plan(const Graph& graph, std::vector<std::shared_ptr<void>> kept, std::siz
   }
 }
 
-void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
-               std::span<const float> constants) const {
+bool Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
+               std::span<const float> constants) {
   std::vector<void*> pointers(memory.begin(), memory.end());
   if (constants.empty()) constants = constants_;
   // cuDNN reads the constants during the call, and writes none.
@@ -357,7 +357,11 @@ void Plan::run(cudnnHandle_t handle, std::span<void* const> memory, void* worksp
            std::span<void* const>(pointers));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
   pack.finalize();
-  DL_CUDNN_CHECK(cudnnBackendExecute(handle, kept_.back().get(), pack.get()));
+  const cudnnStatus_t status = cudnnBackendExecute(handle, kept_.back().get(), pack.get());
+  is_refused_ = is_unsupported(status);
+  if (is_refused_) return false;
+  if (status != CUDNN_STATUS_SUCCESS) dl::cuda::throw_cudnn(status, "cudnnBackendExecute");
+  return true;
 }
 
 std::string Plan::text() const {

@@ -62,10 +62,9 @@ class Graph {
   };
   struct Operation {
     Kind kind;
-    int mode;           // of a pointwise operation or a reduction
-    std::int64_t axis;  // of an index; else -1
-    std::vector<Value>
-        inputs;  // of a selection: what is taken if the last is true, if not, and that
+    int mode;                   // of a pointwise operation or a reduction
+    std::int64_t axis;          // of an index; else -1
+    std::vector<Value> inputs;  // for a selection: value if true, value if false, condition
     std::vector<Value> outputs;
   };
 
@@ -134,14 +133,15 @@ class Plan {
   // `kept`: descriptors from which the plan was made, with the plan itself as the last.
   Plan(const Graph& graph, std::vector<std::shared_ptr<void>> kept, std::size_t workspace);
 
-  // False if cuDNN has no engine for the graph.
-  explicit operator bool() const noexcept { return !kept_.empty(); }
+  // False if cuDNN has no engine for the graph, or has refused to run it.
+  explicit operator bool() const noexcept { return !kept_.empty() && !is_refused_; }
   std::size_t workspace() const noexcept { return workspace_; }
   // `memory`: of the graph's tensors in memory, in their order; `workspace` bytes of scratch
   // memory; `constants`: if not empty, in the place of the graph's, in their order. On the handle's
-  // stream. Throws what cuDNN reports.
-  void run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
-           std::span<const float> constants = {}) const;
+  // stream. False if cuDNN does not support the plan after all: then the plan is false, too, but it
+  // is kept, because a captured graph may have run it before. Throws what else cuDNN reports.
+  bool run(cudnnHandle_t handle, std::span<void* const> memory, void* workspace,
+           std::span<const float> constants = {});
   // The compiled engine as text, for loaded_plan(); empty if cuDNN does not give it.
   std::string text() const;
 
@@ -150,6 +150,7 @@ class Plan {
   std::size_t workspace_ = 0;
   std::vector<std::int64_t> numbers_;  // of the tensors in memory, then of the constants
   std::vector<float> constants_;
+  bool is_refused_ = false;
 };
 
 // A plan of such a graph from Plan::text(). Empty if cuDNN does not take the text.

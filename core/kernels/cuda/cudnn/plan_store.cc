@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <span>
 
@@ -59,6 +60,11 @@ std::string heading_of(std::string_view rest) {
   return fmt::format("dlrun's plan for cuDNN, 1, {:016x}\n", hash_of(rest));
 }
 
+// Throws std::ios_base::failure if the file cannot be read, for example if it is a folder.
+std::string all_of(std::ifstream& stream) {
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
 void warn_of(const fs::path& file) {
   static std::atomic<bool> warned{false};
   if (!warned.exchange(true)) {
@@ -75,7 +81,13 @@ std::optional<std::string> stored_plan(std::string_view shape) {
   const fs::path file = file_of(in, key);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text;
+  try {
+    text = all_of(stream);
+  } catch (const std::ios_base::failure&) {
+    warn_of(file);
+    return std::nullopt;
+  }
   const std::size_t heading = heading_of({}).size();
   const std::string_view rest =
       text.size() < heading ? std::string_view() : std::string_view(text).substr(heading);

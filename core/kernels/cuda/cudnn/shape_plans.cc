@@ -1,5 +1,6 @@
 #include "core/kernels/cuda/cudnn/shape_plans.h"
 
+#include <array>
 #include <atomic>
 #include <span>
 
@@ -17,6 +18,13 @@ constexpr std::size_t kMostPlans = 128;  // of one operation and thread
 constexpr int kFirstCapability = 80;
 // Earlier ones need masks in attention in the place of lengths that are no multiples of 128.
 constexpr std::size_t kFirstVersion = 91600;
+
+// What the thread's last failed call of cuDNN says of itself.
+std::string cudnn_reason() {
+  std::array<char, 256> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  return text.data();
+}
 
 }  // namespace
 
@@ -60,13 +68,20 @@ Plan plan_for(const std::function<Graph()>& make_graph, const Purpose& purpose, 
   return plan;
 }
 
-void run(const Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
+bool run(Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
          std::initializer_list<float> constants) {
   cudnnHandle_t handle = of_this_thread<DnnHandle>().get();
   DL_CUDNN_CHECK(cudnnSetStream(handle, launch.stream()));
   const Workspace workspace(plan.workspace(), launch.stream());
-  plan.run(handle, std::span<void* const>(memory.begin(), memory.size()), workspace.data(),
-           std::span<const float>(constants.begin(), constants.size()));
+  if (plan.run(handle, std::span<void* const>(memory.begin(), memory.size()), workspace.data(),
+               std::span<const float>(constants.begin(), constants.size()))) {
+    return true;
+  }
+  log::warning(
+      "cuDNN refuses to run a plan that it has made or loaded ({}); dlrun's own kernel takes its "
+      "place",
+      cudnn_reason());
+  return false;
 }
 
 }  // namespace dl::kernels::cuda::dnn

@@ -32,9 +32,9 @@ template <typename Key>
 class ShapePlans {
  public:
   // The plan of a key, or null if there is none.
-  const Plan* find(const Key& key, const std::function<Graph()>& make_graph, const Purpose& purpose,
-                   bool deterministic = true) {
-    const Plan& plan = shapes_.get(key, [&] {
+  Plan* find(const Key& key, const std::function<Graph()>& make_graph, const Purpose& purpose,
+             bool deterministic = true) {
+    Plan& plan = shapes_.get(key, [&] {
       return std::make_unique<Plan>(plan_for(make_graph, purpose, deterministic, made_));
     });
     return plan ? &plan : nullptr;
@@ -45,8 +45,9 @@ class ShapePlans {
   std::size_t made_ = 0;
 };
 
-// Plan::run() on the launch's stream, with scratch memory.
-void run(const Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
+// Plan::run() on the launch's stream, with scratch memory. If it is false, the log says so, and
+// dlrun's own kernel computes this call and later ones.
+bool run(Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
          std::initializer_list<float> constants = {});
 
 }  // namespace dl::kernels::cuda::dnn

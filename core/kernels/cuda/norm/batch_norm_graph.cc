@@ -1,18 +1,8 @@
+#include "core/kernels/cuda/cudnn/data_type.h"
 #include "core/kernels/cuda/norm/cudnn_norm.h"
 
 namespace dl::kernels::cuda {
 namespace {
-
-cudnnDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return CUDNN_DATA_HALF;
-    case DType::kBF16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
 
 // Channels last.
 dnn::Layout batch_of(const BatchNormGraphShape& s) {
@@ -23,7 +13,7 @@ dnn::Layout batch_of(const BatchNormGraphShape& s) {
 }  // namespace
 
 dnn::Graph batch_norm_graph(const BatchNormGraphShape& shape) {
-  const cudnnDataType_t type = type_of(shape.dtype);
+  const cudnnDataType_t type = dnn::data_type_of(shape.dtype, "batch_norm");
   const dnn::Layout batch = batch_of(shape);
   const dnn::Layout numbers = dnn::Layout::of_channels(shape.channels);
   dnn::Graph graph;
@@ -50,7 +40,7 @@ dnn::Graph batch_norm_graph(const BatchNormGraphShape& shape) {
 }
 
 dnn::Graph batch_norm_backward_graph(const BatchNormGraphShape& shape) {
-  const cudnnDataType_t type = type_of(shape.dtype);
+  const cudnnDataType_t type = dnn::data_type_of(shape.dtype, "batch_norm");
   const dnn::Layout batch = batch_of(shape);
   const dnn::Layout numbers = dnn::Layout::of_channels(shape.channels);
   dnn::Graph graph;

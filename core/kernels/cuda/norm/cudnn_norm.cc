@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 
 #include "core/kernels/cuda/cudnn/shape_plans.h"
 #include "core/kernels/cuda/runtime/handles.h"
@@ -16,6 +17,8 @@ namespace dl::kernels::cuda {
 namespace {
 
 constexpr std::int64_t kAlignment = 16;  // in bytes; cuDNN loads that many
+// cuDNN counts in 32 bits. norm.cc refuses larger batches with a sentence.
+constexpr std::int64_t kMostOfCudnn = std::numeric_limits<std::int32_t>::max();
 
 struct Key {
   std::int64_t backward;
@@ -35,7 +38,8 @@ bool takes(const BatchNormArgs& args, const Tensor& x, std::initializer_list<Ten
            std::initializer_list<Tensor> numbers, const Launch& launch) {
   const DType dtype = x.dtype();
   return dnn::plans_are_made(launch) && args.batch_statistics && args.channels_last &&
-         dtype != DType::kF64 && x.numel() > 0 && static_cast<float>(args.eps) > 0 &&
+         dtype != DType::kF64 && x.numel() > 0 && x.numel() <= kMostOfCudnn &&
+         static_cast<float>(args.eps) > 0 &&
          args.channels * static_cast<std::int64_t>(size_of(dtype)) % kAlignment == 0 &&
          std::ranges::all_of(batches, fits) &&
          std::ranges::all_of(numbers, [](const Tensor& tensor) {
@@ -43,7 +47,7 @@ bool takes(const BatchNormArgs& args, const Tensor& x, std::initializer_list<Ten
          });
 }
 
-const dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
+dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
   const auto describe = [&key] {
     return fmt::format("{} samples of {} channels and {} positions in {}", key.samples,
                        key.channels, key.positions, name_of(static_cast<DType>(key.dtype)));
@@ -79,7 +83,7 @@ bool cudnn_batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& 
   }
   Key key = key_of(args, x.dtype());
   key.has_running = has_running ? 1 : 0;
-  const dnn::Plan* const plan = find(key, [&] { return batch_norm_graph(shape_of(key)); });
+  dnn::Plan* const plan = find(key, [&] { return batch_norm_graph(shape_of(key)); });
   if (plan == nullptr) return false;
 
   // The mean's rounding error stays 0.
@@ -90,18 +94,20 @@ bool cudnn_batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& 
   DL_CUDA_CHECK(cudaMemsetAsync(scale + channels, 0, bytes, launch.stream()));
   const auto eps = static_cast<float>(args.eps);
   if (!has_running) {
-    dnn::run(*plan, {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), mean, scale},
-             launch, {eps});
-    return true;
+    return dnn::run(*plan,
+                    {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), mean, scale},
+                    launch, {eps});
   }
   // cuDNN promises nothing for results that lie over inputs.
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const Workspace moved(2 * padded, launch.stream());
   void* const moved_var = moved.as<std::byte>() + padded;
-  dnn::run(*plan,
-           {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), running_mean.data_ptr(),
-            running_var.data_ptr(), y.data_ptr(), mean, scale, moved.data(), moved_var},
-           launch, {eps, static_cast<float>(args.momentum)});
+  if (!dnn::run(*plan,
+                {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), running_mean.data_ptr(),
+                 running_var.data_ptr(), y.data_ptr(), mean, scale, moved.data(), moved_var},
+                launch, {eps, static_cast<float>(args.momentum)})) {
+    return false;
+  }
   const auto keep = [&](const Tensor& running, const void* from) {
     DL_CUDA_CHECK(cudaMemcpyAsync(running.data_ptr(), from, bytes, cudaMemcpyDeviceToDevice,
                                   launch.stream()));
@@ -121,7 +127,7 @@ bool cudnn_batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, cons
   }
   Key key = key_of(args, x.dtype());
   key.backward = 1;
-  const dnn::Plan* const plan = find(key, [&] { return batch_norm_backward_graph(shape_of(key)); });
+  dnn::Plan* const plan = find(key, [&] { return batch_norm_backward_graph(shape_of(key)); });
   if (plan == nullptr) return false;
   const auto channels = static_cast<std::size_t>(args.channels);
   float* const mean = stats.data<float>();
@@ -131,12 +137,11 @@ bool cudnn_batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, cons
   };
   const Workspace unwanted_dweight(bytes_of(dweight), launch.stream());
   const Workspace unwanted_dbias(bytes_of(dbias), launch.stream());
-  dnn::run(*plan,
-           {dy.data_ptr(), x.data_ptr(), weight.data_ptr(), mean, mean + channels, dx.data_ptr(),
-            dweight.defined() ? dweight.data_ptr() : unwanted_dweight.data(),
-            dbias.defined() ? dbias.data_ptr() : unwanted_dbias.data()},
-           launch);
-  return true;
+  return dnn::run(*plan,
+                  {dy.data_ptr(), x.data_ptr(), weight.data_ptr(), mean, mean + channels,
+                   dx.data_ptr(), dweight.defined() ? dweight.data_ptr() : unwanted_dweight.data(),
+                   dbias.defined() ? dbias.data_ptr() : unwanted_dbias.data()},
+                  launch);
 }
 
 }  // namespace dl::kernels::cuda
