@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops/index/index.h"
 #include "core/random/tensor_random.h"
@@ -189,6 +190,16 @@ TEST(GPT2, SeesNoLaterWord) {
   EXPECT_EQ(logits.sizes(), Shape({9, 70}));
   parity::expect_near_share(model(words.slice(0, 0, 5)), values<double>(logits.slice(0, 0, 5)),
                             1e-5, "the first words");
+}
+
+TEST(GPT2, StaysInTheDTypeOfAutocast) {
+  GPT2LMHeadModel model(kSmallGPT2);
+  model.eval();
+  const Tensor words = randint(0, 70, {2, 9});
+  const autocast cast(DeviceType::kCPU, {.dtype = DType::kBF16});
+  Module& projection = model.get_submodule("transformer.h.0.attn.c_attn");
+  EXPECT_EQ(projection(ones({2, 32})).dtype(), DType::kBF16);
+  EXPECT_EQ(model(words).dtype(), DType::kBF16);
 }
 
 // save_pretrained() writes the shared weight once.
