@@ -68,7 +68,7 @@ TEST_F(ShardedSafetensors, WrongIndexesAreRefused) {
 }
 
 TEST_F(ShardedSafetensors, ADeepIndexIsRefused) {
-  constexpr std::size_t kDepth = 1'000'000;
+  constexpr std::size_t kDepth = 100'000;
   const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
   expect_refused(R"({"weight_map": {"a": )" + deep + "}}",
                  "tensor \"a\" has array, wanted the name of a file");
