@@ -125,11 +125,11 @@ struct SlogdetBackward final : Node {
 
 // X of matrices B [..., n, k].
 Tensor solved_matrices(const Tensor& a, const Tensor& b) {
-  constexpr std::string_view kName = "linalg.solve";
+  constexpr std::string_view kOp = "linalg.solve";
   DL_CHECK(b.dim() >= 2 && b.size(-2) == a.size(-1), kShape,
-           "{}: shapes {} and {} do not fit: {} columns, but {} rows", kName, a.sizes().str(),
+           "{}: shapes {} and {} do not fit: {} columns, but {} rows", kOp, a.sizes().str(),
            b.sizes().str(), a.size(-1), b.dim() >= 2 ? b.size(-2) : 0);
-  const Shape batch = broadcast_shapes(batch_with(a, 2), batch_with(b, 2), kName);
+  const Shape batch = broadcast_shapes(batch_with(a, 2), batch_with(b, 2), kOp);
   Shape a_shape = batch;
   Shape b_shape = batch;
   for (const std::int64_t d : {-2, -1}) {
@@ -138,7 +138,7 @@ Tensor solved_matrices(const Tensor& a, const Tensor& b) {
   }
   const Tensor left = a.expand(a_shape);
   const Tensor right = b.expand(b_shape);
-  const Tensor result = solved(left, right, false, kName);
+  const Tensor result = solved(left, right, false, kOp);
   if (auto* node = record<SolveBackward>(result, left, right)) {
     node->set_grad_fn_name("LinalgSolveExBackward0");
     node->save(left);
