@@ -186,7 +186,7 @@ TEST_F(Generation, WrongArgumentsAreNamed) {
   expect({.sampling = {.do_sample = true, .top_k = -1}}, "top_k is -1, wanted at least 0");
   expect({.sampling = {.do_sample = true, .top_p = 0}},
          "top_p is 0, wanted more than 0 and at most 1");
-  expect({.pad_token = 3}, "pad_token needs an end_token");
+  expect({.max_new_tokens = 1, .pad_token = 3}, "pad_token needs an end_token");
   EXPECT_THAT([&] { generate(*model_, zeros({3}, {.dtype = DType::kI64})); },
               ThrowsMessage<Error>(HasSubstr("the words have shape [3], wanted [N, L]")));
   {
@@ -202,7 +202,7 @@ TEST_F(Generation, WrongArgumentsAreNamed) {
   EXPECT_THAT([&] { KVCache(model_->transformer, 3, 25); },
               ThrowsMessage<Error>(HasSubstr("capacity of at most n_positions = 24")));
   model_->train();
-  expect({}, "the model is in training");
+  expect({.max_new_tokens = 1}, "the model is in training");
 }
 
 }  // namespace
