@@ -92,7 +92,7 @@ Tensor generate(GPT2LMHeadModel& model, const Tensor& words, const GenerateOptio
     }
     texts.push_back(token.unsqueeze(1));
     if (options.on_token && !options.on_token(token)) break;
-    if (options.end_token && all(ended).item() != 0) break;
+    if (options.end_token && all(ended).item<bool>()) break;
   }
   return cat(texts, 1);
 }
