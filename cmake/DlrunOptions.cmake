@@ -76,6 +76,8 @@ add_library(dlrun_private_flags INTERFACE)
 target_compile_options(dlrun_private_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
 # What core/base/mutex.h annotates: the sanitizers' builds are clang's.
 target_compile_options(dlrun_private_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>)
+# libstdc++ 12's stable_sort() calls std::get_temporary_buffer(), which C++17 deprecates; clang reports that also from a system header.
+target_compile_options(dlrun_private_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)
 # GCC 12 takes an inlined `std::string + "x"` or `vector::push_back` for an overrun (GCC bugs 105329, 105651), and which ones changes with the
 # lines around them.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

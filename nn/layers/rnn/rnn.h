@@ -204,6 +204,7 @@ struct RNNCellOptions {
 class RNNCell : public detail::RNNCellBase {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  using Module::forward;
   Tensor forward(const Tensor& input, const Tensor& h) const { return step(input, {h}).h; }
   Tensor operator()(const Tensor& input, const Tensor& h = {}) const { return forward(input, h); }
   std::string extra_repr() const override;
@@ -215,6 +216,7 @@ class RNNCell : public detail::RNNCellBase {
 class LSTMCell : public detail::RNNCellBase {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  using Module::forward;
   LSTMState forward(const Tensor& input, const LSTMState& state) const {
     return step(input, state);
   }
@@ -226,6 +228,7 @@ class LSTMCell : public detail::RNNCellBase {
 class GRUCell : public detail::RNNCellBase {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  using Module::forward;
   Tensor forward(const Tensor& input, const Tensor& h) const { return step(input, {h}).h; }
   Tensor operator()(const Tensor& input, const Tensor& h = {}) const { return forward(input, h); }
 };
