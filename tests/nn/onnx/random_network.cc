@@ -86,7 +86,7 @@ Tensor RandomNetwork::forward(const Tensor& input) {
 Tensor RandomNetwork::block(const Tensor& x) {
   switch (draw(8)) {
     case 0:
-      return activation(x);
+      return activated(x);
     case 1:
       return arithmetic(x);
     case 2:
@@ -171,7 +171,7 @@ Tensor RandomNetwork::layers(const Tensor& x) {
   }
 }
 
-Tensor RandomNetwork::activation(const Tensor& x) {
+Tensor RandomNetwork::activated(const Tensor& x) {
   switch (draw(24)) {
     case 0:
       return x.silu();

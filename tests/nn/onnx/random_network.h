@@ -25,7 +25,7 @@ class RandomNetwork final : public nn::Module {
 
   Tensor block(const Tensor& x);
   Tensor layers(const Tensor& x);
-  Tensor activation(const Tensor& x);
+  Tensor activated(const Tensor& x);
   Tensor arithmetic(const Tensor& x);
   Tensor arrangement(const Tensor& x);
   Tensor selection(const Tensor& x);
