@@ -76,7 +76,7 @@ void chapter9(const Options& options) {
     destroy_process_group();
     return;
   }
-  // The same in all processes, which come to the same rows; ranks have other numbers of threads.
+  // Not num_threads(), which differs between ranks: all processes must compute the same rows.
   const int cores = options.threads > 0
                         ? options.threads
                         : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

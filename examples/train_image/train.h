@@ -28,7 +28,7 @@ struct Training {
 struct Trained {
   std::int64_t samples = 0;  // of all ranks
   double seconds = 0;        // spent in steps, on this rank
-  // Of the evaluation after the last epoch, if there are any within the run.
+  // What the evaluation after the last epoch found; unset if the run evaluates at its end only.
   std::optional<double> test_accuracy{};
 
   double samples_per_s() const noexcept {

@@ -12,7 +12,7 @@
 
 namespace dl::examples {
 
-// Of a run, in steps of the optimizer.
+// What a schedule needs to know of a run; lengths are in steps of the optimizer.
 struct ScheduleSettings {
   std::int64_t steps = 1;       // after the warm-up
   std::int64_t step_every = 1;  // of "step"

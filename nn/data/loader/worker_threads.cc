@@ -21,7 +21,7 @@ struct WorkerThreads::State {
   Work work DL_GUARDED_BY(mutex);
   std::uint64_t round DL_GUARDED_BY(mutex) = 0;
   int count DL_GUARDED_BY(mutex) = 0;    // threads of this round
-  int running DL_GUARDED_BY(mutex) = 0;  // those that have not ended their work
+  int running DL_GUARDED_BY(mutex) = 0;  // threads that have not ended their work
   bool ending DL_GUARDED_BY(mutex) = false;
 };
 

@@ -26,8 +26,8 @@ class WorkerThreads {
 
   // True if work() has been called, but not wait() or abandon() after it.
   bool is_working() const noexcept { return working_; }
-  // Runs the work on `count` threads and starts those that are missing. Throws kIo if one does not
-  // start; then nothing runs.
+  // Runs the work on `count` threads, and starts more threads if there are fewer. Throws kIo if a
+  // thread does not start; then nothing runs.
   void work(int count, Work work);
   // Waits until all threads have ended their work.
   void wait() noexcept;

@@ -24,7 +24,7 @@
 namespace dl::nn {
 
 // Sequences of different lengths in one tensor, as torch.nn.utils.rnn packs them: step 0 of all
-// sequences, then step 1 of those that have one. No padding of them is computed.
+// sequences, then step 1 of each sequence that has one. Layers compute no padding.
 struct PackedSequence {
   Tensor data;                            // [all steps, ...]
   std::vector<std::int64_t> batch_sizes;  // the sequences that have step t; never rising

@@ -34,8 +34,8 @@ struct GPT2Options {
   double initializer_range = 0.02;
 };
 
-// Of "gpt2" (124,439,808 parameters), "gpt2-medium" (354,823,168), "gpt2-large" (774,030,080) and
-// "gpt2-xl" (1,557,611,200). Throws kInvalidArgument for another name.
+// Options of "gpt2" (124,439,808 parameters), "gpt2-medium" (354,823,168), "gpt2-large"
+// (774,030,080) and "gpt2-xl" (1,557,611,200). Throws kInvalidArgument for another name.
 GPT2Options gpt2_options(std::string_view name);
 
 class GPT2Model;

@@ -49,7 +49,8 @@ const VisionTransformerOptions& checked(const VisionTransformerOptions& o) {
   return o;
 }
 
-// Two linear layers. All default values are drawn before those that replace them.
+// Two linear layers. Draws the default values of both before it draws their replacements, as
+// torchvision does.
 Sequential mlp(const VisionTransformerOptions& o) {
   Sequential layers{Linear(o.hidden_dim, o.mlp_dim), GELU(), Dropout(o.dropout),
                     Linear(o.mlp_dim, o.hidden_dim), Dropout(o.dropout)};

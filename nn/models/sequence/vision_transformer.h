@@ -29,7 +29,7 @@ struct VisionTransformerOptions {
   std::int64_t num_classes = 1000;
 };
 
-// Of "b_16" (86,567,656 parameters), "b_32" (88,224,232), "l_16" (304,326,632), "l_32"
+// Options of "b_16" (86,567,656 parameters), "b_32" (88,224,232), "l_16" (304,326,632), "l_32"
 // (306,535,400) and "h_14" (632,045,800). Throws kInvalidArgument for another name.
 VisionTransformerOptions vit_options(std::string_view name);
 

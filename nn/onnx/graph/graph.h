@@ -125,7 +125,7 @@ class Builder {
 
 // Removes nodes and constants that no output needs.
 void remove_unused(Graph& graph);
-// Removes equal constants but one, and numbers those that are no parameters.
+// Keeps one of equal constants, and numbers the constants that are no parameters.
 void unite_constants(Graph& graph);
 // Gives the values the names of the outputs that they are.
 void name_outputs(Graph& graph, const std::vector<std::string>& values);

@@ -49,7 +49,7 @@ Value places_in(Translation& step, const tape::Operand& whole, std::size_t base,
   return b.expand(b.binary("Add", moves, start), operand.sizes);
 }
 
-// Whether the index counts elements of memory, as those that add_offsets() makes.
+// Whether the index counts elements of memory, as an index that add_offsets() makes does.
 bool is_address(const Indexed& by) {
   return by.is_checked && by.step == 1;
 }

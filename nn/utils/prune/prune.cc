@@ -106,7 +106,8 @@ Method unstructured(Unstructured kind, Amount amount) {
   };
 }
 
-// Keeps the channels along `dim`, of those that the mask keeps, that keep(their scores) names.
+// keep() gets the scores of the channels along `dim` that the mask keeps, and names the channels
+// that stay.
 template <typename Keep>
 Tensor with_channels(const Tensor& scores, const Tensor& mask, std::int64_t dim, const Keep& keep) {
   DL_CHECK(scores.dim() >= 2, kShape,
@@ -237,7 +238,7 @@ Module& random_structured(Module& module, std::string_view name, Amount amount, 
     return with_channels(scores, mask, dim, [&](const Tensor&, const DimList&, std::int64_t count) {
       const std::int64_t pruned = amount.of(count);
       std::vector<double> drawn(static_cast<std::size_t>(count), 0);
-      double most = -1;  // of those that go
+      double most = -1;  // the largest number of a channel that goes
       if (pruned > 0) {
         drawn = on_host(rand({count}));
         std::vector<double> sorted = drawn;
