@@ -47,7 +47,7 @@ class Rehearsal(unittest.TestCase):
         for name in names:
             mine = [r for r in results if r["part"] == name]
             self.assertTrue(all(r["status"] == "ok" or r.get("why") for r in mine), mine)
-            self.assertTrue(len(mine) > 1 or mine[0]["status"] == "late", mine)  # it ran, or says why not
+            self.assertTrue(len(mine) > 1 or mine[0]["status"] != "ok", mine)  # it ran, or the line above has seen why not
             self.assertIn(f"\n| {name} | ", page)
         return results, page
 
