@@ -9,7 +9,10 @@
 #include "nn/models/book.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
+#include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
+#include "nn/models/sequence/lstm_language_model.h"
+#include "nn/models/sequence/vision_transformer.h"
 #include "nn/module/sequential.h"
 
 namespace bench_train {
@@ -32,6 +35,20 @@ dl::nn::Sequential conv18() {
   model.add(Linear(width, 10));
   return model;
 }
+
+// The medium network of Zaremba et al. (2014), one layer of logits for all words of a batch.
+class Lstm : public dl::nn::Module {
+ public:
+  static constexpr std::int64_t kWords = 10'000;  // of the Penn Treebank
+  Lstm()
+      : model_(register_module(
+            "model", dl::nn::models::LSTMLanguageModel(
+                         {.ntoken = kWords, .ninp = 650, .nhid = 650, .batch_first = true}))) {}
+  dl::Tensor forward(const dl::Tensor& words) override { return model_(words).first.flatten(0, 1); }
+
+ private:
+  dl::nn::models::LSTMLanguageModel& model_;
+};
 
 template <typename Make>
 Work work(std::string name, Make make, dl::Shape sample, std::int64_t classes, std::int64_t batch) {
@@ -59,14 +76,22 @@ std::vector<Work> all_works() {
       work(
           "resnet18-224", [] { return ResNet(); }, {3, 224, 224}, 1000, 16),
       work(
+          "resnet50", [] { return ResNet({.depth = 50}); }, {3, 224, 224}, 1000, 16),
+      work(
+          "mobilenet-v2", [] { return MobileNetV2(); }, {3, 224, 224}, 1000, 16),
+      work(
+          "vit-b-16", [] { return VisionTransformer(); }, {3, 224, 224}, 1000, 8),
+      work(
           "densenet121", [] { return DenseNet({.num_classes = 10}); }, {3, 64, 64}, 10, 32),
       // Without stochastic depth, which would leave out a random part of the work.
       work(
           "efficientnet-b0",
           [] { return EfficientNet({.stochastic_depth_prob = 0, .num_classes = 10}); }, {3, 64, 64},
           10, 32),
-      work("gpt", [gpt] { return GPT(gpt); }, {gpt.tokens}, gpt.words, 8)};
-  works.back().has_words = true;
+      work(
+          "gpt", [gpt] { return GPT(gpt); }, {gpt.tokens}, gpt.words, 8),
+      work("lstm", [] { return Lstm(); }, {35}, Lstm::kWords, 20)};
+  for (Work& each : works) each.has_words = each.name == "gpt" || each.name == "lstm";
   return works;
 }
 

@@ -41,8 +41,10 @@ TEST(BenchTrain, PrintsTheKeysOfPyTorchsProgram) {
 // With PyTorch's counterpart's numbers of parameters.
 TEST(BenchTrain, TrainsEveryNetwork) {
   const std::vector<std::pair<std::string, int>> networks{
-      {"cnn-cifar", 2'122'186},   {"resnet18", 11'173'962},       {"resnet18-224", 11'689'512},
-      {"densenet121", 6'964'106}, {"efficientnet-b0", 4'020'358}, {"gpt", 12'318'720}};
+      {"cnn-cifar", 2'122'186},       {"resnet18", 11'173'962},
+      {"resnet18-224", 11'689'512},   {"densenet121", 6'964'106},
+      {"efficientnet-b0", 4'020'358}, {"gpt", 12'318'720},
+      {"mobilenet-v2", 3'504'872},    {"lstm", 19'780'400}};
   for (const auto& [name, parameters] : networks) {
     tests::Process run({tests::program("bench_train"), name, "--json", "--batch", "2", "--steps",
                         "1", "--warmup", "0", "--optim", "adamw", "--channels-last"},
@@ -94,7 +96,8 @@ TEST(BenchTrain, RefusesWhatIsNotThereByName) {
   };
   refuse({"resnet"},
          "the work \"resnet\" is not there; there is: mlp, cnn, cnn-cifar, conv18, resnet18, "
-         "resnet18-224, densenet121, efficientnet-b0, gpt");
+         "resnet18-224, resnet50, mobilenet-v2, vit-b-16, densenet121, efficientnet-b0, gpt, "
+         "lstm");
   refuse({"mlp", "--dtype", "f64"}, "the dtype \"f64\" is not there; there is: f32, bf16, f16");
   refuse({"mlp", "--mode", "tape"},
          "the mode \"tape\" is not there; there is: eager, compile, captured");
