@@ -15,11 +15,11 @@
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
+#include "examples/support/training/choices/optimizers.h"
+#include "examples/support/training/choices/rows.h"
+#include "examples/support/training/choices/schedules.h"
 #include "examples/train_image/choices/augment.h"
 #include "examples/train_image/choices/models.h"
-#include "examples/train_image/choices/optimizers.h"
-#include "examples/train_image/choices/rows.h"
-#include "examples/train_image/choices/schedules.h"
 #include "examples/train_image/choices/task.h"
 
 namespace dl::examples {

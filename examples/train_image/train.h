@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "collectives/api/process_group.h"
+#include "examples/support/training/report/profiling.h"
+#include "examples/support/training/report/reporter.h"
 #include "examples/train_image/choices/task.h"
 #include "examples/train_image/options.h"
-#include "examples/train_image/report/profiling.h"
-#include "examples/train_image/report/reporter.h"
 #include "nn/data/dataset.h"
 #include "nn/module/module.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "examples/train_image/choices/rows.h"
+#include "examples/support/training/choices/rows.h"
 
 namespace dl::examples {
 namespace {

@@ -1,6 +1,6 @@
 #include "examples/train_image/choices/models.h"
 
-#include "examples/train_image/choices/rows.h"
+#include "examples/support/training/choices/rows.h"
 #include "nn/models/book.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "examples/support/training/choices/rows.h"
 #include "examples/train_image/choices/augment.h"
-#include "examples/train_image/choices/rows.h"
 #include "nn/data/datasets/image_folder.h"
 #include "nn/data/readers/images.h"
 

@@ -1,8 +1,8 @@
-#include "examples/train_image/choices/schedules.h"
+#include "examples/support/training/choices/schedules.h"
 
 #include <algorithm>
 
-#include "examples/train_image/choices/rows.h"
+#include "examples/support/training/choices/rows.h"
 #include "nn/optim/lr_scheduler/compose/sequential.h"
 #include "nn/optim/lr_scheduler/cycle/cycle.h"
 #include "nn/optim/lr_scheduler/schedules.h"

@@ -1,4 +1,4 @@
-#include "examples/train_image/report/fingerprint.h"
+#include "examples/support/training/report/fingerprint.h"
 
 #include <fmt/ranges.h>
 #include <openssl/evp.h>

@@ -1,4 +1,4 @@
-#include "examples/train_image/report/reporter.h"
+#include "examples/support/training/report/reporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

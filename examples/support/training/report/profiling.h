@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "core/profiler/profile.h"
+#include "examples/support/training/report/reporter.h"
 #include "examples/train_image/options.h"
-#include "examples/train_image/report/reporter.h"
 
 namespace dl::examples {
 

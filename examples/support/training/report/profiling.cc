@@ -1,4 +1,4 @@
-#include "examples/train_image/report/profiling.h"
+#include "examples/support/training/report/profiling.h"
 
 #include "core/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "examples/train_image/checks.h"
+#include "examples/support/training/checks.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "collectives/api/process_group.h"
-#include "examples/train_image/choices/schedules.h"
+#include "examples/support/training/choices/schedules.h"
 #include "examples/train_image/options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"

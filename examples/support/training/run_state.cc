@@ -1,4 +1,4 @@
-#include "examples/train_image/run_state.h"
+#include "examples/support/training/run_state.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text/number.h"
 #include "core/tensor/factories.h"
-#include "examples/train_image/checks.h"
+#include "examples/support/training/checks.h"
 #include "nn/serialize/safetensors.h"
 
 namespace dl::examples {

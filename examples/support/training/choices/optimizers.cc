@@ -1,6 +1,6 @@
-#include "examples/train_image/choices/optimizers.h"
+#include "examples/support/training/choices/optimizers.h"
 
-#include "examples/train_image/choices/rows.h"
+#include "examples/support/training/choices/rows.h"
 #include "nn/optim/algorithms/algorithms.h"
 
 namespace dl::examples {

@@ -1,4 +1,4 @@
-#include "examples/train_image/report/blame.h"
+#include "examples/support/training/report/blame.h"
 
 #include <fmt/format.h>
 
