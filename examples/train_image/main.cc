@@ -3,8 +3,9 @@
 //     train_image --epochs 5                    # ResNet-18, on the digits that come with dlrun
 //     dlrun --nproc-per-node 2 train_image --dataset cifar10 --data-dir ~/data/cifar10 --compile
 //
-// Copy this folder to begin a program of your own: choices/ says what can be learned, by which
-// model, optimizer and schedule, one row each; train.h how; report/ what is shown.
+// Copy this folder to begin a program of your own: choices/ says what can be learned and by which
+// model, one row each; train.h how. The loop, optimizers, schedules, checkpoints and what is shown
+// are in examples/support/training.
 #include "examples/train_image/program.h"
 
 int main(int argc, char** argv) {

@@ -11,9 +11,9 @@
 #include "core/device/parallel.h"
 #include "core/random/generator.h"
 #include "examples/support/training/checks.h"
-#include "examples/support/training/report/fingerprint.h"
 #include "examples/support/training/report/profiling.h"
 #include "examples/support/training/report/reporter.h"
+#include "examples/support/training/session.h"
 #include "examples/train_image/choices/models.h"
 #include "examples/train_image/choices/task.h"
 #include "examples/train_image/train.h"
@@ -22,29 +22,28 @@
 namespace dl::examples {
 namespace {
 
+// What ranks compare: also what decides how long they work together.
+std::string settings_of_run(const Options& options) {
+  return fmt::format(
+      "{} --epochs {}{}", settings_of_steps(options), options.run.epochs,
+      options.eval_every == 0 ? "" : fmt::format(" --eval-every {}", options.eval_every));
+}
+
 void run(const Options& options) {
-  if (options.threads > 0) set_num_threads(options.threads);
-  const Device device = cuda::choose_device(options.device);
+  if (options.run.threads > 0) set_num_threads(options.run.threads);
+  const Device device = cuda::choose_device(options.run.device);
   const Task task = load_task(options);
   init_process_group();
   const Ref<collectives::ProcessGroup> group = default_group();
-  const bool first = group->rank() == 0;
-  if (first && !options.save.empty()) require_writable(options.save);
-  if (first && !options.checkpoint_dir.empty()) {
-    require_writable_folder("--checkpoint-dir", options.checkpoint_dir);
-  }
-  if (!options.profile_dir.empty()) require_writable_folder("--profile", options.profile_dir);
-  require_equal_settings(options, *group);
-  Reporter reporter({.speaks = first,
-                     .json = options.json,
-                     .log_every = options.log_every,
-                     .progress_width = terminal_width()});
+  require_writable_places(options.run, *group);
+  require_equal_settings(settings_of_run(options), options.run, *group);
+  Reporter reporter(reporter_config(options.run, *group, "samples"));
 
-  manual_seed(options.seed);
+  manual_seed(options.run.seed);
   const ModelRow& row = find_model(options.model);
   const std::unique_ptr<nn::Module> model = row.make(task.input);
-  if (!options.load.empty()) {
-    model->load_state_dict(nn::load_safetensors(options.load));
+  if (!options.run.load.empty()) {
+    model->load_state_dict(nn::load_safetensors(options.run.load));
   }
   model->to(device);
   std::unique_ptr<nn::Module> average;
@@ -52,37 +51,27 @@ void run(const Options& options) {
     average = row.make(task.input);
     average->to(device);
   }
-  reporter.note(fmt::format(
-      "{}: {} training and {} test images, {} parameters, {} rank{} with {} "
-      "thread{} each{}",
-      options.dataset, task.train->size(), task.test->size(), model->count_parameters(),
-      group->size(), group->size() == 1 ? "" : "s", num_threads(), num_threads() == 1 ? "" : "s",
-      device.type == DeviceType::kCUDA ? " on " + device.str() : ""));
+  reporter.note(fmt::format("{}: {} training and {} test images, {} parameters, {}",
+                            options.dataset, task.train->size(), task.test->size(),
+                            model->count_parameters(), describe_ranks(*group, device)));
 
-  Profiling profiling(options);
-  const Trained trained = train({.model = *model,
-                                 .average = average.get(),
-                                 .task = task,
-                                 .options = options,
-                                 .device = device,
-                                 .group = group,
-                                 .reporter = reporter,
-                                 .profiling = profiling});
-  nn::Module& result_model = average ? *average : *model;
-  Result result{.samples_per_s = trained.samples_per_s(),
-                .parameters = model->count_parameters(),
-                .world_size = group->size()};
-  result.test_accuracy = trained.test_accuracy
-                             ? *trained.test_accuracy
-                             : accuracy(result_model, *task.test, options, device, *group);
-  const Sha256 hash = fingerprint(result_model.named_parameters());
-  require_equal_on_all_ranks(hash, *group);
-  result.parameters_sha256 = hex(hash);
-  if (first && !options.save.empty()) {
-    nn::save_safetensors(options.save, result_model.state_dict(), {{"dataset", options.dataset}});
-  }
-  profiling.finish(reporter);
-  reporter.finish(result);
+  Profiling profiling(options.run);
+  const Trained trained = train(ImageTraining{.model = *model,
+                                              .average = average.get(),
+                                              .task = task,
+                                              .options = options,
+                                              .device = device,
+                                              .group = group,
+                                              .reporter = reporter,
+                                              .profiling = profiling});
+  nn::Module& result = average ? *average : *model;
+  const Scores scores =
+      trained.scores ? *trained.scores : test(result, *task.test, options, device, *group).scores;
+  reporter.finish(conclude({.model = result,
+                            .scores = scores,
+                            .per_s = trained.per_s(),
+                            .metadata = {{"dataset", options.dataset}}},
+                           options.run, *group, profiling, reporter));
   destroy_process_group();
 }
 

@@ -1,12 +1,8 @@
-// One rank's part in training and in testing a model.
+// How train_image trains and tests a model.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
 #include "collectives/api/process_group.h"
-#include "examples/support/training/report/profiling.h"
-#include "examples/support/training/report/reporter.h"
+#include "examples/support/training/loop.h"
 #include "examples/train_image/choices/task.h"
 #include "examples/train_image/options.h"
 #include "nn/data/dataset.h"
@@ -14,7 +10,7 @@
 
 namespace dl::examples {
 
-struct Training {
+struct ImageTraining {
   nn::Module& model;    // on `device`
   nn::Module* average;  // of the same kind, for --ema; else null
   const Task& task;
@@ -25,27 +21,13 @@ struct Training {
   Profiling& profiling;
 };
 
-struct Trained {
-  std::int64_t samples = 0;  // of all ranks
-  double seconds = 0;        // spent in steps, on this rank
-  // What the evaluation after the last epoch found; unset if the run evaluates at its end only.
-  std::optional<double> test_accuracy{};
-
-  double samples_per_s() const noexcept {
-    return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
-  }
-};
-
-// Trains the model for options.epochs epochs; every rank calls it, and all end with the same
-// parameters. Ranks visit disjoint samples in an order that depends on seed and epoch only; an
-// incomplete last batch is dropped. Throws kInvalidArgument if the set does not fill one step, or
-// with the module's name if the loss is no number; and what ranks and data throw.
-Trained train(const Training& training);
+// Trains the model for --epochs epochs, as train() in loop.h.
+Trained train(const ImageTraining& training);
 
 // The share of samples whose largest logit is their label. The ranks share the work; each sample
 // counts once for any number of them. Afterwards the model is in evaluation mode, and its buffers
 // are rank 0's.
-double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& options,
-                Device device, collectives::ProcessGroup& group);
+Tested test(nn::Module& model, const data::Dataset& dataset, const Options& options, Device device,
+            collectives::ProcessGroup& group);
 
 }  // namespace dl::examples

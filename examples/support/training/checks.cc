@@ -33,51 +33,29 @@ std::optional<std::string> find_broken_link(const fs::path& path) {
 
 }  // namespace
 
-std::string settings_of_steps(const Options& options) {
-  // Checkpoints hold this text, so an option that came later is in it only if it is used.
-  std::string text = fmt::format(
-      "--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}", options.dataset,
-      options.batch_size, options.lr, options.momentum, options.seed, options.amp);
-  const Options unused{};
-  const auto add = [&](const char* option, const auto& value, const auto& default_value) {
-    if (value != default_value) text += fmt::format(" {} {}", option, value);
-  };
-  add("--model", options.model, unused.model);
-  add("--image-size", options.image_size, unused.image_size);
-  add("--augment", options.augment, unused.augment);
-  add("--optimizer", options.optimizer, unused.optimizer);
-  add("--weight-decay", options.weight_decay, unused.weight_decay);
-  if (options.schedule != unused.schedule) {
-    text += fmt::format(" --schedule {} --epochs {} --warmup-epochs {}", options.schedule,
-                        options.epochs, options.warmup_epochs);
-  }
-  if (options.schedule == "step") {
-    text += fmt::format(" --step-epochs {} --gamma {}", options.step_epochs, options.gamma);
-  }
-  add("--label-smoothing", options.label_smoothing, unused.label_smoothing);
-  add("--clip-norm", options.clip_norm, unused.clip_norm);
-  add("--ema", options.ema, unused.ema);
-  return text;
-}
-
-void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {
+void require_equal_settings(const std::string& settings, const RunOptions& run,
+                            collectives::ProcessGroup& group) {
   const std::string checkpoints =
-      options.checkpoint_dir.empty()
+      run.checkpoint_dir.empty()
           ? ""
-          : fmt::format(" --checkpoint-dir {} --checkpoint-every {}{}", options.checkpoint_dir,
-                        options.checkpoint_every, options.resume ? " --resume" : "");
-  const std::string evaluations =
-      options.eval_every == 0 ? "" : fmt::format(" --eval-every {}", options.eval_every);
+          : fmt::format(" --checkpoint-dir {} --checkpoint-every {}{}", run.checkpoint_dir,
+                        run.checkpoint_every, run.resume ? " --resume" : "");
   // Ranks capture a step on their GPUs together, though its numbers are the same without.
-  const std::string mine =
-      fmt::format("{} --epochs {}{}{}{}", settings_of_steps(options), options.epochs,
-                  options.compiles ? " --compile" : "", evaluations, checkpoints);
+  const std::string mine = settings + (run.compiles ? " --compile" : "") + checkpoints;
   const std::vector<std::string> all = collectives::all_gather_bytes(group, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     DL_CHECK(all[rank] == all[0], kMismatch,
              "rank {} was started with {}, rank 0 with {}; give all ranks the same", rank,
              all[rank], all[0]);
   }
+}
+
+void require_writable_places(const RunOptions& run, const collectives::ProcessGroup& group) {
+  if (group.rank() == 0 && !run.save.empty()) require_writable(run.save);
+  if (group.rank() == 0 && !run.checkpoint_dir.empty()) {
+    require_writable_folder("--checkpoint-dir", run.checkpoint_dir);
+  }
+  if (!run.profile_dir.empty()) require_writable_folder("--profile", run.profile_dir);
 }
 
 void require_writable(const std::string& path) {

@@ -5,19 +5,21 @@
 #include <string_view>
 
 #include "collectives/api/process_group.h"
-#include "examples/train_image/options.h"
+#include "examples/support/training/run_options.h"
 
 namespace dl::examples {
 
-// The options that decide what a step computes, as they are typed. --epochs is among them only if a
-// schedule depends on it.
-std::string settings_of_steps(const Options& options);
-
 // Throws kMismatch with both sides if a rank was given other settings than rank 0. Called by all
-// ranks.
-void require_equal_settings(const Options& options, collectives::ProcessGroup& group);
+// ranks. `settings` are those of the steps; what ranks do together beside computing a step is added
+// from `run`.
+void require_equal_settings(const std::string& settings, const RunOptions& run,
+                            collectives::ProcessGroup& group);
 
-// Throws kInvalidArgument if no file could be written at `path`.
+// Throws kInvalidArgument if a file or a folder of the options cannot be written by this rank.
+// Makes the folders that are not there.
+void require_writable_places(const RunOptions& run, const collectives::ProcessGroup& group);
+
+// Throws kInvalidArgument if no file could be written at `path`, of --save.
 void require_writable(const std::string& path);
 // Makes the folder of an option ("--checkpoint-dir") if it is not there. Throws kInvalidArgument if
 // nothing can be written there.

@@ -10,8 +10,6 @@
 #include "core/base/error.h"
 #include "core/base/text/number.h"
 #include "core/tensor/factories.h"
-#include "examples/support/training/checks.h"
-#include "nn/serialize/safetensors.h"
 
 namespace dl::examples {
 namespace {
@@ -50,16 +48,15 @@ std::string to_show(std::string settings) {
 
 }  // namespace
 
-RunState::RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group)
-    : options_(options), parts_(parts), group_(group) {
-  if (!options.checkpoint_dir.empty()) {
-    checkpoints_.emplace(options.checkpoint_dir, nn::CheckpointOptions{.keep = options.keep});
+RunState::RunState(const RunOptions& run, const std::string& settings, Parts parts,
+                   const Ref<collectives::ProcessGroup>& group)
+    : run_(run),
+      settings_(fmt::format("{} on {} ranks", settings, group->size())),
+      parts_(parts),
+      group_(group) {
+  if (!run.checkpoint_dir.empty()) {
+    checkpoints_.emplace(run.checkpoint_dir, nn::CheckpointOptions{.keep = run.keep});
   }
-}
-
-// All that decides what a step computes.
-std::string RunState::settings() const {
-  return fmt::format("{} on {} ranks", settings_of_steps(options_), group_->size());
 }
 
 std::optional<Position> RunState::resume() {
@@ -67,10 +64,10 @@ std::optional<Position> RunState::resume() {
   std::string newest = kNone;
   if (group_->rank() == 0) {
     const std::vector<std::int64_t> steps = checkpoints_->steps();
-    DL_CHECK(steps.empty() || options_.resume, kInvalidArgument,
+    DL_CHECK(steps.empty() || run_.resume, kInvalidArgument,
              "--checkpoint-dir {} holds checkpoints of an earlier run; go on with --resume, or "
              "name another folder",
-             options_.checkpoint_dir);
+             run_.checkpoint_dir);
     if (!steps.empty()) newest = std::to_string(steps.back());
   }
   // Rank 0 decides: a file system may show the others an older state of the folder.
@@ -82,10 +79,10 @@ std::optional<Position> RunState::resume() {
   DL_CHECK(written != found.texts.end(), kMismatch,
            "the checkpoint of step {} in {} is of another program: it has no settings of {}; "
            "name another folder",
-           *step, options_.checkpoint_dir, options_.program);
-  DL_CHECK(written->second == settings(), kMismatch,
+           *step, run_.checkpoint_dir, run_.program);
+  DL_CHECK(written->second == settings_, kMismatch,
            "the checkpoint of step {} in {} is of a run with {}, this one is started with {}",
-           *step, options_.checkpoint_dir, to_show(written->second), to_show(settings()));
+           *step, run_.checkpoint_dir, to_show(written->second), to_show(settings_));
   parts_.model.load_state_dict(found.part("model"));
   parts_.optimizer.load_state_dict(found.part("optimizer"));
   if (parts_.scaler.is_enabled()) parts_.scaler.load_state_dict(found.part("scaler"));
@@ -94,13 +91,13 @@ std::optional<Position> RunState::resume() {
   nn::load_random_state(default_generator(), found.part(random_part(group_->rank())));
   Position position{
       .epoch = found.number("epoch"), .step = found.number("step"), .step_of_run = *step};
-  // Earlier checkpoints of train_cnn have no such number.
-  if (found.numbers.contains("best")) position.best = found.number("best");
+  const auto best = found.texts.find("best");  // earlier checkpoints of train_cnn have none
+  if (best != found.texts.end()) position.best = read_number<double>(best->second);
   return position;
 }
 
 bool RunState::saves_after(std::int64_t step_of_run) const noexcept {
-  return checkpoints_ && step_of_run % options_.checkpoint_every == 0;
+  return checkpoints_ && step_of_run % run_.checkpoint_every == 0;
 }
 
 void RunState::after_step(const Position& position) {
@@ -112,8 +109,9 @@ void RunState::after_step(const Position& position) {
   nn::Checkpoint checkpoint{
       .step = position.step_of_run,
       .parts = {{"model", parts_.model.state_dict()}, {"optimizer", parts_.optimizer.state_dict()}},
-      .numbers = {{"epoch", position.epoch}, {"step", position.step}, {"best", position.best}},
-      .texts = {{"settings", settings()}}};
+      .numbers = {{"epoch", position.epoch}, {"step", position.step}},
+      .texts = {{"settings", settings_}}};
+  if (position.best) checkpoint.texts["best"] = fmt::format("{}", *position.best);
   if (parts_.scaler.is_enabled()) checkpoint.parts["scaler"] = parts_.scaler.state_dict();
   if (parts_.schedule.changes_rate()) checkpoint.parts["schedule"] = parts_.schedule.state_dict();
   if (parts_.average != nullptr) checkpoint.parts["average"] = parts_.average->state_dict();
@@ -123,13 +121,9 @@ void RunState::after_step(const Position& position) {
   checkpoints_->save(checkpoint);
 }
 
-void RunState::keep_best(const nn::Module& model, std::int64_t epoch, double test_accuracy) const {
+void RunState::keep_best(const nn::Module& model, const nn::Metadata& metadata) const {
   if (!checkpoints_ || group_->rank() != 0) return;
-  nn::save_safetensors(options_.checkpoint_dir + "/best.safetensors", model.state_dict(),
-                       {{"model", options_.model},
-                        {"dataset", options_.dataset},
-                        {"epoch", std::to_string(epoch)},
-                        {"test_accuracy", fmt::format("{}", test_accuracy)}});
+  nn::save_safetensors(run_.checkpoint_dir + "/best.safetensors", model.state_dict(), metadata);
 }
 
 }  // namespace dl::examples

@@ -3,15 +3,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "collectives/api/process_group.h"
 #include "examples/support/training/choices/schedules.h"
-#include "examples/train_image/options.h"
+#include "examples/support/training/run_options.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/checkpoint/checkpoint.h"
 #include "nn/module/module.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/swa_utils.h"
+#include "nn/serialize/safetensors.h"
 
 namespace dl::examples {
 
@@ -19,7 +21,7 @@ struct Position {
   std::int64_t epoch = 0;  // from 0
   std::int64_t step = 0;   // taken in this epoch
   std::int64_t step_of_run = 0;
-  std::int64_t best = -1;  // test images right in the best evaluation so far
+  std::optional<double> best{};  // the highest mark of an evaluation so far
 };
 
 // With --checkpoint-dir; without it every member does nothing. All ranks make one and call the same
@@ -31,9 +33,11 @@ class RunState {
     optim::Optimizer& optimizer;
     amp::GradScaler& scaler;
     RateSchedule& schedule;
-    optim::swa_utils::AveragedModel* average;  // null without --ema
+    optim::swa_utils::AveragedModel* average;  // null without one
   };
-  RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group);
+  // `settings`: all options that decide what a step computes.
+  RunState(const RunOptions& run, const std::string& settings, Parts parts,
+           const Ref<collectives::ProcessGroup>& group);
 
   // With --resume and a checkpoint: restores all parts and returns the checkpoint's position.
   // Throws kMismatch if it was saved with other settings or another number of ranks, and
@@ -44,12 +48,11 @@ class RunState {
   // Saves after every --checkpoint-every steps.
   void after_step(const Position& position);
   // Rank 0 replaces best.safetensors, beside the checkpoints, by this model.
-  void keep_best(const nn::Module& model, std::int64_t epoch, double test_accuracy) const;
+  void keep_best(const nn::Module& model, const nn::Metadata& metadata) const;
 
  private:
-  std::string settings() const;
-
-  const Options& options_;
+  const RunOptions& run_;
+  std::string settings_;  // with the number of ranks
   Parts parts_;
   Ref<collectives::ProcessGroup> group_;
   std::optional<nn::CheckpointDir> checkpoints_{};

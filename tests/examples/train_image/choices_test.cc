@@ -75,12 +75,26 @@ TEST(Optimizers, TakeAStepWithTheirDefaults) {
   for (const OptimizerRow& row : optimizers()) {
     Tensor p = ones({3});
     p.requires_grad_();
-    const auto optimizer =
-        row.make({p}, {.lr = row.lr, .momentum = 0.9, .weight_decay = row.weight_decay});
+    const auto optimizer = row.make(
+        {.decayed = {p}}, {.lr = row.lr, .momentum = 0.9, .weight_decay = row.weight_decay});
     (p * p).sum().backward();
     optimizer->step();
     EXPECT_LT(p.detach()[0].item<double>(), 1) << row.name;
     EXPECT_EQ(optimizer->lr(), row.lr) << row.name;
+  }
+}
+
+TEST(Optimizers, DecayOnlyTheFirstParameters) {
+  for (const OptimizerRow& row : optimizers()) {
+    Tensor decayed = ones({1});
+    Tensor other = ones({1});
+    for (Tensor* const one : {&decayed, &other}) one->requires_grad_();
+    const auto optimizer = row.make({.decayed = {decayed}, .others = {other}},
+                                    {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5});
+    ((decayed + other) * 0.0).sum().backward();
+    optimizer->step();
+    EXPECT_LT(decayed.item<double>(), 1) << row.name;
+    EXPECT_EQ(other.item<double>(), 1) << row.name;
   }
 }
 
@@ -90,9 +104,9 @@ TEST(Schedules, KeepTheMomentumThatIsGiven) {
     for (const char* name : {"sgd", "adamw"}) {
       Tensor p = ones({1});
       p.requires_grad_();
-      const auto optimizer = find_optimizer(name).make({p}, {.lr = 1, .momentum = 0.75});
-      const Options options{.epochs = 4, .lr = 1, .schedule = std::string(row.name)};
-      RateSchedule schedule(options, *optimizer, 5);
+      const auto optimizer =
+          find_optimizer(name).make({.decayed = {p}}, {.lr = 1, .momentum = 0.75});
+      RateSchedule schedule({.schedule = std::string(row.name), .lr = 1, .steps = 20}, *optimizer);
       const char* const option = name == std::string_view("sgd") ? "momentum" : "betas.0";
       const double wanted = *optimizer->find_option(option);
       for (int step = 0; step < 20; ++step) {
@@ -106,12 +120,13 @@ TEST(Schedules, KeepTheMomentumThatIsGiven) {
   }
 }
 
-// The rates of a run of 4 epochs of 5 steps.
-std::vector<double> rates_of(const Options& options, std::int64_t resumed_after = -1) {
+// The rates of a run of 20 steps.
+std::vector<double> rates_of(SchedulePlan plan, std::int64_t resumed_after = -1) {
+  plan.steps = 20;
   Tensor p = ones({1});
   p.requires_grad_();
-  optim::SGD optimizer({p}, {.lr = options.lr, .momentum = options.momentum});
-  RateSchedule schedule(options, optimizer, 5);
+  optim::SGD optimizer({p}, {.lr = plan.lr, .momentum = 0.9});
+  RateSchedule schedule(plan, optimizer);
   std::vector<double> rates;
   for (std::int64_t step = 0; step < 20; ++step) {
     rates.push_back(optimizer.lr());
@@ -122,8 +137,8 @@ std::vector<double> rates_of(const Options& options, std::int64_t resumed_after 
     // What another process does that goes on here.
     const nn::StateDict saved = schedule.state_dict();
     const nn::StateDict momentum = optimizer.state_dict();
-    optim::SGD other({p}, {.lr = options.lr, .momentum = options.momentum});
-    RateSchedule rest(options, other, 5);
+    optim::SGD other({p}, {.lr = plan.lr, .momentum = 0.9});
+    RateSchedule rest(plan, other);
     other.load_state_dict(momentum);
     rest.load_state_dict(saved);
     while (++step < 20) {
@@ -136,7 +151,7 @@ std::vector<double> rates_of(const Options& options, std::int64_t resumed_after 
 }
 
 TEST(Schedules, CosineFallsAfterItsWarmUp) {
-  const auto rates = rates_of({.epochs = 4, .lr = 2, .schedule = "cosine", .warmup_epochs = 1});
+  const auto rates = rates_of({.schedule = "cosine", .lr = 2, .warmup = 5});
   EXPECT_DOUBLE_EQ(rates[0], 0.02);
   for (std::size_t i = 1; i <= 5; ++i) EXPECT_GT(rates[i], rates[i - 1]);
   for (std::size_t i = 5; i < 20; ++i) {
@@ -145,14 +160,21 @@ TEST(Schedules, CosineFallsAfterItsWarmUp) {
   }
 }
 
+TEST(Schedules, CosineEndsAtTheSmallestRate) {
+  const auto rates = rates_of({.schedule = "cosine", .lr = 2, .min_lr = 1});
+  for (std::size_t i = 0; i < 20; ++i) {
+    EXPECT_NEAR(rates[i], 1.5 + std::cos(std::numbers::pi * static_cast<double>(i) / 20) / 2,
+                1e-12);
+  }
+}
+
 TEST(Schedules, StepMultipliesEverySoManyEpochs) {
-  const auto rates =
-      rates_of({.epochs = 4, .lr = 1, .schedule = "step", .step_epochs = 2, .gamma = 0.5});
+  const auto rates = rates_of({.schedule = "step", .lr = 1, .step_every = 10, .gamma = 0.5});
   for (std::size_t i = 0; i < 20; ++i) EXPECT_DOUBLE_EQ(rates[i], i < 10 ? 1 : 0.5) << i;
 }
 
 TEST(Schedules, OneCycleRisesToTheRateAndFalls) {
-  const auto rates = rates_of({.epochs = 4, .lr = 1, .schedule = "one-cycle"});
+  const auto rates = rates_of({.schedule = "one-cycle", .lr = 1});
   EXPECT_NEAR(rates[0], 1.0 / 25, 1e-12);
   EXPECT_DOUBLE_EQ(rates[5], 1);
   EXPECT_LT(rates[19], 1e-3);
@@ -160,11 +182,13 @@ TEST(Schedules, OneCycleRisesToTheRateAndFalls) {
 
 TEST(Schedules, GoOnFromTheirState) {
   for (const ScheduleRow& row : schedules()) {
-    Options options{.epochs = 4, .lr = 1, .schedule = std::string(row.name)};
-    options.warmup_epochs = row.warms_up ? 1 : 0;
-    const auto whole = rates_of(options);
+    const SchedulePlan plan{.schedule = std::string(row.name),
+                            .lr = 1,
+                            .warmup = row.warms_up ? 5 : 0,
+                            .step_every = 5};
+    const auto whole = rates_of(plan);
     for (const std::int64_t after : {2, 4, 12}) {
-      EXPECT_EQ(rates_of(options, after), whole) << row.name << " after step " << after;
+      EXPECT_EQ(rates_of(plan, after), whole) << row.name << " after step " << after;
     }
   }
 }

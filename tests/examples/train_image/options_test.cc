@@ -25,17 +25,17 @@ TEST(Options, HaveDefaultsThatTrainTheShippedDigits) {
   const auto options = std::get<Options>(parse({}));
   EXPECT_EQ(options.dataset, "digits");
   EXPECT_TRUE(options.data_dir.empty());
-  EXPECT_EQ(options.momentum, 0.9);
-  EXPECT_FALSE(options.json);
+  EXPECT_EQ(options.run.momentum, 0.9);
+  EXPECT_FALSE(options.run.json);
 }
 
 TEST(Options, ProfileTakesAFolderOrNone) {
-  EXPECT_FALSE(std::get<Options>(parse({})).profile);
+  EXPECT_FALSE(std::get<Options>(parse({})).run.profile);
   const auto table = std::get<Options>(parse({"--profile", "--json"}));
-  EXPECT_TRUE(table.profile);
-  EXPECT_EQ(table.profile_dir, "");
-  EXPECT_TRUE(table.json);
-  EXPECT_EQ(std::get<Options>(parse({"--profile", "d"})).profile_dir, "d");
+  EXPECT_TRUE(table.run.profile);
+  EXPECT_EQ(table.run.profile_dir, "");
+  EXPECT_TRUE(table.run.json);
+  EXPECT_EQ(std::get<Options>(parse({"--profile", "d"})).run.profile_dir, "d");
 }
 
 TEST(Options, ParallelInfoIsPrintedAndEndsTheProgram) {
@@ -62,18 +62,18 @@ TEST(Options, TakeEveryFlag) {
                                                 "--compile",    "--json"}));
   EXPECT_EQ(options.dataset, "cifar10");
   EXPECT_EQ(options.data_dir, "/d");
-  EXPECT_EQ(options.epochs, 3);
-  EXPECT_EQ(options.batch_size, 64);
-  EXPECT_EQ(options.lr, 0.5);
-  EXPECT_EQ(options.momentum, 0.0);
-  EXPECT_EQ(options.seed, 18446744073709551615U);
-  EXPECT_EQ(options.threads, 2);
-  EXPECT_EQ(options.workers, 0);
-  EXPECT_EQ(options.save, "s");
-  EXPECT_EQ(options.load, "l");
-  EXPECT_EQ(options.log_every, 7);
-  EXPECT_TRUE(options.compiles);
-  EXPECT_TRUE(options.json);
+  EXPECT_EQ(options.run.epochs, 3);
+  EXPECT_EQ(options.run.batch_size, 64);
+  EXPECT_EQ(options.run.lr, 0.5);
+  EXPECT_EQ(options.run.momentum, 0.0);
+  EXPECT_EQ(options.run.seed, 18446744073709551615U);
+  EXPECT_EQ(options.run.threads, 2);
+  EXPECT_EQ(options.run.workers, 0);
+  EXPECT_EQ(options.run.save, "s");
+  EXPECT_EQ(options.run.load, "l");
+  EXPECT_EQ(options.run.log_every, 7);
+  EXPECT_TRUE(options.run.compiles);
+  EXPECT_TRUE(options.run.json);
 }
 
 TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
@@ -105,10 +105,10 @@ TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
 }
 
 TEST(Options, OptimizersHaveTheirOwnRateUnlessOneIsGiven) {
-  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).lr, 1e-3);
-  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).weight_decay, 1e-2);
-  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw", "--lr", "0.5"})).lr, 0.5);
-  EXPECT_EQ(std::get<Options>(parse({})).lr, 0.05);
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).run.lr, 1e-3);
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw"})).run.weight_decay, 1e-2);
+  EXPECT_EQ(std::get<Options>(parse({"--optimizer", "adamw", "--lr", "0.5"})).run.lr, 0.5);
+  EXPECT_EQ(std::get<Options>(parse({})).run.lr, 0.05);
 }
 
 TEST(Options, ThatDoNotGoTogetherAreRefused) {
@@ -136,7 +136,7 @@ TEST(Options, ANumberThatIsNoneIsQuotedWithWhatIsWanted) {
       std::string::npos);
   EXPECT_NE(refuse({"--lr", "nan"}).second.find("'nan' is no number from 0 to 1000000000"),
             std::string::npos);
-  EXPECT_EQ(std::get<Options>(parse({"--epochs", "010"})).epochs, 10);
+  EXPECT_EQ(std::get<Options>(parse({"--epochs", "010"})).run.epochs, 10);
 }
 
 TEST(Options, HelpAndVersionAreNoErrors) {
@@ -146,6 +146,24 @@ TEST(Options, HelpAndVersionAreNoErrors) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(std::get<int>(parse({"--version"})), 0);
   EXPECT_EQ(testing::internal::GetCapturedStdout().rfind("train_cnn ", 0), 0U);
+}
+
+// Checkpoints of earlier versions hold this text.
+TEST(Settings, NameALaterOptionOnlyIfItIsUsed) {
+  EXPECT_EQ(settings_of_steps({}),
+            "--dataset digits --batch-size 32 --lr 0.05 --momentum 0.9 --seed 42 --amp off");
+  const std::string all = settings_of_steps(
+      {.run = {.optimizer = "adamw", .weight_decay = 0.5, .schedule = "step", .clip_norm = 1},
+       .model = "resnet18",
+       .image_size = 8,
+       .augment = "shift",
+       .label_smoothing = 0.1,
+       .ema = 0.9});
+  EXPECT_TRUE(all.ends_with(
+      " --amp off --model resnet18 --image-size 8 --augment shift --optimizer adamw "
+      "--weight-decay 0.5 --schedule step --epochs 15 --warmup-epochs 0 --step-epochs 0 --gamma "
+      "0.1 --label-smoothing 0.1 --clip-norm 1 --ema 0.9"))
+      << all;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(Blame, NamesAModuleWhoseOwnArithmeticOverflows) {
 TEST(Blame, PrefersParametersAndTheBatch) {
   nn::Sequential model = network();
   EXPECT_EQ(blame_for(model, full({1, 2}, std::numeric_limits<double>::quiet_NaN())),
-            "the batch itself has a pixel that is not finite");
+            "the batch itself has a value that is not finite");
   const NoGradGuard no_grad;
   model.get_parameter("2.bias").fill_(std::numeric_limits<double>::infinity());
   EXPECT_EQ(blame_for(model, ones({1, 2})), "the parameter 2.bias is not finite");

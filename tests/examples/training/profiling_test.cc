@@ -97,7 +97,7 @@ TEST(Trace, HasTimesThatADoubleHolds) {
 }
 
 TEST(Profiling, RefusesARunThatEndsBeforeItRecords) {
-  Options options;
+  RunOptions options;
   options.profile = true;
   Profiling profiling(options);
   EXPECT_THAT(
@@ -106,7 +106,7 @@ TEST(Profiling, RefusesARunThatEndsBeforeItRecords) {
 }
 
 TEST(Profiling, DoesNothingUnlessItIsAskedFor) {
-  const Options options;
+  const RunOptions options;
   Profiling profiling(options);
   profiling.start(0);
   profiling.step();

@@ -43,11 +43,11 @@ class Recorder {
 };
 
 Progress at(std::int64_t step) {
-  return {.epoch = 2, .epochs = 5, .step = step, .steps = 20, .loss = 0.25, .samples_per_s = 1234};
+  return {.epoch = 2, .epochs = 5, .step = step, .steps = 20, .loss = 0.25, .per_s = 1234};
 }
 
-const Result kResult{.test_accuracy = 0.975,
-                     .samples_per_s = 2000,
+const Result kResult{.scores = {{"test_accuracy", 0.975, "test accuracy 97.50 %"}},
+                     .per_s = 2000,
                      .parameters = 1630090,
                      .parameters_sha256 = "abc",
                      .world_size = 2};
@@ -73,7 +73,10 @@ TEST(Reporter, PrintsAnObjectAStepAndOneAtTheEnd) {
 }
 
 TEST(Reporter, ShowsEvaluationsAndTheRateThatASchedulePlans) {
-  const Evaluation evaluation{.epoch = 2, .step_of_run = 40, .test_accuracy = 0.5, .best = true};
+  const Evaluation evaluation{.epoch = 2,
+                              .step_of_run = 40,
+                              .scores = {{"test_accuracy", 0.5, "test accuracy 50.00 %"}},
+                              .best = true};
   Recorder json({.json = true});
   Progress progress = at(1);
   progress.lr = 0.125;
@@ -86,6 +89,34 @@ TEST(Reporter, ShowsEvaluationsAndTheRateThatASchedulePlans) {
   plain->evaluated(evaluation);
   EXPECT_THAT(plain.lines(),
               testing::ElementsAre("epoch 2: test accuracy 50.00 %, the best so far"));
+}
+
+TEST(Reporter, ShowsSeveralScoresAndTheStepOfATestWithinAnEpoch) {
+  const Scores scores = {{"val_loss", 1.5, "validation loss 1.5000"},
+                         {"val_perplexity", 4.5, "perplexity 4.5"}};
+  Recorder recorder({.unit = "tokens"});
+  recorder->evaluated({.epoch = 1, .step_of_run = 40, .within_epoch = true, .scores = scores});
+  recorder->finish({.scores = scores, .per_s = 512, .world_size = 2});
+  const auto lines = recorder.lines();
+  EXPECT_EQ(lines[0], "epoch 1, step 40: validation loss 1.5000, perplexity 4.5");
+  EXPECT_EQ(lines[1], "validation loss 1.5000, perplexity 4.5, 512 tokens/s on 2 ranks");
+  Recorder json({.json = true, .unit = "tokens"});
+  json->finish({.scores = scores, .per_s = 512});
+  const auto end = nlohmann::json::parse(json.out());
+  EXPECT_EQ(end["val_loss"], 1.5);
+  EXPECT_EQ(end["val_perplexity"], 4.5);
+  EXPECT_EQ(end["tokens_per_s"], 512.0);
+}
+
+TEST(Reporter, ShowsTextsOfAnyBytes) {
+  Recorder json({.json = true});
+  json->generated("a", "b\xff\n");
+  const auto object = nlohmann::json::parse(json.out());
+  EXPECT_EQ(object["prompt"], "a");
+  EXPECT_EQ(object["text"], "b\xef\xbf\xbd\n");
+  Recorder plain({});
+  plain->generated("a", "b\x1b[2J\xff\nc");
+  EXPECT_EQ(plain.out(), "\nab\\x1b[2J\\xff\nc\n\n");
 }
 
 TEST(Reporter, PrintsPlainLinesWithoutATerminal) {
@@ -103,8 +134,8 @@ TEST(Reporter, PrintsPlainLinesWithoutATerminal) {
 
 TEST(Reporter, NamesNoSpeedIfNothingWasTrained) {
   Recorder recorder({});
-  recorder->finish({.test_accuracy = 0.5, .world_size = 1});
-  EXPECT_EQ(recorder.lines()[0], "test accuracy 50.00 % on 1 rank");
+  recorder->finish({.scores = kResult.scores});
+  EXPECT_EQ(recorder.lines()[0], "test accuracy 97.50 % on 1 rank");
 }
 
 TEST(Reporter, DrawsABarOnATerminalAndClearsItForLines) {
@@ -144,19 +175,19 @@ TEST(Reporter, AsksForTheLossOfTheStepsItShows) {
 }
 
 TEST(ProgressLine, FillsTheWidthAndMovesWithTheStep) {
-  const std::string half = progress_line(at(10), 80);
+  const std::string half = progress_line(at(10), "samples", 80);
   EXPECT_EQ(half.size(), 80U);
   EXPECT_THAT(half, HasSubstr("epoch 2/5 [==="));
   EXPECT_THAT(half, HasSubstr("> "));
   EXPECT_THAT(half, HasSubstr("10/20, loss 0.2500, 1234 samples/s"));
-  EXPECT_THAT(progress_line(at(20), 80), HasSubstr("==] 20/20"));
+  EXPECT_THAT(progress_line(at(20), "samples", 80), HasSubstr("==] 20/20"));
 }
 
 TEST(ProgressLine, NeverExceedsANarrowTerminal) {
   for (int width = 0; width < 80; ++width) {
-    EXPECT_LE(progress_line(at(7), width).size(), static_cast<std::size_t>(width));
+    EXPECT_LE(progress_line(at(7), "samples", width).size(), static_cast<std::size_t>(width));
   }
-  EXPECT_EQ(progress_line(at(7), 46), "epoch 2/5 7/20, loss 0.2500, 1234 samples/s");
+  EXPECT_EQ(progress_line(at(7), "samples", 46), "epoch 2/5 7/20, loss 0.2500, 1234 samples/s");
 }
 
 }  // namespace

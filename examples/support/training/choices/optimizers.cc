@@ -8,25 +8,34 @@ namespace {
 
 using MadeOptimizer = std::unique_ptr<optim::Optimizer>;
 
-template <bool kNesterov>
-MadeOptimizer make_sgd(const std::vector<Tensor>& parameters, const OptimizerSettings& s) {
-  return std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = s.lr,
-                                                                    .momentum = s.momentum,
-                                                                    .weight_decay = s.weight_decay,
-                                                                    .nesterov = kNesterov});
+template <typename Options>
+MadeOptimizer make_groups(const TrainedParameters& parameters, Options options) {
+  std::vector<optim::ParamGroup<Options>> groups = {{parameters.decayed, options}};
+  if (!parameters.others.empty()) {
+    options.weight_decay = 0;
+    groups.push_back({parameters.others, options});
+  }
+  return std::make_unique<optim::OptimizerOf<Options>>(groups);
 }
 
-MadeOptimizer make_rmsprop(const std::vector<Tensor>& parameters, const OptimizerSettings& s) {
-  return std::make_unique<optim::RMSprop>(
+template <bool kNesterov>
+MadeOptimizer make_sgd(const TrainedParameters& parameters, const OptimizerSettings& s) {
+  return make_groups(parameters, optim::SGDOptions{.lr = s.lr,
+                                                   .momentum = s.momentum,
+                                                   .weight_decay = s.weight_decay,
+                                                   .nesterov = kNesterov});
+}
+
+MadeOptimizer make_rmsprop(const TrainedParameters& parameters, const OptimizerSettings& s) {
+  return make_groups(
       parameters,
       optim::RMSpropOptions{.lr = s.lr, .weight_decay = s.weight_decay, .momentum = s.momentum});
 }
 
 // An optimizer without momentum, or with one of another form.
 template <typename Options>
-MadeOptimizer make_optimizer(const std::vector<Tensor>& parameters, const OptimizerSettings& s) {
-  return std::make_unique<optim::OptimizerOf<Options>>(
-      parameters, Options{.lr = s.lr, .weight_decay = s.weight_decay});
+MadeOptimizer make_optimizer(const TrainedParameters& parameters, const OptimizerSettings& s) {
+  return make_groups(parameters, Options{.lr = s.lr, .weight_decay = s.weight_decay});
 }
 
 constexpr OptimizerRow kOptimizers[] = {

@@ -1,4 +1,4 @@
-// The optimizers that train_image can train with. A new one is a row in optimizers.cc.
+// The optimizers that the programs can train with. A new one is a row in optimizers.cc.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,18 @@ struct OptimizerSettings {
   double weight_decay = 0;
 };
 
+// What an optimizer changes.
+struct TrainedParameters {
+  std::vector<Tensor> decayed{};  // heed the weight decay
+  std::vector<Tensor> others{};
+};
+
 struct OptimizerRow {
   std::string_view name;
   bool has_momentum;  // heeds --momentum
   double lr;          // unless --lr is given
   double weight_decay;
-  std::unique_ptr<optim::Optimizer> (*make)(const std::vector<Tensor>& parameters,
+  std::unique_ptr<optim::Optimizer> (*make)(const TrainedParameters& parameters,
                                             const OptimizerSettings& settings);
 };
 

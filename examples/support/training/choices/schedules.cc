@@ -15,21 +15,21 @@ using Scheduler = std::unique_ptr<optim::LRScheduler>;
 // The first rate of a warm-up, as a part of --lr.
 constexpr double kWarmupStart = 0.01;
 
-Scheduler no_schedule(optim::Optimizer& /*optimizer*/, const ScheduleSettings& /*settings*/) {
+Scheduler no_schedule(optim::Optimizer& /*optimizer*/, const SchedulePlan& /*rest*/) {
   return nullptr;
 }
 
-Scheduler make_step(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+Scheduler make_step(optim::Optimizer& optimizer, const SchedulePlan& s) {
   return std::make_unique<optim::StepLR>(
       optimizer, optim::StepLROptions{.step_size = s.step_every, .gamma = s.gamma});
 }
 
-Scheduler make_cosine(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+Scheduler make_cosine(optim::Optimizer& optimizer, const SchedulePlan& s) {
   return std::make_unique<optim::CosineAnnealingLR>(
-      optimizer, optim::CosineAnnealingLROptions{.T_max = s.steps});
+      optimizer, optim::CosineAnnealingLROptions{.T_max = s.steps, .eta_min = s.min_lr});
 }
 
-Scheduler make_one_cycle(optim::Optimizer& optimizer, const ScheduleSettings& s) {
+Scheduler make_one_cycle(optim::Optimizer& optimizer, const SchedulePlan& s) {
   // --momentum stays as it is given. A captured CUDA graph would not read one that changes.
   return std::make_unique<optim::OneCycleLR>(
       optimizer,
@@ -53,24 +53,18 @@ const ScheduleRow& find_schedule(std::string_view name) {
   return find_row(schedules(), "--schedule", name);
 }
 
-RateSchedule::RateSchedule(const Options& options, optim::Optimizer& optimizer,
-                           std::int64_t steps_an_epoch) {
-  const std::int64_t warmup = options.warmup_epochs * steps_an_epoch;
-  const std::int64_t step_epochs =
-      options.step_epochs > 0 ? options.step_epochs : std::max<std::int64_t>(1, options.epochs / 3);
+RateSchedule::RateSchedule(const SchedulePlan& plan, optim::Optimizer& optimizer) {
   // The first rate of a schedule is that of its constructor, so the warm-up is made first.
   Scheduler warm;
-  if (warmup > 0) {
+  if (plan.warmup > 0) {
     warm = std::make_unique<optim::LinearLR>(
-        optimizer, optim::LinearLROptions{.start_factor = kWarmupStart, .total_iters = warmup});
+        optimizer,
+        optim::LinearLROptions{.start_factor = kWarmupStart, .total_iters = plan.warmup});
   }
-  Scheduler main =
-      find_schedule(options.schedule)
-          .make(optimizer,
-                {.steps = std::max<std::int64_t>(1, options.epochs * steps_an_epoch - warmup),
-                 .step_every = step_epochs * steps_an_epoch,
-                 .gamma = options.gamma,
-                 .lr = options.lr});
+  SchedulePlan rest = plan;
+  rest.steps = std::max<std::int64_t>(1, plan.steps - plan.warmup);
+  rest.warmup = 0;
+  Scheduler main = find_schedule(plan.schedule).make(optimizer, rest);
   if (!main) return;
   if (!warm) {
     schedulers_.push_back(std::move(main));
@@ -78,7 +72,7 @@ RateSchedule::RateSchedule(const Options& options, optim::Optimizer& optimizer,
   }
   auto both = std::make_unique<optim::SequentialLR>(
       optimizer, std::vector<optim::LRScheduler*>{warm.get(), main.get()},
-      std::vector<std::int64_t>{warmup});
+      std::vector<std::int64_t>{plan.warmup});
   schedulers_.push_back(std::move(warm));
   schedulers_.push_back(std::move(main));
   schedulers_.push_back(std::move(both));

@@ -4,27 +4,31 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "examples/train_image/options.h"
 #include "nn/optim/lr_scheduler/lr_scheduler.h"
 
 namespace dl::examples {
 
-// What a schedule needs to know of a run; lengths are in steps of the optimizer.
-struct ScheduleSettings {
-  std::int64_t steps = 1;       // after the warm-up
-  std::int64_t step_every = 1;  // of "step"
-  double gamma = 0.1;           // of "step"
+// A run's learning rate, from step to step of the optimizer.
+struct SchedulePlan {
+  std::string schedule = "none";
   double lr = 0;
+  std::int64_t steps = 0;       // of the whole run
+  std::int64_t warmup = 0;      // steps in which the rate rises first
+  std::int64_t step_every = 1;  // of "step", at least 1
+  double gamma = 0.1;           // of "step"
+  double min_lr = 0;            // of "cosine": the rate at the end
 };
 
 struct ScheduleRow {
   std::string_view name;
-  bool warms_up;  // heeds --warmup-epochs
+  bool warms_up;  // may follow a warm-up
+  // Plans the steps of `rest`, which has no warm-up.
   std::unique_ptr<optim::LRScheduler> (*make)(optim::Optimizer& optimizer,
-                                              const ScheduleSettings& settings);  // may be null
+                                              const SchedulePlan& rest);  // may be null
 };
 
 std::span<const ScheduleRow> schedules();
@@ -34,7 +38,7 @@ const ScheduleRow& find_schedule(std::string_view name);
 // Sets the optimizer's rate; the optimizer must outlive it. Does nothing for --schedule none.
 class RateSchedule {
  public:
-  RateSchedule(const Options& options, optim::Optimizer& optimizer, std::int64_t steps_an_epoch);
+  RateSchedule(const SchedulePlan& plan, optim::Optimizer& optimizer);
 
   bool changes_rate() const noexcept { return !schedulers_.empty(); }
   // After each step of the optimizer.

@@ -17,12 +17,12 @@ bool is_finite(const Tensor& tensor) {
 
 }  // namespace
 
-std::string blame_for(nn::Module& model, const Tensor& images) {
+std::string blame_for(nn::Module& model, const Tensor& input) {
   const NoGradGuard no_grad;
   for (const auto& [name, parameter] : model.named_parameters()) {
     if (!is_finite(parameter)) return fmt::format("the parameter {} is not finite", name);
   }
-  if (!is_finite(images)) return "the batch itself has a pixel that is not finite";
+  if (!is_finite(input)) return "the batch itself has a value that is not finite";
   std::string blamed;
   std::vector<HookHandle> hooks;
   for (const auto& [name, module] : model.named_modules()) {
@@ -36,9 +36,9 @@ std::string blame_for(nn::Module& model, const Tensor& images) {
           return Tensor();
         }));
   }
-  model(images);
+  model(input);
   for (HookHandle& hook : hooks) hook.remove();
-  return blamed.empty() ? "the outputs of all modules are finite" : blamed;
+  return blamed.empty() ? kAllFinite : blamed;
 }
 
 }  // namespace dl::examples

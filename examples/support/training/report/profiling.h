@@ -6,14 +6,14 @@
 
 #include "core/profiler/profile.h"
 #include "examples/support/training/report/reporter.h"
-#include "examples/train_image/options.h"
+#include "examples/support/training/run_options.h"
 
 namespace dl::examples {
 
 // Does nothing unless the options ask for it.
 class Profiling {
  public:
-  explicit Profiling(const Options& options) : options_(options) {}
+  explicit Profiling(const RunOptions& options) : options_(options) {}
 
   // Call it before the first of `steps` steps. Throws kInvalidArgument if none of them would be
   // recorded.
@@ -27,7 +27,7 @@ class Profiling {
   void finish(Reporter& reporter) const;
 
  private:
-  const Options& options_;
+  const RunOptions& options_;
   std::unique_ptr<profiler::Profile> profile_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/base/env.h"
 #include "core/base/system/output.h"
+#include "core/base/text/printable.h"
 
 namespace dl::examples {
 namespace {
@@ -18,13 +19,24 @@ using Json = nlohmann::ordered_json;
 // Between two pictures of the bar: faster than the eye, slower than a small step.
 constexpr std::chrono::milliseconds kBarPeriod{50};
 
+std::string texts_of(const Scores& scores) {
+  std::string texts;
+  for (const Score& score : scores) texts += (texts.empty() ? "" : ", ") + score.text;
+  return texts;
+}
+
+// Also for a text that is not UTF-8.
+std::string dump(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
-std::string progress_line(const Progress& p, int width) {
+std::string progress_line(const Progress& p, const std::string& unit, int width) {
   constexpr int kNarrowestBar = 10;
   const std::string head = fmt::format("epoch {}/{} ", p.epoch, p.epochs);
-  const std::string tail = fmt::format(" {}/{}, loss {:.4f}, {:.0f} samples/s", p.step, p.steps,
-                                       p.loss, p.samples_per_s);
+  const std::string tail =
+      fmt::format(" {}/{}, loss {:.4f}, {:.0f} {}/s", p.step, p.steps, p.loss, p.per_s, unit);
   const int room = width - static_cast<int>(head.size() + tail.size()) - 2;
   std::string line = head + tail.substr(1);
   if (room >= kNarrowestBar) {
@@ -50,53 +62,63 @@ void Reporter::step(std::int64_t step_of_run, const Progress& progress) {
   if (config_.json) {
     Json object = {{"epoch", progress.epoch}, {"step", step_of_run}, {"loss", progress.loss}};
     if (progress.lr) object["lr"] = *progress.lr;
-    print(object.dump());
+    print(dump(object));
   } else if (config_.progress_width > 0) {
     show_bar(progress);
   } else if (step_of_run % config_.log_every == 0) {
-    print(fmt::format("epoch {}/{}, step {}/{}: loss {:.4f}, {:.0f} samples/s", progress.epoch,
-                      progress.epochs, progress.step, progress.steps, progress.loss,
-                      progress.samples_per_s));
+    print(fmt::format("epoch {}/{}, step {}/{}: loss {:.4f}, {:.0f} {}/s", progress.epoch,
+                      progress.epochs, progress.step, progress.steps, progress.loss, progress.per_s,
+                      config_.unit));
   }
 }
 
 void Reporter::epoch_done(const Progress& progress) {
   bar_shown_ = {};
   if (config_.json) return;
-  print(fmt::format("epoch {}/{} done: loss {:.4f}, {:.0f} samples/s", progress.epoch,
-                    progress.epochs, progress.loss, progress.samples_per_s));
+  print(fmt::format("epoch {}/{} done: loss {:.4f}, {:.0f} {}/s", progress.epoch, progress.epochs,
+                    progress.loss, progress.per_s, config_.unit));
 }
 
 void Reporter::evaluated(const Evaluation& evaluation) {
   if (config_.json) {
-    print(Json{{"epoch", evaluation.epoch},
-               {"step", evaluation.step_of_run},
-               {"test_accuracy", evaluation.test_accuracy},
-               {"best", evaluation.best}}
-              .dump());
+    Json object = {{"epoch", evaluation.epoch}, {"step", evaluation.step_of_run}};
+    for (const Score& score : evaluation.scores) object[score.name] = score.value;
+    object["best"] = evaluation.best;
+    print(dump(object));
     return;
   }
-  print(fmt::format("epoch {}: test accuracy {:.2f} %{}", evaluation.epoch,
-                    100 * evaluation.test_accuracy, evaluation.best ? ", the best so far" : ""));
+  print(fmt::format("epoch {}{}: {}{}", evaluation.epoch,
+                    evaluation.within_epoch ? fmt::format(", step {}", evaluation.step_of_run) : "",
+                    texts_of(evaluation.scores), evaluation.best ? ", the best so far" : ""));
+}
+
+void Reporter::generated(const std::string& prompt, const std::string& text) {
+  if (config_.json) {
+    print(dump(Json{{"prompt", prompt}, {"text", text}}));
+  } else {
+    print("\n" + printable(prompt + text) + "\n");
+  }
 }
 
 void Reporter::finish(const Result& result) {
   if (config_.json) {
-    print(Json{{"test_accuracy", result.test_accuracy},
-               {"samples_per_s", result.samples_per_s},
-               {"parameters", result.parameters},
-               {"parameters_sha256", result.parameters_sha256},
-               {"world_size", result.world_size}}
-              .dump());
+    Json object;
+    for (const Score& score : result.scores) object[score.name] = score.value;
+    object[config_.unit + "_per_s"] = result.per_s;
+    object["parameters"] = result.parameters;
+    object["parameters_sha256"] = result.parameters_sha256;
+    object["world_size"] = result.world_size;
+    print(dump(object));
     require_written(config_.out, "standard output");
     return;
   }
   const std::string ranks =
       fmt::format("on {} rank{}", result.world_size, result.world_size == 1 ? "" : "s");
-  const bool trained = result.samples_per_s > 0;
-  print(trained ? fmt::format("test accuracy {:.2f} %, {:.0f} samples/s {}",
-                              100 * result.test_accuracy, result.samples_per_s, ranks)
-                : fmt::format("test accuracy {:.2f} % {}", 100 * result.test_accuracy, ranks));
+  std::string line = texts_of(result.scores);
+  if (result.per_s > 0) {
+    line += fmt::format("{}{:.0f} {}/s", line.empty() ? "" : ", ", result.per_s, config_.unit);
+  }
+  print(line.empty() ? ranks : line + " " + ranks);
   print(fmt::format("{} parameters, the same on all ranks: sha256 {}", result.parameters,
                     result.parameters_sha256));
   require_written(config_.out, "standard output");
@@ -115,7 +137,7 @@ void Reporter::show_bar(const Progress& progress) {
   const auto now = std::chrono::steady_clock::now();
   if (progress.step < progress.steps && now - bar_shown_ < kBarPeriod) return;
   bar_shown_ = now;
-  const std::string line = progress_line(progress, config_.progress_width - 1);
+  const std::string line = progress_line(progress, config_.unit, config_.progress_width - 1);
   std::fprintf(config_.out, "%-*s\r", static_cast<int>(bar_columns_), line.c_str());
   std::fflush(config_.out);
   bar_columns_ = line.size();
