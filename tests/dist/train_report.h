@@ -1,5 +1,5 @@
-// What a run of train_cnn or train_image with --json said: an object a step, one an evaluation, and
-// one at the end.
+// What a run of train_cnn, train_image or train_gpt with --json said: an object a step, one an
+// evaluation, one a text that the model wrote, and one at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@ namespace dl::dist {
 struct Report {
   std::vector<nlohmann::json> steps;
   std::vector<nlohmann::json> evaluations;
+  std::vector<nlohmann::json> texts;
   nlohmann::json end;
 
   std::vector<double> losses() const {
@@ -36,6 +37,8 @@ inline Report parse_report(const std::string& text) {
       report.steps.push_back(std::move(object));
     } else if (object.contains("best")) {
       report.evaluations.push_back(std::move(object));
+    } else if (object.contains("prompt")) {
+      report.texts.push_back(std::move(object));
     } else {
       report.end = std::move(object);
     }

@@ -10,7 +10,7 @@ root=$1 work=$2 bin=$3 nvml=$4
 cd "$root" || exit 1
 rm -rf "$work"
 mkdir -p "$work/bin" "$work/run/build" "$work/run/log" "$work/run/node0/log" "$work/run/node1/log"
-for program in bin/python bin/train_cnn bin/train_image bin/bench_train bin/dlbench bin/all_reduce_perf run/train run/build/train; do
+for program in bin/python bin/train_cnn bin/train_image bin/train_gpt bin/bench_train bin/dlbench bin/all_reduce_perf run/train run/build/train; do
   printf '#!/bin/sh\n' >"$work/$program"
   chmod +x "$work/$program"
 done

@@ -756,6 +756,49 @@ def train_cnn():
     return a
 
 
+def train_gpt():
+    """examples/train_gpt --context 32 --layers 2 --heads 2 --width 32 --steps 12 --batch-size 8 --lr 0.01 --warmup-steps 3 --min-lr 0.001
+    --weight-decay 0.1 --seed 42 on `text`: the loss of each step and the validation loss after the last one."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.set_num_threads(1)
+    text = torch.frombuffer(bytearray(b"Ranks add what they have, and all of them get the sum. " * 30), dtype=torch.uint8)
+    held_out = int(len(text) * 0.1)
+
+    def samples(tokens):
+        count = (len(tokens) - 1) // 32
+        return tokens[:32 * count].view(count, 32).long(), tokens[1:32 * count + 1].view(count, 32).long()
+
+    x, y = samples(text[:-held_out])
+    torch.manual_seed(42)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=32, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == wanted] for wanted in (True, False))
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}], lr=0.01)
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.01, total_iters=3)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=9, eta_min=0.001)
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], [3])
+    loss_of = lambda x, y: F.cross_entropy(model(x).logits.flatten(0, 1), y.flatten())
+    losses = []
+    for epoch in range(3):
+        sampler = DistributedSampler(range(len(x)), 1, 0, seed=42)
+        sampler.set_epoch(epoch)
+        order = list(sampler)
+        for first in range(0, len(x) - 7, 8):
+            if len(losses) == 12:
+                break
+            batch = order[first:first + 8]
+            optimizer.zero_grad()
+            loss = loss_of(x[batch], y[batch])
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+    with torch.no_grad():
+        validation = loss_of(*samples(text[-held_out:]))
+    return {"text": text, "losses": torch.tensor(losses, dtype=torch.float64), "val_loss": validation.double()}
+
+
 def rows():
     """The rows of functions of one element in core/elementwise/list.def, each a list of its columns."""
     text = (ROOT / "core/elementwise/list.def").read_text()
@@ -1952,7 +1995,7 @@ def generate():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, train_gpt, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg)}
 
 
 def main():
