@@ -11,7 +11,7 @@ namespace dl::tests {
 
 // How long a test waits for what must come: a loaded machine may keep any process from running for
 // seconds.
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kPatience{180};
 
 // True once `condition` holds, which is asked again after 1 ms and then at most every `pause` (0:
 // all the time); false if it does not hold within `limit`.

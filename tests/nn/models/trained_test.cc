@@ -61,7 +61,7 @@ TEST(VGG, IsTorchvisions) {
   VGG model({.depth = 11, .num_classes = 10, .dropout = 0.25});
   model.get_parameter("classifier.0.weight").requires_grad_(false);  // most of the memory
   expect_torchvisions(model, mobile_networks(), "vgg11",
-                      {.dtype = DType::kF32, .share = 1e-5, .loss_share = 1e-3});
+                      {.dtype = DType::kF32, .lr = 0.01, .share = 1e-5, .loss_share = 1e-3});
 }
 
 TEST(VGG, WithBatchNormHasTorchvisionsNames) {
