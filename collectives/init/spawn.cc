@@ -1,7 +1,8 @@
 // The first process starts `dlrun ... --report-fd FD -- PROGRAM ARGUMENTS` with
 // DLRUN_SPAWN=CALL:FD. FD is a memfd that dlrun and the ranks inherit. Each rank appends "came
-// RANK" when it comes to the call. If the job fails, dlrun appends "failed RANK EXIT-CODE" and its
-// page. A memfd needs no reader while the ranks run, and no file has to be removed.
+// RANK" when it comes to the call, and "result RANK LENGTH" with the result's bytes when its
+// function has returned. If the job fails, dlrun appends "failed RANK EXIT-CODE" and its page. A
+// memfd needs no reader while the ranks run, and no file has to be removed.
 #include "collectives/init/spawn.h"
 
 #include <cxxabi.h>
@@ -19,11 +20,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "collectives/init/launch.h"
@@ -43,7 +46,10 @@ namespace fs = std::filesystem;
 constexpr int kLeastReportFd = 200;
 constexpr int kFirstFdOfRanks = 190;
 constexpr std::string_view kCame = "came ";
+constexpr std::string_view kResult = "result ";
 constexpr std::string_view kFailed = "failed ";
+
+using Function = std::function<std::string(int rank)>;
 
 std::atomic<int> spawn_calls{0};
 std::atomic<bool> is_inside_function{false};
@@ -102,14 +108,16 @@ std::string in_json(std::string_view text) {
   ::_exit(1);  // exit() would tell the other ranks that this one leaves in order
 }
 
-[[noreturn]] void run_as_rank(const std::function<void(int)>& function, const Summons& summons) {
+[[noreturn]] void run_as_rank(const Function& function, const Summons& summons) {
   const int rank = static_cast<int>(env::require_int(env::Var::kRank));
-  append(summons.report_fd, std::string(kCame) + std::to_string(rank) + "\n");
-  ::close(summons.report_fd);
-  env::unset(env::Var::kSpawn);  // programs that the function starts are not ranks of this call
+  append(summons.report_fd, fmt::format("{}{}\n", kCame, rank));
+  // Programs that the function starts are not ranks of this call.
+  if (::fcntl(summons.report_fd, F_SETFD, FD_CLOEXEC) != 0) throw_errno(errno, "spawn: fcntl");
+  env::unset(env::Var::kSpawn);
   is_inside_function = true;
   try {
-    function(rank);
+    const std::string result = function(rank);
+    append(summons.report_fd, fmt::format("{}{} {}\n{}\n", kResult, rank, result.size(), result));
   } catch (const std::exception& error) {
     const std::string_view text = error.what() == nullptr ? "" : error.what();
     const bool is_empty = text.find_first_not_of(" \t\r\n") == text.npos;
@@ -240,6 +248,7 @@ int run_dlrun(std::vector<std::string> line, const std::string& summons, int rep
 
 struct Report {
   std::set<int> came;
+  std::map<int, std::string> results;  // by rank
   std::optional<SpawnError> failure;
 };
 
@@ -263,6 +272,16 @@ Report read_report(int fd) {
     if (line.starts_with(kCame)) {
       report.came.insert(read_number<int>(line.substr(kCame.size())).value_or(-1));
     }
+    if (line.starts_with(kResult)) {
+      std::istringstream numbers(line.substr(kResult.size()));
+      int rank = -1;
+      std::size_t length = 0;
+      numbers >> rank >> length;
+      std::string bytes(length, '\0');
+      file.read(bytes.data(), static_cast<std::streamsize>(length));
+      file.ignore();  // the line's end
+      report.results[rank] = std::move(bytes);
+    }
     if (!line.starts_with(kFailed)) continue;
     std::istringstream numbers(line.substr(kFailed.size()));
     int rank = -1;
@@ -282,13 +301,21 @@ bool is_spawned() {
 }
 
 void spawn(const std::function<void(int rank)>& function, int nprocs) {
+  const auto without_result = [&](int rank) {
+    function(rank);
+    return std::string();
+  };
+  spawn_for_results(function == nullptr ? Function() : without_result, nprocs);
+}
+
+std::vector<std::string> spawn_for_results(const Function& function, int nprocs) {
   DL_CHECK(function != nullptr, kInvalidArgument, "spawn: there is no function");
   DL_CHECK(nprocs >= 1, kInvalidArgument, "spawn: nprocs is {}, wanted at least 1", nprocs);
   DL_CHECK(!is_inside_function, kInvalidArgument,
            "spawn: called inside of a function that spawn runs; call it in main()");
   const int call = ++spawn_calls;
   if (const std::optional<Summons> summons = find_summons()) {
-    if (call < summons->call) return;  // an earlier call, which is done
+    if (call < summons->call) return {};  // an earlier call, which is done
     run_as_rank(function, *summons);
   }
   const collectives::Launch launch = collectives::find_launch({}, {});
@@ -312,7 +339,7 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
   std::fflush(nullptr);  // so that this process's lines come before those of the ranks
   const int status = run_dlrun(std::move(line), std::to_string(call) + ":" + fd, report.get());
   const int exit_code = shell_exit_code(status);
-  const Report found = read_report(report.get());
+  Report found = read_report(report.get());
   const bool is_fault_of_rank = found.failure && found.failure->rank() >= 0;
   for (const int signal : {SIGINT, SIGQUIT}) {
     if (!is_fault_of_rank && exit_code == 128 + signal) ::raise(signal);
@@ -331,6 +358,9 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
              "must come to it in the ranks, too",
              rank, call);
   }
+  std::vector<std::string> results;
+  for (int rank = 0; rank < nprocs; ++rank) results.push_back(std::move(found.results[rank]));
+  return results;
 }
 
 }  // namespace dl

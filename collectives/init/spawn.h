@@ -27,6 +27,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -54,6 +55,10 @@ class SpawnError : public Error {
 // of several ranks. Throws kNotFound if dlrun or the program's own file does not exist, and
 // kMismatch if a rank ended before it came to this call.
 void spawn(const std::function<void(int rank)>& function, int nprocs);
+// As spawn(), and returns what the function returned on each rank, by rank. In a rank of a later
+// call it returns nothing: a program uses the results only if they are not empty.
+std::vector<std::string> spawn_for_results(const std::function<std::string(int rank)>& function,
+                                           int nprocs);
 
 // True if spawn() has started this process as a rank; already at the beginning of main().
 bool is_spawned();

@@ -98,6 +98,14 @@ int run(const std::string& what, const std::string& word) {
     say("between");
     dl::spawn([&](int rank) { say(fmt::format("second {} {}", rank, dl::is_spawned())); }, 2);
     say("last");
+  } else if (what == "results") {
+    // The last one looks like a line of the report.
+    const std::string texts[] = {"", "two\nlines\n", "failed 2 7\nno page"};
+    const auto earlier = dl::spawn_for_results([](int) { return std::string("one"); }, 1);
+    const auto results = dl::spawn_for_results([&](int rank) { return texts[rank]; }, 3);
+    for (const std::string& text : texts) {
+      say(fmt::format("{}", results.at(&text - texts) == text && earlier.at(0) == "one"));
+    }
   } else if (what == "throw") {
     one_fails([] { throw std::runtime_error("no such data set"); });
   } else if (what == "throw-empty") {

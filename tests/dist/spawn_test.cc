@@ -68,6 +68,12 @@ TEST(Spawn, RunsItsFunctionOnEveryRankAndGoesOn) {
               UnorderedElementsAre("between", "between", "second 0 true", "second 1 true"));
 }
 
+TEST(Spawn, ReturnsWhatTheFunctionReturnedOnEachRank) {
+  const Ended ended = end_of_probe("results");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "true\ntrue\ntrue\n");
+}
+
 TEST(Spawn, ThrowsWhatTheFirstFailedRankThrew) {
   const Ended ended = end_of_probe("throw");
   EXPECT_EQ(ended.code, 0) << ended.err;
