@@ -13,8 +13,11 @@ void chapter4(const Options& options);  // threads
 void chapter5(const Options& options);  // the data pipeline
 void chapter6(const Options& options);  // pruning
 void chapter7(const Options& options);  // mixed precision
-// Ranks on CPUs. Under dlrun, its ranks train together. Alone, it starts them itself: one with 1,
-// 2, 4, ... threads, then 2, 4, ... ranks that share the threads, and prints a table.
-void chapter9(const Options& options);
+// Chapters on several ranks. If a launcher has started them as ranks, they train together. Alone,
+// they start ranks, and print a table.
+void chapter8(const Options& options);   // the steps of a distributed training
+void chapter9(const Options& options);   // ranks and threads on CPUs
+void chapter10(const Options& options);  // time and accuracy against ranks, on GPUs
+void chapter11(const Options& options);  // several machines
 
 }  // namespace dl::examples::book

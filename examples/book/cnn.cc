@@ -30,8 +30,7 @@ CNN::CNN(CNNOptions options)
       &register_module("fc3", nn::Linear(kSecondHidden, options.classes, {.bias = options.bias}));
 }
 
-Tensor CNN::forward(const Tensor& x) {
-  const Tensor features = layer2_(layer1_(x)).flatten(1);
+Tensor CNN::classify(const Tensor& features) {
   const Tensor out = fc2_(fc1_(features));
   return fc3_ == nullptr ? out : (*fc3_)(out);
 }

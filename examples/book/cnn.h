@@ -23,7 +23,10 @@ class CNN : public nn::Module {
  public:
   explicit CNN(CNNOptions options = {});
 
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return classify(features(x)); }
+  // The two parts of forward(): layer1 and layer2, then the linear layers.
+  Tensor features(const Tensor& x) { return layer2_(layer1_(x)).flatten(1); }
+  Tensor classify(const Tensor& features);
 
  private:
   nn::Sequential& layer1_;

@@ -31,8 +31,14 @@ void run(const Options& options) {
       return chapter5(options);
     case 6:
       return chapter6(options);
+    case 8:
+      return chapter8(options);
     case 9:
       return chapter9(options);
+    case 10:
+      return chapter10(options);
+    case 11:
+      return chapter11(options);
     default:
       return chapter7(options);
   }

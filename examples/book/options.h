@@ -18,9 +18,14 @@ struct Options {
   std::optional<std::int64_t> batch_size{};
   std::optional<double> lr{};
   std::optional<int> workers{};
-  int threads = 0;  // 0: OpenMP's default
-  std::string device = "cpu";
-  std::string backend = "auto";                                 // of dl::compile
+  int threads = 0;       // 0: OpenMP's default
+  std::string device{};  // empty: cpu; in chapters on several ranks the GPUs if they are there
+  std::string model = "book";          // of chapters 9 to 11
+  int ranks = 0;                       // the most; 0: the chapter's
+  std::vector<std::string> batches{};  // of all ranks: fixed, growing, scaled
+  int seeds = 1;                       // trainings that a row of chapters 9 to 11 averages
+  std::string checkpoint_dir{};        // of chapter 8; empty: none
+  std::string backend = "auto";        // of dl::compile
   std::vector<int> sparsities{10, 20, 30, 40, 50, 60, 70, 80};  // of chapter 6, in percent
   bool json = false;
   std::string plot;  // a file

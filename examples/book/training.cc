@@ -33,6 +33,29 @@ void print_line(const Recipe& recipe, const std::string& line) {
   std::fflush(stdout);
 }
 
+// Every rank loads the last checkpoint. Returns the number of epochs that it holds.
+std::int64_t load_checkpoint(const Recipe& recipe, nn::Module& model, optim::Adam& optimizer) {
+  if (recipe.checkpoints == nullptr) return 0;
+  const std::optional<nn::Checkpoint> last = recipe.checkpoints->load_latest();
+  if (!last) return 0;
+  model.load_state_dict(last->part("model"));
+  optimizer.load_state_dict(last->part("optimizer"));
+  print_line(recipe, fmt::format("Goes on after epoch {}", last->step));
+  return last->step;
+}
+
+// Returns when the checkpoint is there for all ranks.
+void save_checkpoint(const Recipe& recipe, std::int64_t epoch, const nn::Module& model,
+                     const optim::Adam& optimizer) {
+  if (recipe.checkpoints == nullptr) return;
+  if (!recipe.group || recipe.group->rank() == 0) {
+    recipe.checkpoints->save(
+        {.step = epoch,
+         .parts = {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}}});
+  }
+  if (recipe.group) recipe.group->barrier()->wait();
+}
+
 AutocastOptions casts_of(const Recipe& recipe) {
   return {.dtype = recipe.half, .enabled = recipe.half.has_value()};
 }
@@ -44,8 +67,15 @@ Recipe with_options(Recipe recipe, const Options& options) {
   recipe.batch_size = options.batch_size.value_or(recipe.batch_size);
   recipe.lr = options.lr.value_or(recipe.lr);
   recipe.workers = options.workers.value_or(recipe.workers);
-  recipe.device = cuda::choose_device(options.device);
+  recipe.device = cuda::choose_device(options.device.empty() ? "cpu" : options.device);
   return recipe;
+}
+
+Recipe on_digits(Recipe chapter, const Options& options) {
+  if (!options.digits) return chapter;
+  chapter.epochs = 3;
+  chapter.lr = 1e-3;
+  return chapter;
 }
 
 data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
@@ -56,9 +86,10 @@ data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
 }
 
 Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
-  std::optional<nn::parallel::DistributedDataParallel> ddp;
-  if (recipe.group) ddp.emplace(model, recipe.group);
   optim::Adam optimizer(model.parameters(), {.lr = recipe.lr, .weight_decay = recipe.weight_decay});
+  const std::int64_t done = load_checkpoint(recipe, model, optimizer);
+  std::optional<nn::parallel::DistributedDataParallel> ddp;
+  if (recipe.group && recipe.group->size() > 1) ddp.emplace(model, recipe.group);
   amp::GradScaler scaler({.enabled = recipe.half == DType::kF16});
   const auto start = Clock::now();
   model.train();
@@ -77,7 +108,7 @@ Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& r
       },
       {.backend = recipe.backend, .device = recipe.device});
   Trained trained;
-  for (std::int64_t epoch = 1; epoch <= recipe.epochs; ++epoch) {
+  for (std::int64_t epoch = done + 1; epoch <= recipe.epochs; ++epoch) {
     const auto epoch_start = Clock::now();
     if (recipe.sampler != nullptr) recipe.sampler->set_epoch(epoch - 1);
     Tensor loss;
@@ -90,6 +121,7 @@ Trained train(nn::Module& model, const data::DataLoader& loader, const Recipe& r
       line += fmt::format(", time: {:.0f} seconds", std::floor(trained.epoch_seconds.back()));
     }
     print_line(recipe, line);
+    save_checkpoint(recipe, epoch, model, optimizer);
   }
   trained.seconds = seconds_since(start);
   print_line(recipe, fmt::format("Training time: {:.0f} seconds", std::floor(trained.seconds)));

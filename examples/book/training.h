@@ -9,12 +9,16 @@
 #include "collectives/api/process_group.h"
 #include "core/tensor/tensor.h"
 #include "examples/book/options.h"
+#include "nn/checkpoint/checkpoint.h"
 #include "nn/compile/compile.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
 #include "nn/module/module.h"
 
 namespace dl::examples::book {
+
+// Of the trainings that are compared with each other.
+constexpr std::uint64_t kSeed = 42;
 
 struct Recipe {
   std::int64_t epochs = 10;
@@ -30,8 +34,14 @@ struct Recipe {
   // Ranks that train together, with the loader's sampler. Rank 0 prints, with "Worker 0 - ".
   Ref<collectives::ProcessGroup> group{};
   data::DistributedSampler* sampler = nullptr;
+  // Rank 0 saves model and optimizer after each epoch. train() goes on after the epochs that are
+  // there, with the same bits.
+  const nn::CheckpointDir* checkpoints = nullptr;
 };
 
+// The chapter's recipe, on the digits with three epochs at a rate of 1e-3: they are few, so that
+// the book's rate would need hundreds of epochs.
+Recipe on_digits(Recipe chapter, const Options& options);
 // The chapter's recipe with the values that the command line gives.
 Recipe with_options(Recipe recipe, const Options& options);
 data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle);

@@ -77,9 +77,8 @@ std::vector<double> heights_of_names(const std::vector<double>& ends) {
   return heights;
 }
 
-}  // namespace
-
-std::string svg_of(const Plot& plot) {
+// A plot whose upper edge is `above` from the picture's.
+std::string panel_of(const Plot& plot, double above) {
   double low = HUGE_VAL;
   double high = -HUGE_VAL;
   double top = 0;
@@ -98,9 +97,8 @@ std::string svg_of(const Plot& plot) {
   const auto across = [&](double x) { return kLeft + (x - low) / (high - low) * (kRight - kLeft); };
   const auto up = [&](double y) { return kBottom - y / most * (kBottom - kTop); };
   std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" role=\"img\">\n"
-      "<title>{2}</title>\n{3}<text class=\"t\" x=\"{4}\" y=\"30\">{2}</text>\n",
-      kWidth, kHeight, escaped(plot.title), kStyle, kLeft);
+      "<g transform=\"translate(0 {})\">\n<text class=\"t\" x=\"{}\" y=\"30\">{}</text>\n", above,
+      kLeft, escaped(plot.title));
   for (double y = 0; y <= most * 1.001; y += tick) {
     svg += fmt::format(
         "<line class=\"g\" x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/>"
@@ -136,11 +134,28 @@ std::string svg_of(const Plot& plot) {
         i % 4, path, dots, i % 4, across(line.points.back().first) + 10, names[i] + 4,
         escaped(line.name));
   }
-  return svg + "</svg>\n";
+  return svg + "</g>\n";
 }
 
-void write_plot(const Plot& plot, const std::string& path) {
-  const std::string svg = svg_of(plot);
+}  // namespace
+
+std::string svg_of(const std::vector<Plot>& plots) {
+  std::string titles;
+  std::string panels;
+  double height = 0;
+  for (const Plot& plot : plots) {
+    titles += (titles.empty() ? "" : "; ") + escaped(plot.title);
+    panels += panel_of(plot, height);
+    height += kHeight;
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\">\n"
+      "<title>{}</title>\n{}{}</svg>\n",
+      kWidth, height, titles, kStyle, panels);
+}
+
+void write_plots(const std::vector<Plot>& plots, const std::string& path) {
+  const std::string svg = svg_of(plots);
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(svg)));
   file.commit();

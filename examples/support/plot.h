@@ -19,11 +19,12 @@ struct Plot {
   std::vector<PlotLine> lines;  // at most four
 };
 
-// A picture that follows the reader's preference for light or dark. The y axis begins at 0; the x
-// axis has a tick at each x of the first line. Throws kInvalidArgument if a line has no points.
-std::string svg_of(const Plot& plot);
+// A picture that follows the reader's preference for light or dark, of plots one below another. The
+// y axes begin at 0; an x axis has a tick at each x of the plot's first line. Throws
+// kInvalidArgument if a line has no points.
+std::string svg_of(const std::vector<Plot>& plots);
 
-// Writes svg_of(plot) into a file. Throws kIo with the path.
-void write_plot(const Plot& plot, const std::string& path);
+// Writes svg_of(plots) into a file. Throws kIo with the path.
+void write_plots(const std::vector<Plot>& plots, const std::string& path);
 
 }  // namespace dl::examples

@@ -28,8 +28,6 @@ namespace prune = nn::utils::prune;
 using Clock = std::chrono::steady_clock;
 
 constexpr CNNOptions kForCifar{.channels = 3, .size = 32};
-constexpr std::uint64_t kSeed = 42;
-
 // A row of the table. Times are those of a training step on images of CIFAR-10's shape.
 struct Row {
   int percent = 0;
@@ -156,10 +154,7 @@ void chapter6(const Options& given) {
   Options options = given;
   options.digits = options.digits || options.data_dir.empty();
   const Images images = load_images(options, Set::kCifar10);
-  // The digits are few: the book's rate would need hundreds of epochs.
-  const Recipe recipe = with_options(
-      {.epochs = options.digits ? 3 : 10, .lr = options.digits ? 1e-3 : 1e-5, .prints = false},
-      options);
+  const Recipe recipe = with_options(on_digits({.prints = false}, options), options);
   Recipe epoch_more = recipe;
   epoch_more.epochs = 1;
   const data::DataLoader loader(images.train, loading(recipe, /*shuffle=*/options.digits));
@@ -196,7 +191,7 @@ void chapter6(const Options& given) {
     row.after_epoch = accuracy_of(model, tests, recipe).percent;
     print_row(row, rows.front(), options.json);
   }
-  if (!options.plot.empty()) write_plot(plot_of(rows), options.plot);
+  if (!options.plot.empty()) write_plots({plot_of(rows)}, options.plot);
 }
 
 }  // namespace dl::examples::book

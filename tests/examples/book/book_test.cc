@@ -11,6 +11,7 @@
 #include "examples/book/cnn.h"
 #include "examples/support/python_float.h"
 #include "nn/utils/prune/filters.h"
+#include "tests/examples/book/run_book.h"
 #include "tests/support/process.h"
 #include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
@@ -22,18 +23,9 @@ using examples::book::CNN;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using tests::out_of_book;
 using tests::Process;
 using tests::program;
-
-constexpr const char* kOneThread = "OMP_NUM_THREADS=1";
-
-std::string out_of_book(const std::vector<std::string>& words) {
-  std::vector<std::string> argv = {program("book")};
-  argv.insert(argv.end(), words.begin(), words.end());
-  Process process(argv, {.environment = {kOneThread}});
-  EXPECT_EQ(process.wait(), 0) << process.err();
-  return process.out();
-}
 
 TEST(Book, ItsNetworkHasTheBooksParameters) {
   EXPECT_EQ(CNN().count_parameters(), 1'630'090);
@@ -84,25 +76,6 @@ TEST(Book, Chapter2ComparesItsRuns) {
   EXPECT_THAT(out, ContainsRegex("run +parameters +seconds +loss +accuracy\nbatch 64 +1630090" +
                                  row + "no bias +1629472" + row + "batch 128 +1630090" + row +
                                  "batch 256 +1630090" + row));
-}
-
-TEST(Book, Chapter9PrintsATableOfRanksAndThreads) {
-  const std::vector<std::string> words = {"9", "--digits", "--epochs", "1", "--lr", "0.001"};
-  std::vector<std::string> table = words;
-  table.insert(table.end(), {"--threads", "2"});
-  const std::string row = " +[0-9]+\\.[0-9][0-9] +[0-9]+\\.[0-9][0-9] %\n";
-  EXPECT_THAT(out_of_book(table), ContainsRegex("^ranks +threads +seconds +accuracy\n +1 +1" + row +
-                                                " +1 +2" + row + " +2 +1" + row + "$"));
-  // Ranks of a job train together.
-  std::vector<std::string> job = tests::dlrun({"--no-prefix", "-n", "2", program("book")});
-  job.insert(job.end(), words.begin(), words.end());
-  Process process(job, {.environment = {kOneThread}});
-  EXPECT_EQ(process.wait(), 0) << process.err();
-  EXPECT_THAT(
-      process.out(),
-      ContainsRegex("^Worker 0 - Epoch .1/1., Loss: [0-9.]+, time: [0-9]+ seconds\nWorker 0 "
-                    "- Training time: [0-9]+ seconds\nWorker 0 - Accuracy of the network on "
-                    "the [0-9]+ test images: [0-9.]+ %\n$"));
 }
 
 TEST(Book, Chapter3ComparesBackends) {
