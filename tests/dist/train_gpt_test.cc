@@ -102,6 +102,21 @@ TEST(TrainGpt, GoesOnWithTheSameBits) {
   }
 }
 
+// --steps ends the shorter run inside of an epoch, which the longer one goes on with.
+TEST(TrainGpt, ARunWithoutAScheduleMayBeMadeLonger) {
+  const TemporaryDirectory dir;
+  const std::string flags = tiny(dir) + "--schedule none --batch-size 8 --steps ";
+  const std::string saving = " --checkpoint-every 1 --checkpoint-dir " + dir.path() + "/c";
+  const Report whole = run(train_gpt(flags + "8"));
+  run(train_gpt(flags + "3" + saving));
+  const Report rest = run(train_gpt(flags + "8 --resume" + saving));
+  EXPECT_EQ(rest.steps, decltype(rest.steps)(whole.steps.begin() + 3, whole.steps.end()));
+  EXPECT_EQ(rest.end["parameters_sha256"], whole.end["parameters_sha256"]);
+  const Report done = run(train_gpt(flags + "8 --resume" + saving));
+  EXPECT_TRUE(done.steps.empty());
+  EXPECT_EQ(done.end["val_loss"], whole.end["val_loss"]);
+}
+
 TEST(TrainGpt, RanksAndPartsOfAStepDoNotChangeTheLosses) {
   const TemporaryDirectory dir;
   const std::string flags = tiny(dir) + "--steps 10 --batch-size ";

@@ -108,6 +108,13 @@ TEST(Reporter, ShowsSeveralScoresAndTheStepOfATestWithinAnEpoch) {
   EXPECT_EQ(end["tokens_per_s"], 512.0);
 }
 
+TEST(Reporter, SaysNothingOfARunThatNeitherTrainedNorTested) {
+  Recorder recorder({});
+  recorder->finish({.parameters = 5, .parameters_sha256 = "abc"});
+  EXPECT_THAT(recorder.lines(),
+              testing::ElementsAre("5 parameters, the same on all ranks: sha256 abc"));
+}
+
 TEST(Reporter, ShowsTextsOfAnyBytes) {
   Recorder json({.json = true});
   json->generated("a", "b\xff\n");

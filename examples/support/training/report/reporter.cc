@@ -118,7 +118,7 @@ void Reporter::finish(const Result& result) {
   if (result.per_s > 0) {
     line += fmt::format("{}{:.0f} {}/s", line.empty() ? "" : ", ", result.per_s, config_.unit);
   }
-  print(line.empty() ? ranks : line + " " + ranks);
+  if (!line.empty()) print(line + " " + ranks);
   print(fmt::format("{} parameters, the same on all ranks: sha256 {}", result.parameters,
                     result.parameters_sha256));
   require_written(config_.out, "standard output");
