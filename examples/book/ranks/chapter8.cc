@@ -100,7 +100,7 @@ Device next_gpu(Device gpu) {
 Subject subject_in_stages(const Options& options, Device first, Device second) {
   Subject subject = load_subject(options);
   const CNNOptions images = load_images(options, Set::kCifar10).model;
-  subject.make_model = [=] { return std::make_unique<InterLayer>(images, first, second); };
+  subject.make_model = [=](Device) { return std::make_unique<InterLayer>(images, first, second); };
   return subject;
 }
 

@@ -45,7 +45,11 @@ Subject load_subject(const Options& options) {
     const Images images = load_images(options, Set::kCifar10);
     return {.train = std::make_shared<data::ImageDataset>(images.train),
             .test = std::make_shared<data::ImageDataset>(images.test),
-            .make_model = [model = images.model] { return std::make_unique<CNN>(model); }};
+            .make_model = [model = images.model](Device device) {
+              auto made = std::make_unique<CNN>(model);
+              made->to(device);
+              return made;
+            }};
   }
   Task task = load_task({.run = {.program = "book"},
                          .model = options.model,
@@ -53,8 +57,10 @@ Subject load_subject(const Options& options) {
                          .data_dir = options.data_dir});
   return {.train = std::move(task.train),
           .test = std::move(task.test),
-          .make_model = [name = options.model, input = task.input] {
-            return find_model(name).make(input);
+          .make_model = [name = options.model, input = task.input](Device device) {
+            std::unique_ptr<nn::Module> made = find_model(name).make(input);
+            made->to(device);
+            return made;
           }};
 }
 
@@ -89,8 +95,7 @@ GroupRun train_in_group(const Ref<collectives::ProcessGroup>& group, const Subje
   recipe.group = group;
   recipe.sampler = &sampler;
   manual_seed(seed);
-  const std::unique_ptr<nn::Module> model = subject.make_model();
-  model->to(recipe.device);
+  const std::unique_ptr<nn::Module> model = subject.make_model(recipe.device);
   const data::DataLoaderOptions how = loading(recipe, /*shuffle=*/false);
   const std::int64_t epoch_steps = (sampler.size() + recipe.batch_size - 1) / recipe.batch_size;
   const Trained trained = train(*model, data::DataLoader(subject.train, sampler, how), recipe);

@@ -21,7 +21,7 @@ namespace dl::examples::book {
 struct Subject {
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> test;
-  std::function<std::unique_ptr<nn::Module>()> make_model;
+  std::function<std::unique_ptr<nn::Module>(Device)> make_model;  // on the device
 };
 // The network and images that the options name: the book's network with the book's transform, or
 // one of train_image's networks with its preparation of images. Throws what the readers throw.
