@@ -153,6 +153,8 @@ class autograd::Engine {
     Tensor& slot = work_.slots[state.first_slot + edge.output_nr];
     if (!slot.defined()) {
       slot = std::move(gradient);
+    } else if (options_.create_graph) {
+      slot = slot.add(gradient);
     } else if (is_exclusive(slot) && is_dense(slot.sizes(), slot.strides())) {
       slot.add_(gradient);
     } else if (is_exclusive(gradient) && is_dense(gradient.sizes(), gradient.strides())) {
@@ -178,7 +180,8 @@ class autograd::Engine {
   // See BackwardContext::only_producer(); the edge is one of the running node.
   Node* only_producer(const Edge& edge) noexcept {
     Node* const node = edge.node.get();
-    if (node == nullptr || node->is_leaf() || node->has_hooks() || node->output_count() != 1) {
+    if (node == nullptr || node->is_leaf() || node->has_hooks() || node->output_count() != 1 ||
+        options_.create_graph) {
       return nullptr;
     }
     const NodeState& state = work_.states[work_.index.at(node)];
@@ -191,8 +194,8 @@ class autograd::Engine {
     return is_asked(work_.states[work_.index.at(edge.node.get())]);
   }
 
-  // In anomaly mode a gradient is checked before it is accumulated.
-  bool looks_for_nan() const noexcept { return check_nan_; }
+  // Whether nodes may compute leaves' gradients in target(). Anomaly mode checks them before.
+  bool has_targets() const { return !is_filtered_ && !check_nan_ && !options_.create_graph; }
 
   // In anomaly mode: throws if a gradient of the node's input holds NaN.
   void check_nan(const Node& node, std::size_t input, const Tensor& gradient) const {
@@ -326,14 +329,14 @@ class autograd::Engine {
                                      [](const Tensor& gradient) { return gradient.defined(); });
     if (reached) {
       BackwardContext context(node, gradients, *this, is_filtered_);
-      node.backward(context);
+      options_.create_graph ? node.run_recorded(context) : node.backward(context);
       for (Tensor& gradient : gradients) gradient = Tensor();
     }
     if (node.is_leaf()) {
       if (!work_.states[number].announced) static_cast<LeafNode&>(node).run_ready();
       return;
     }
-    if (!options_.retain_graph) node.release_saved();
+    if (!retains_) node.release_saved();
     for (const Edge& edge : node.edges()) {
       if (!edge.node) continue;
       NodeState& next = work_.states[work_.index.at(edge.node.get())];
@@ -357,6 +360,7 @@ class autograd::Engine {
   std::string_view what_;
   bool is_filtered_;
   BackwardOptions options_;
+  bool retains_ = options_.retain_graph.value_or(options_.create_graph);
   bool reports_ = autograd::is_anomaly_enabled();
   bool check_nan_ = autograd::is_anomaly_check_nan_enabled();
   std::vector<Capture> captures_;
@@ -387,7 +391,7 @@ Node* BackwardContext::only_producer(std::size_t input) const noexcept {
 
 GradTarget BackwardContext::target(std::size_t input) const {
   const Edge& edge = node_.edges()[input];
-  if (filtered_ || engine_.looks_for_nan() || !edge.node || !edge.node->is_leaf()) return {};
+  if (!engine_.has_targets() || !edge.node || !edge.node->is_leaf()) return {};
   return static_cast<const LeafNode&>(*edge.node).target();
 }
 
@@ -433,19 +437,13 @@ Tensor root_gradient(std::string_view what, const Tensor& root, const Tensor& gi
   DL_CHECK(given.dtype() == root.dtype(), kDType,
            "{}: a gradient of dtype {} for a tensor of dtype {}", what, name_of(given.dtype()),
            name_of(root.dtype()));
-  DL_CHECK(!given.requires_grad(), kInvalidArgument,
-           "{}: the gradient requires gradients itself; gradients of gradients are not "
-           "supported, detach() it",
-           what);
-  return given;
+  return is_grad_enabled() || !given.requires_grad() ? given : given.detach();
 }
 
 void add_roots(Engine& engine, std::string_view what, std::span<const Tensor> roots,
-               std::span<const Tensor> gradients, bool create_graph) {
+               std::span<const Tensor> gradients) {
   DL_CHECK(gradients.empty() || gradients.size() == roots.size(), kInvalidArgument,
            "{}: {} gradients for {} tensors", what, gradients.size(), roots.size());
-  DL_CHECK(!create_graph, kNotImplemented,
-           "{}: create_graph is not supported; gradients of gradients are not recorded", what);
   for (std::size_t i = 0; i < roots.size(); ++i) {
     engine.add_root(roots[i],
                     root_gradient(what, roots[i], gradients.empty() ? Tensor() : gradients[i]));
@@ -457,11 +455,11 @@ void add_roots(Engine& engine, std::string_view what, std::span<const Tensor> ro
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
               BackwardOptions options) {
   constexpr std::string_view kWhat = "backward";
-  const NoGradGuard no_grad;
+  const AutoGradMode recording(options.create_graph);
   Engine engine(kWhat, Engine::Pass::kIntoLeaves, options);
   if (tape::Recorder* const recorder = tape::Recorder::current()) engine.record_begin(*recorder);
   try {
-    add_roots(engine, kWhat, roots, gradients, options.create_graph);
+    add_roots(engine, kWhat, roots, gradients);
     engine.run();
   } catch (...) {
     engine.fail(roots, std::current_exception());
@@ -481,9 +479,10 @@ std::vector<Tensor> autograd::grad(const std::vector<Tensor>& outputs,
     DL_CHECK(inputs[i].requires_grad(), kInvalidArgument,
              "{}: input {} requires no gradients, so nothing was recorded of it", kWhat, i);
   }
-  const NoGradGuard no_grad;
-  Engine engine(kWhat, Engine::Pass::kReturned, {.retain_graph = options.retain_graph});
-  add_roots(engine, kWhat, outputs, options.grad_outputs, options.create_graph);
+  const AutoGradMode recording(options.create_graph);
+  Engine engine(kWhat, Engine::Pass::kReturned,
+                {.retain_graph = options.retain_graph, .create_graph = options.create_graph});
+  add_roots(engine, kWhat, outputs, options.grad_outputs);
   engine.capture(inputs);
   engine.run();
   std::vector<Tensor> results;

@@ -26,8 +26,9 @@ bool AutogradContext::needs_input_grad(std::size_t argument) const {
   return node_->recorded_ && needs_grad(node_->inputs_[argument].tensor);
 }
 
-FunctionNode::FunctionNode(const std::type_info& function, Backward gradient)
-    : name_(class_name(function)), backward_(gradient) {
+FunctionNode::FunctionNode(const std::type_info& function, Backward gradient,
+                           bool once_differentiable)
+    : name_(class_name(function)), backward_(gradient), once_differentiable_(once_differentiable) {
   context_.node_ = this;
 }
 
@@ -153,17 +154,35 @@ void FunctionNode::tie(TensorList& outputs, const Kinds& kinds) const {
   }
 }
 
+// A result that forward() returned counts as that result, also if it is an argument that was
+// changed in place.
+FunctionNode::Saved FunctionNode::saved_of(const Tensor& tensor, const TensorList& outputs,
+                                           const Kinds& kinds) const {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const bool has_history = kinds[i] == Kind::kOrdinary || kinds[i] == Kind::kChanged;
+    if (has_history && is_floating(outputs[i].dtype()) && outputs[i].is_same(tensor)) {
+      return saved_as(tensor, Origin::kOutput, i);
+    }
+  }
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].is_tensor && tensor.defined() && inputs_[i].tensor.is_same(tensor)) {
+      return saved_as(tensor, Origin::kInput, i);
+    }
+  }
+  return saved_as(tensor, Origin::kConstant, 0);
+}
+
 void FunctionNode::finish(TensorList& outputs) {
   check_dirty(outputs);
   for (const Tensor& changed : context_.dirty_) changed.bump_version();
+  for (const Tensor& output : outputs) outputs_.push_back(form_of(output));
+  const Kinds kinds = kinds_of(outputs);
   if (recorded_) {
     for (const Tensor& tensor : context_.to_save_) {
-      saved_tensors_.push_back(saved_as(tensor));
+      saved_tensors_.push_back(saved_of(tensor, outputs, kinds));
     }
     set_output_count(static_cast<std::uint32_t>(outputs.size()));
   }
-  for (const Tensor& output : outputs) outputs_.push_back(form_of(output));
-  const Kinds kinds = kinds_of(outputs);
   context_.to_save_.clear();
   context_.dirty_.clear();
   context_.constants_.clear();
@@ -184,7 +203,7 @@ void FunctionNode::finish(TensorList& outputs) {
 
 void FunctionNode::release_saved() noexcept {
   if (saved_tensors_.empty()) return;
-  saved_tensors_.clear();
+  for (Saved& each : saved_tensors_) each.tensor = Tensor();
   mark_released();
 }
 
@@ -199,6 +218,12 @@ void FunctionNode::check_gradient(const Tensor& gradient, std::size_t argument) 
   DL_CHECK(gradient.device() == form.device, kInvalidArgument,
            "{}: backward returned a gradient on {} for argument {} on {}", name_,
            gradient.device().str(), argument, form.device.str());
+}
+
+void FunctionNode::backward_recorded(BackwardContext& context) {
+  if (once_differentiable_) refuse_recording();
+  const WithHistory histories(*this, saved_tensors_);
+  backward(context);
 }
 
 void FunctionNode::backward(BackwardContext& context) {

@@ -23,6 +23,11 @@
 // them do not compile; tensors inside other classes are constants, like numbers. A printed result
 // shows the name as Python does: grad_fn=<ScaleBackward>.
 //
+// In a pass with create_graph backward() is recorded. Saved arguments and results have their
+// history then; a saved intermediate result of forward() is a constant, as in PyTorch. A function
+// whose backward() cannot be differentiated, as it uses data() or item() or such an intermediate,
+// says `static constexpr bool kOnceDifferentiable = true;`, and the pass throws kNotImplemented.
+//
 // Throws kInvalidArgument, kShape or kDType from the backward pass if backward() returns a wrong
 // number of gradients, or a gradient of the wrong shape, dtype or device.
 // Thread-safety: one thread at a time uses a graph and its functions.
@@ -156,11 +161,12 @@ class AutogradContext {
 class FunctionNode final : public Node {
  public:
   using Backward = TensorList (*)(AutogradContext*, TensorList);
-  FunctionNode(const std::type_info& function, Backward gradient);
+  FunctionNode(const std::type_info& function, Backward gradient, bool once_differentiable);
 
   std::string_view name() const noexcept override { return name_; }
   std::string grad_fn_name() const override { return name_ + "Backward"; }
   void backward(BackwardContext& context) override;
+  void backward_recorded(BackwardContext& context) override;
   void release_saved() noexcept override;
 
   // apply() calls these with the arguments in order, then begin(), forward() and finish().
@@ -215,6 +221,7 @@ class FunctionNode final : public Node {
   enum class Kind : std::uint8_t { kLeft, kChanged, kConstant, kOrdinary };
   using Kinds = std::vector<Kind>;
   Kinds kinds_of(const TensorList& outputs) const;
+  Saved saved_of(const Tensor& tensor, const TensorList& outputs, const Kinds& kinds) const;
   void check_dirty(const TensorList& outputs) const;
   const Tensor* argument_in(const Ref<Storage>& memory) const noexcept;
   void tie(TensorList& outputs, const Kinds& kinds) const;
@@ -222,6 +229,7 @@ class FunctionNode final : public Node {
 
   std::string name_;
   Backward backward_;
+  bool once_differentiable_;
   AutogradContext context_;
   bool recorded_ = false;
   std::vector<Input> inputs_;
@@ -234,7 +242,8 @@ struct Function {
   // Calls T::forward(context, arguments...).
   template <typename... Args>
   static auto apply(Args&&... args) {
-    const Ref<FunctionNode> node = make_ref<FunctionNode>(typeid(T), &T::backward);
+    const Ref<FunctionNode> node =
+        make_ref<FunctionNode>(typeid(T), &T::backward, is_once_differentiable());
     (node->add_argument(args), ...);
     node->begin();
     if constexpr (std::is_same_v<decltype(forward_of(*node, args...)), Tensor>) {
@@ -249,6 +258,13 @@ struct Function {
   }
 
  private:
+  static consteval bool is_once_differentiable() {
+    if constexpr (requires { T::kOnceDifferentiable; }) {
+      return T::kOnceDifferentiable;
+    } else {
+      return false;
+    }
+  }
   template <typename... Args>
   static auto forward_of(FunctionNode& node, Args&&... args) {
     const NoGradGuard no_grad;

@@ -1,4 +1,5 @@
-// gradcheck: compares recorded gradients with central differences.
+// gradcheck and gradgradcheck: compare recorded gradients, and gradients of gradients, with central
+// differences.
 #pragma once
 
 #include <functional>
@@ -22,5 +23,11 @@ struct GradcheckOptions {
 // the input, the element and both values.
 double gradcheck(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,
                  const std::vector<Tensor>& inputs, GradcheckOptions options = {});
+
+// gradcheck() of the function that maps the inputs, and a gradient of f's output, to the gradients
+// of the inputs, which create_graph records.
+double gradgradcheck(std::string_view what,
+                     const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                     const std::vector<Tensor>& inputs, GradcheckOptions options = {});
 
 }  // namespace dl

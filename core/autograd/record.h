@@ -11,6 +11,7 @@ namespace dl {
 
 // Operations use these without their namespace. No header that users include may include this one.
 using autograd::BackwardContext;
+using autograd::ComposedNode;
 using autograd::Edge;
 using autograd::gradient_edge;
 using autograd::GradTarget;
@@ -31,6 +32,9 @@ bool is_recorded(const Inputs&... inputs) noexcept {
 namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
+// A tensor with these elements whose gradient goes along `edge`; `values` itself if `edge` is null.
+// They must be the elements of the tensor that the edge comes from.
+Tensor with_history(const Tensor& values, const Edge& edge);
 // For composed operations: sets the name that `result`'s node has in PyTorch, unless `result` is
 // `input` itself. The string `grad_fn` must be valid until the program ends. Also clears the base
 // of a result that does not share the input's storage.

@@ -55,8 +55,10 @@ Tensor without_leading_ones(const Tensor& value, std::int64_t dims);
 }  // namespace detail
 
 struct BackwardOptions {
-  bool retain_graph = false;  // keep the saved tensors, so that backward can run again
-  bool create_graph = false;  // throws kNotImplemented: gradients of gradients are not recorded
+  // Keep the saved tensors, so that backward can run again. By default create_graph.
+  std::optional<bool> retain_graph{};
+  // Record the pass, so that the gradients have a history and can be differentiated themselves.
+  bool create_graph = false;
 };
 
 struct ToOptions {

@@ -87,14 +87,20 @@ void LeafNode::accumulate(Tensor gradient) {
       shape_.str());
   check(gradient, "backward");
   if (guard_) guard_();
+  const bool recorded = is_grad_enabled();  // a pass with create_graph
+  if (recorded) check_recorded();
   note_state();
+  if (defined_ && recorded) {
+    grad_ = grad_.add(gradient);
+    return;
+  }
   if (defined_) {
     grad_.add_(gradient);
     return;
   }
   if (fixed_) {
     grad_.copy_(gradient);
-  } else if (is_exclusive(gradient) && has_leaf_strides(gradient) &&
+  } else if (!recorded && is_exclusive(gradient) && has_leaf_strides(gradient) &&
              !cuda::OutlivingMemory::is_needed()) {
     grad_ = std::move(gradient);
   } else {
@@ -110,6 +116,14 @@ void LeafNode::accumulate(Tensor gradient) {
       leaf->defined_ = true;
     });
   }
+}
+
+void LeafNode::check_recorded() const {
+  DL_CHECK(!fixed_, kNotImplemented,
+           "backward: create_graph cannot write a gradient with a history into fixed memory, as "
+           "DistributedDataParallel sets it for a leaf of shape {}; use autograd::grad()",
+           shape_.str());
+  dl::detail::not_repeatable("backward() creates a graph");
 }
 
 void LeafNode::require_state() const {
@@ -151,6 +165,7 @@ void LeafNode::zero_grad(bool set_to_none) {
   }
   if (!defined_) return;
   if (!set_to_none) {
+    grad_ = grad_.requires_grad() ? grad_.detach() : grad_;
     grad_.zero_();
     return;
   }

@@ -46,6 +46,8 @@ class LeafNode final : public Node {
   std::string_view name() const noexcept override { return "leaf"; }
   std::string grad_fn_name() const override { return "AccumulateGrad"; }
   void backward(BackwardContext& context) override;
+  // In a pass with create_graph the gradient keeps its history.
+  void backward_recorded(BackwardContext& context) override { backward(context); }
 
   // Undefined if there is no gradient.
   Tensor grad() const {
@@ -84,6 +86,8 @@ class LeafNode final : public Node {
   void require_state() const;
   bool has_leaf_strides(const Tensor& gradient) const;
   void accumulate(Tensor gradient);
+  // Throws kNotImplemented if the gradient of a pass with create_graph cannot be kept.
+  void check_recorded() const;
   template <typename Call>
   void call_each(const Call& call) const;
 

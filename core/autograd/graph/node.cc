@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <utility>
 
 #include "core/autograd/anomaly.h"
@@ -66,11 +67,61 @@ const detail::Backtrace* Node::forward_call() const noexcept {
   return extras_ == nullptr ? nullptr : extras_->forward_call.get();
 }
 
-Node::Saved Node::saved_as(const Tensor& tensor) {
+void Node::refuse_recording() const {
+  throw_error(ErrorKind::kNotImplemented,
+              "create_graph: gradients of gradients of {} are not recorded", name());
+}
+
+void Node::backward_recorded(BackwardContext& /*context*/) {
+  refuse_recording();
+}
+
+void Node::run_recorded(BackwardContext& context) {
+  const WithHistory histories(*this, std::span(saved_).first(saved_count_));
+  backward_recorded(context);
+}
+
+Node::WithHistory::WithHistory(Node& node, std::span<Saved> saved) : saved_(saved) {
+  for (const Saved& entry : saved) {
+    if (entry.origin == Origin::kOther) node.refuse_recording();
+  }
+  without_.reserve(saved.size());
+  for (Saved& entry : saved) {
+    Tensor with = entry.tensor;
+    if (entry.tensor.defined() && entry.origin != Origin::kConstant) {
+      const bool is_input = entry.origin == Origin::kInput;
+      with = detail::with_history(entry.tensor, is_input ? node.edges()[entry.number]
+                                                         : Edge{Ref<Node>(&node), entry.number});
+    }
+    without_.push_back(std::exchange(entry.tensor, std::move(with)));
+  }
+}
+
+Node::WithHistory::~WithHistory() {
+  for (std::size_t i = 0; i < without_.size(); ++i) saved_[i].tensor = std::move(without_[i]);
+}
+
+Node::Saved Node::saved_as(const Tensor& tensor, Origin origin, std::size_t number) {
   if (!tensor.defined()) return {};
   // Save an alias without history: an in-place write may give the tensor, or the base of a view, a
   // history that holds this node: y = x.square(); x.mul_(y).
-  return {Tensor(tensor.impl()->alias()), tensor.version()};
+  const bool fits = number <= std::numeric_limits<std::uint16_t>::max();
+  return {Tensor(tensor.impl()->alias()), tensor.version(), static_cast<std::uint16_t>(number),
+          fits ? origin : Origin::kOther};
+}
+
+Node::Saved Node::saved_as(const Tensor& tensor) const {
+  if (!needs_grad(tensor)) return saved_as(tensor, Origin::kConstant, 0);
+  const TensorImpl& impl = *tensor.impl();
+  const RefCounted* const maker = impl.node ? impl.node.get() : impl.leaf.get();
+  if (maker == this) return saved_as(tensor, Origin::kOutput, impl.output_nr);
+  const std::span<const Edge> inputs = edges();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].node.get() == maker && (!impl.node || inputs[i].output_nr == impl.output_nr)) {
+      return saved_as(tensor, Origin::kInput, i);
+    }
+  }
+  return saved_as(tensor, Origin::kOther, 0);
 }
 
 const Tensor& Node::check_saved(const Saved& entry) const {
@@ -86,10 +137,26 @@ const Tensor& Node::check_saved(const Saved& entry) const {
   return entry.tensor;
 }
 
-void Node::save(const Tensor& tensor) {
+void Node::add_saved(Saved entry) {
   DL_CHECK(saved_count_ < kMaxSaved, kInternal, "{}: more than {} tensors saved for backward",
            name(), kMaxSaved);
-  saved_[saved_count_++] = saved_as(tensor);
+  saved_[saved_count_++] = std::move(entry);
+}
+
+void Node::save(const Tensor& tensor) {
+  add_saved(saved_as(tensor));
+}
+
+void Node::save_input(std::size_t input, const Tensor& tensor) {
+  add_saved(saved_as(tensor, Origin::kInput, input));
+}
+
+void Node::save_output(const Tensor& tensor, std::size_t output) {
+  add_saved(saved_as(tensor, Origin::kOutput, output));
+}
+
+void Node::save_constant(const Tensor& tensor) {
+  add_saved(saved_as(tensor, Origin::kConstant, 0));
 }
 
 const Tensor& Node::saved(std::size_t i) const {
@@ -213,6 +280,21 @@ Edge autograd::gradient_edge(const Tensor& tensor) {
     detail::follow_base(tensor);
   if (!impl.node) return {Ref<Node>(static_cast<Node*>(impl.leaf.get())), 0};
   return {Ref<Node>(static_cast<Node*>(impl.node.get())), impl.output_nr};
+}
+
+Tensor detail::with_history(const Tensor& values, const Edge& edge) {
+  if (!edge.node) return values;
+  Tensor result(values.impl()->alias());
+  TensorImpl& impl = *result.impl();
+  impl.requires_grad = true;
+  if (edge.node->is_leaf()) {
+    impl.leaf = edge.node;
+  } else {
+    impl.node = edge.node;
+    impl.output_nr = edge.output_nr;
+  }
+  impl.recorded_version = impl.storage->version();
+  return result;
 }
 
 void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr) {

@@ -26,13 +26,20 @@
 // record<>() (record.h) returns null if no input requires gradients, so a forward pass without
 // gradients pays one test. Input i is the i-th tensor given to record(). Tensors for backward() go
 // through save() and saved(): saved() throws if the tensor was written in between, and the tensors
-// are freed after backward. Numbers and shapes are plain members. Gradients of gradients are not
-// recorded.
+// are freed after backward. Numbers and shapes are plain members.
+//
+// Gradients of gradients: a pass with create_graph runs backward_recorded() instead, with recording
+// on. It may use recorded operations only. A node whose backward() does so already is a
+// ComposedNode. Other nodes write a second one, or refuse by default. In such a pass saved() gives
+// a saved input the history of that input, and a saved output the node itself. save() finds out
+// which of the two a tensor is; for a copy, or another layout, save_input() and save_output() say
+// so. Anything else that save() gets counts as a constant if it requires no gradients; if it does,
+// the pass refuses.
 //
 // Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
-// what it saved. Saved tensors have no history: a node never owns one of its results, not even
-// through a later write in place, so there are no cycles. Chains are freed without recursion,
-// however long. Single inheritance only.
+// what it saved. Saved tensors have no history, except while backward_recorded() runs: a node never
+// owns one of its results, not even through a later write in place, so there are no cycles. Chains
+// are freed without recursion, however long. Single inheritance only.
 // Thread-safety: a graph belongs to one thread at a time; leaves may be shared by reading threads.
 #pragma once
 
@@ -87,10 +94,20 @@ class Node : public RefCounted {
   void set_grad_fn_name(const char* name) noexcept { grad_fn_name_ = name; }
   // Gives the gradient of each input that context.needs(). Runs without recording.
   virtual void backward(BackwardContext& context) = 0;
+  // Does the same by recorded operations, with recording on. By default throws kNotImplemented.
+  virtual void backward_recorded(BackwardContext& context);
+  // For the engine: calls backward_recorded(); the saved tensors have their history meanwhile.
+  void run_recorded(BackwardContext& context);
 
   // Saves a tensor for backward (an input, an output or a temporary), without its history. It may
-  // be undefined.
+  // be undefined. Call it after the node has its edges, and for an output after it is attached.
   void save(const Tensor& tensor);
+  // save() for the values of an input or output, in its shape and dtype, whatever the history of
+  // `tensor` is.
+  void save_input(std::size_t input, const Tensor& tensor);
+  void save_output(const Tensor& tensor, std::size_t output = 0);
+  // save() for a tensor that backward_recorded() takes as a constant, or gives a history itself.
+  void save_constant(const Tensor& tensor);
   // The i-th saved tensor. Throws kInvalidArgument if it was changed in place since.
   const Tensor& saved(std::size_t i) const;
 
@@ -130,13 +147,33 @@ class Node : public RefCounted {
   static void operator delete(Node* node, std::destroying_delete_t) noexcept;
 
  protected:
+  // What a saved tensor is to the node. kOther: the result of some other recorded operation.
+  enum class Origin : std::uint8_t { kConstant, kInput, kOutput, kOther };
   // A saved tensor, and its version, which check_saved() compares to find a write in place.
   struct Saved {
     Tensor tensor;
     std::uint32_t version = 0;
+    std::uint16_t number = 0;  // of the input or output
+    Origin origin = Origin::kConstant;
   };
-  static Saved saved_as(const Tensor& tensor);
+  Saved saved_as(const Tensor& tensor) const;
+  static Saved saved_as(const Tensor& tensor, Origin origin, std::size_t number);
   const Tensor& check_saved(const Saved& entry) const;
+  // While it lives, these saved tensors of a node have their history. The constructor throws
+  // kNotImplemented for one of unknown history.
+  class WithHistory {
+   public:
+    WithHistory(Node& node, std::span<Saved> saved);
+    ~WithHistory();
+    WithHistory(const WithHistory&) = delete;
+    WithHistory& operator=(const WithHistory&) = delete;
+
+   private:
+    std::span<Saved> saved_;
+    std::vector<Tensor> without_;
+  };
+  // Throws kNotImplemented, and names the operation.
+  [[noreturn]] void refuse_recording() const;
   void mark_released() noexcept { released_ = true; }
 
   Node();
@@ -162,6 +199,7 @@ class Node : public RefCounted {
     ~Extras();
   };
   Extras& extras();
+  void add_saved(Saved entry);
   static constexpr std::size_t kInlineEdges = 4;
 
   std::uint64_t sequence_;
@@ -176,6 +214,12 @@ class Node : public RefCounted {
   std::unique_ptr<Extras> extras_;
   const char* grad_fn_name_ = nullptr;
   Node* next_dead_ = nullptr;
+};
+
+// A node whose backward() is made of recorded operations only.
+class ComposedNode : public Node {
+ public:
+  void backward_recorded(BackwardContext& context) final { backward(context); }
 };
 
 // The memory in which a node may compute a leaf's gradient.

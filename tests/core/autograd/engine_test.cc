@@ -100,15 +100,6 @@ TEST(Backward, RefusesWhatHasNoHistory) {
                "backward: a gradient of dtype float64 for a tensor of dtype float32");
 }
 
-TEST(Backward, RefusesGradientsOfGradients) {
-  const Tensor x = leaf({1});
-  EXPECT_ERROR((x * 2).backward({}, {.create_graph = true}), kNotImplemented,
-               "backward: create_graph is not supported; gradients of gradients are not recorded");
-  EXPECT_ERROR((x * 2).backward(x), kInvalidArgument,
-               "backward: the gradient requires gradients itself; gradients of gradients are not "
-               "supported, detach() it");
-}
-
 TEST(Backward, TheSecondPassNeedsARetainedGraph) {
   const Tensor x = leaf({3});
   const Tensor y = x * x;

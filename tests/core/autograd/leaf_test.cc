@@ -164,13 +164,12 @@ TEST(Leaf, IsToldOfAPassThatCouldNotBegin) {
   const Tensor freed = leaf_of({3}) * leaf_of({4});
   freed.backward();
   EXPECT_THROW((x * 2).backward(), Error);
-  EXPECT_THROW((x * 2).backward(ones({2}), {.create_graph = true}), Error);
   EXPECT_THROW(backward(std::vector<Tensor>{freed, sum(x)}, {}), Error);
   EXPECT_THROW(backward(std::vector<Tensor>{sum(x), freed}, {}), Error);
   EXPECT_THROW(backward(std::vector<Tensor>{tensor({1.0}), sum(x)}, {}), Error);
   EXPECT_THROW(backward(std::vector<Tensor>{Tensor(), sum(x)}, {}), Error);
   EXPECT_THROW(backward(std::vector<Tensor>{sum(x)}, std::vector<Tensor>(2)), Error);
-  EXPECT_EQ(failures.texts.size(), 7U);
+  EXPECT_EQ(failures.texts.size(), 6U);
   const Tensor square = x * x;
   square.backward(ones({2}));
   EXPECT_THROW(square.backward(ones({2})), Error);
