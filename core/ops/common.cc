@@ -75,10 +75,23 @@ Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device devi
   return result;
 }
 
+namespace {
+
+struct MaskedBackward final : ComposedNode {
+  std::string_view name() const noexcept override { return "masked"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, masked(context.grad_output(), saved(0)));
+  }
+};
+
+}  // namespace
+
 Tensor masked(const Tensor& gradient, const Tensor& mask) {
   const Tensor dense = gradient.contiguous();
   Tensor result = empty_like(dense);
-  call<Op::kMaskScale>(dense.device(), dense, mask.contiguous(), 1.0, result);
+  const Tensor kept = mask.contiguous();
+  call<Op::kMaskScale>(dense.device(), dense, kept, 1.0, result);
+  if (auto* node = record<MaskedBackward>(result, dense)) node->save(kept);
   return result;
 }
 

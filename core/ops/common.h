@@ -37,9 +37,13 @@ Tensor alias(const Tensor& input);
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 
 // For each element the gradient if `mask` is true, else 0; `mask` is bool and has the gradient's
-// shape. A product with 0 would give NaN for
-// an infinite or NaN gradient.
+// shape. A product with 0 would give NaN for an infinite or NaN gradient. Recorded.
 Tensor masked(const Tensor& gradient, const Tensor& mask);
+
+// The gradient of an element-wise row's input, recorded. `seen`: what the row saves; `gradient`
+// itself if it saves nothing.
+Tensor unary_gradient(UnaryFn fn, const Tensor& gradient, const Tensor& seen,
+                      const Parameters& parameters);
 
 // The gradient of an operand that was broadcast from `shape`: sums over the broadcast dimensions.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);

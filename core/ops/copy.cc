@@ -11,7 +11,7 @@ namespace dl {
 namespace {
 
 // clone, contiguous and to: converts the gradient to the input's dtype and device.
-struct CopyBackward final : Node {
+struct CopyBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "clone"; }
   void backward(BackwardContext& context) override {
     context.give(0, context.grad_output().to(device).to(dtype));
@@ -22,7 +22,7 @@ struct CopyBackward final : Node {
 
 // copy_: input 0 is the overwritten tensor. Its gradient is zeros, not undefined, because
 // optimizers skip a parameter without a gradient, also its weight decay and momentum.
-struct OverwriteBackward final : Node {
+struct OverwriteBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "copy_"; }
   std::string grad_fn_name() const override { return "CopyBackwards"; }
   void backward(BackwardContext& context) override {
@@ -36,7 +36,7 @@ struct OverwriteBackward final : Node {
   Device device{};
 };
 
-struct FillBackward final : Node {
+struct FillBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "fill_"; }
   std::string grad_fn_name() const override { return "FillBackward2"; }
   void backward(BackwardContext& context) override {

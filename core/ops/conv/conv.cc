@@ -5,8 +5,11 @@
 #include <limits>
 
 #include "core/ops/common.h"
+#include "core/ops/conv/conv_gradient.h"
 #include "core/ops/conv/unbatched.h"
 #include "core/ops/dispatch/autocast.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
 #include "core/ops/layout.h"
 
 namespace dl {
@@ -112,6 +115,20 @@ struct Conv2dBackward final : Node {
     }
   }
 
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& output = context.grad_output();
+    const Tensor grad = args.relu ? unary_gradient(UnaryFn::kRelu, output, saved(2), {}) : output;
+    const Tensor& input = saved(0);
+    const Tensor& weight = saved(1);
+    if (context.needs(1)) {
+      context.give(1, conv2d_weight_gradient(input, grad, args, weight.sizes()));
+    }
+    if (context.needs(2)) context.give(2, grad.sum({0, 2, 3}));
+    if (context.needs(0)) {
+      context.give(0, conv2d_input_gradient(grad, weight, args, input.sizes()));
+    }
+  }
+
   void weight_gradients(BackwardContext& context, const Tensor& grad, const Tensor& input,
                         const Tensor& weight) const {
     // Compute in the leaf's memory if it can be overwritten.
@@ -148,6 +165,26 @@ struct MaxPool2dBackward final : Node {
         empty(input_shape, kLast, {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kMaxPool2dBackward>(grad.device(), grad, saved(0), args, dinput);
     context.give(0, with_visible_format(dinput, in_torch));
+  }
+
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    constexpr std::int64_t kNoWinner = 0xffff;  // as the kernels mark a window
+    const Tensor winner = saved(0).to(DType::kI64);
+    const Tensor wins = ne(winner, kNoWinner);
+    const Tensor ky = floor_divide(winner, args.kernel[1]);
+    const Tensor kx = winner - ky * args.kernel[1];
+    const auto along = [&](std::size_t d, const Tensor& in_window) {
+      const Tensor windows = arange(grad.sizes()[d + 2], {.device = grad.device()});
+      const Tensor starts = windows * args.stride[d] - args.padding[d];
+      return in_window * args.dilation[d] + (d == 0 ? starts.unsqueeze(1) : starts);
+    };
+    const Tensor place = along(0, ky) * input_shape[3] + along(1, kx);
+    const Shape images{input_shape[0], input_shape[1], input_shape[2] * input_shape[3]};
+    const Tensor dinput =
+        zeros(images, {.dtype = grad.dtype(), .device = grad.device()})
+            .scatter_add(2, where(wins, place, 0).flatten(2), masked(grad, wins).flatten(2));
+    context.give(0, dinput.view(input_shape));
   }
 
   MaxPool2dArgs args;
@@ -199,9 +236,9 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->set_grad_fn_name(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
     node->args = args;
     node->in_torch = in_torch;
-    node->save(x);
-    node->save(w);
-    if (args.relu) node->save(output);
+    node->save_input(0, x);
+    node->save_input(1, w);
+    if (args.relu) node->save_output(output);
   }
   return output;
 }

@@ -2,6 +2,7 @@
 
 #include "core/ops/common.h"
 #include "core/ops/conv/conv.h"
+#include "core/ops/conv/conv_gradient.h"
 #include "core/ops/conv/unbatched.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -30,6 +31,14 @@ struct ConvTranspose2dBackward final : Node {
     const Tensor d = empty_like(input);
     call<Op::kConv2d>(grad.device(), grad, weight, Tensor(), args, d);
     context.give(0, with_visible_format(d, in_torch));
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    // The convolution whose gradient this is takes `grad` to the input.
+    if (context.needs(1)) {
+      context.give(1, conv2d_weight_gradient(grad, saved(0), args, saved(1).sizes()));
+    }
+    if (context.needs(0)) context.give(0, conv2d(grad, saved(1), {}, args));
   }
   Conv2dArgs args;
   MemoryFormat in_torch = kFiltered;  // of the result and of the input's gradient
@@ -128,8 +137,8 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   if (auto* node = record<ConvTranspose2dBackward>(output, input, weight)) {
     node->args = of_convolution;
     node->in_torch = in_torch;
-    node->save(x);
-    node->save(w);
+    node->save_input(0, x);
+    node->save_input(1, w);
   }
   return bias.defined() ? add(output, bias.view({1, bias.size(0), 1, 1})) : output;
 }

@@ -7,15 +7,24 @@
 namespace dl {
 namespace {
 
-// Saved: the first half of the input, and the sigmoid of the second.
+// Saved: the input, and the sigmoid of its second half.
 struct GluBackward final : Node {
   std::string_view name() const noexcept override { return "glu"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
+    const Tensor values = saved(0).narrow(dim, 0, grad.size(dim));
     // Compute the slope first: a large value times the gradient may overflow.
     const Tensor slope = empty_like(grad);
     call<Op::kUnaryBackward>(grad.device(), UnaryFn::kSigmoid, grad, saved(1), Parameters{}, slope);
-    context.give(0, cat({mul(grad, saved(1)), mul(slope, saved(0))}, dim));
+    context.give(0, cat({mul(grad, saved(1)), mul(slope, values)}, dim));
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    const std::int64_t half = grad.size(dim);
+    const Tensor values = saved(0).narrow(dim, 0, half);
+    const Tensor gates = sigmoid(saved(0).narrow(dim, half, half));
+    const Tensor slope = unary_gradient(UnaryFn::kSigmoid, grad, gates, {});
+    context.give(0, cat({mul(grad, gates), mul(slope, values)}, dim));
   }
   std::int64_t dim = 0;
 };
@@ -79,8 +88,8 @@ Tensor glu(const Tensor& input, std::int64_t dim) {
   Tensor result = mul(values.detach(), gates);
   if (auto* node = record<GluBackward>(result, input)) {
     node->dim = dim;
-    node->save(values);
-    node->save(gates);
+    node->save(input);
+    node->save_constant(gates);
   }
   return result;
 }

@@ -66,7 +66,7 @@ struct ExtremeBackward final : BinaryNode {
   BinaryFn fn{};
 };
 
-struct ScaleBackward final : Node {
+struct ScaleBackward final : ComposedNode {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
@@ -95,8 +95,8 @@ Tensor extreme(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const Tensor out = run_binary(fn, operands);
   if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
     node->fn = fn;
-    node->save(operands.a);
-    node->save(operands.b);
+    node->save_constant(operands.a);  // they are only compared
+    node->save_constant(operands.b);
   }
   return out;
 }
@@ -145,8 +145,8 @@ void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
   const Ref<N> node = make_node_of<N>(detail::before_write(self), other);
   write(fn, self, operand, dtype, name);
   if (!node) return;
-  node->save(before);
-  node->save(keeps_other ? operand : Tensor());
+  node->save_input(0, before);
+  node->save_input(1, keeps_other ? operand : Tensor());
   detail::attach_written(self, node);
 }
 

@@ -79,7 +79,7 @@ struct InputMetadata {
   Tensor reduce_grad(const Tensor& gradient) const;
 };
 
-struct BinaryNode : Node {
+struct BinaryNode : ComposedNode {
   InputMetadata inputs[2];
 };
 

@@ -49,6 +49,11 @@ struct UnaryNode final : Node {
     call<Op::kUnaryBackward>(grad.device(), fn, grad, seen, parameters, result);
     context.give(0, result);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    const Tensor& seen = facts(fn).saves == Saves::kNothing ? grad : saved(0);
+    context.give(0, unary_gradient(fn, grad, seen, parameters));
+  }
   UnaryFn fn{};
   Parameters parameters;
 };
@@ -58,8 +63,8 @@ void fill(UnaryNode& node, UnaryFn fn, const Parameters& parameters, const Tenso
   node.fn = fn;
   node.parameters = parameters;
   node.set_grad_fn_name(grad_fn_of_unary(fn));
-  if (facts(fn).saves == Saves::kInput) node.save(input);
-  if (facts(fn).saves == Saves::kOutput) node.save(output);
+  if (facts(fn).saves == Saves::kInput) node.save_input(0, input);
+  if (facts(fn).saves == Saves::kOutput) node.save_output(output);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct WhereBackward final : BinaryNode {
   }
 };
 
-struct LerpBackward final : Node {
+struct LerpBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "lerp"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
@@ -41,7 +41,7 @@ struct LerpBackward final : Node {
 
 // The node of x + value a b and of x + value a / b. It saves a and b if a wanted gradient reads
 // them.
-struct AddcBackward final : Node {
+struct AddcBackward final : ComposedNode {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
@@ -67,7 +67,7 @@ struct AddcBackward final : Node {
   InputMetadata inputs[3];
 };
 
-struct ClampBackward final : Node {
+struct ClampBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "clamp"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
@@ -96,7 +96,7 @@ struct ClampBackward final : Node {
 };
 
 // masked_fill_: input 0 is the filled tensor, input 1 the value.
-struct MaskedFillBackward final : Node {
+struct MaskedFillBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "masked_fill_"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();

@@ -5,6 +5,7 @@
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/layout.h"
+#include "core/ops/reduce/reduce.h"
 
 namespace dl {
 namespace {
@@ -114,6 +115,37 @@ struct LinearBackward final : Node {
     }
   }
 
+  void backward_recorded(BackwardContext& context) override {
+    Tensor grad = context.grad_output();
+    if (activation != Activation::kNone) {
+      grad = unary_gradient(unary_of(activation), grad, seen_with_history(grad.sizes()), {});
+    }
+    const std::int64_t width = weight_shape[0];
+    if (context.needs(1) || context.needs(2)) {
+      const Tensor rows = grad.reshape({saved(0).size(0), width});
+      if (context.needs(1)) {
+        const Tensor input = detail::with_history(saved(0).view(input_shape), edges()[0]);
+        context.give(1, matmul(rows.t(), input.reshape(saved(0).sizes())));
+      }
+      if (context.needs(2)) context.give(2, sum(rows, {0}));
+    }
+    if (context.needs(0)) context.give(0, matmul(grad, saved(1)));
+  }
+
+  // What the activation's gradient is computed from. The input of GELU was made by the product
+  // without the activation.
+  Tensor seen_with_history(const Shape& shape) const {
+    if (activation == Activation::kRelu) return saved(2);
+    const Ref<LinearBackward> product = make_ref<LinearBackward>();
+    product->reserve_edges(edges().size());
+    for (const Edge& edge : edges()) product->add_edge(edge);
+    product->input_shape = input_shape;
+    product->weight_shape = weight_shape;
+    product->save_constant(saved(0));
+    product->save_input(1, saved(1));
+    return detail::with_history(saved(2).view(shape), {product, 0});
+  }
+
   Tensor seen() const { return rows_of(saved(2)); }
   const Tensor& mask() const { return saved(3); }
 
@@ -218,12 +250,18 @@ Tensor product(const Tensor& a, const Tensor& b) {
 struct MatmulBackward final : Node {
   std::string_view name() const noexcept override { return "matmul"; }
   void backward(BackwardContext& context) override {
-    const Tensor grad = laid_out(context.grad_output());
+    give(context, laid_out(context.grad_output()), product);
+  }
+  void backward_recorded(BackwardContext& context) override {
+    give(context, context.grad_output(), matmul);
+  }
+  void give(BackwardContext& context, const Tensor& grad,
+            Tensor (*times)(const Tensor&, const Tensor&)) const {
     if (context.needs(0)) {
-      context.give(0, sum_to(product(grad, saved(1).transpose(-2, -1)), a_shape));
+      context.give(0, sum_to(times(grad, saved(1).transpose(-2, -1)), a_shape));
     }
     if (context.needs(1)) {
-      context.give(1, sum_to(product(saved(0).transpose(-2, -1), grad), b_shape));
+      context.give(1, sum_to(times(saved(0).transpose(-2, -1), grad), b_shape));
     }
   }
   Shape a_shape;
@@ -253,10 +291,10 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->set_grad_fn_name(grad_fn_of_linear(input, bias, args.activation));
     node->input_shape = input.sizes();
     node->weight_shape = weight.sizes();
-    node->save(needs_grad(weight) || needs_grad(bias) ? rows : Tensor());
-    node->save(needs_grad(input) ? w : Tensor());
+    node->save_constant(needs_grad(weight) || needs_grad(bias) ? rows : Tensor());
+    node->save_input(1, needs_grad(input) ? w : Tensor());
     if (args.activation == Activation::kRelu) {
-      node->save(output);
+      node->save_output(output);
       node->save(was_kept ? kept : Tensor());
     } else if (args.activation == Activation::kGeluTanh) {
       node->save(kept);

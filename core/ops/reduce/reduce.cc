@@ -35,10 +35,20 @@ const char* grad_fn_of_reduction(ReduceFn fn, bool of_all) noexcept {
 struct ReduceNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
+    give(context, saves_output(fn) ? saved(1) : Tensor());
+  }
+  void backward_recorded(BackwardContext& context) override {
+    if (!saves_output(fn)) return give(context, Tensor());
+    // Saved with the reduced dimensions, which the output itself may not have.
+    const Shape& shape = context.grad_output().sizes();
+    give(context,
+         detail::with_history(saved(1).view(shape), {Ref<Node>(this), 0}).view(kept_shape));
+  }
+  void give(BackwardContext& context, const Tensor& output) const {
     context.give(0, gradient_of({.fn = fn,
                                  .grad = context.grad_output().reshape(kept_shape),
                                  .input = gradient_reads_input(fn) ? saved(0) : Tensor(),
-                                 .output = saves_output(fn) ? saved(1) : Tensor(),
+                                 .output = output,
                                  .shape = input_shape,
                                  .dims = dims,
                                  .count = count,
@@ -62,13 +72,18 @@ struct ExtremeNode final : Node {
     call<Op::kMaxBackward>(grad.device(), from, indices, dim, grad);
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor from = context.grad_output().reshape(saved(0).sizes());
+    const Tensor none = zeros(input_shape, {.dtype = from.dtype(), .device = from.device()});
+    context.give(0, none.scatter_add(dim, saved(0), from));
+  }
   ExtremeFn fn{};
   Shape input_shape;
   std::int64_t dim = 0;
 };
 
 // For an extreme over all elements: equal elements share the gradient.
-struct ExtremeOfAllNode final : Node {
+struct ExtremeOfAllNode final : ComposedNode {
   std::string_view name() const noexcept override { return facts(fn).name; }
   std::string grad_fn_name() const override {
     return fn == ExtremeFn::kMax ? "MaxBackward1" : "MinBackward1";
@@ -179,7 +194,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->p = p;
     if (gradient_reads_input(fn)) node->save(operand);
     // PyTorch does not save a variance, so the user may change it in place.
-    if (saves_output(fn)) node->save(fn == ReduceFn::kVar ? kept.clone() : kept);
+    if (saves_output(fn)) node->save_constant(fn == ReduceFn::kVar ? kept.clone() : kept);
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include "core/ops/common.h"
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
 
@@ -19,9 +20,15 @@ Tensor divided(const Tensor& gradient, const Tensor& divisor) {
   return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
 }
 
+// In a pass with create_graph: 1 in the place of 0, so that the gradient of what masked() leaves
+// out is no product of 0 and infinity.
+Tensor without_zeros(const Tensor& x) {
+  return is_grad_enabled() ? where(eq(x, 0.0), 1.0, x) : x;
+}
+
 // 0 if `divisor` is 0.
 Tensor safe_quotient(const Tensor& a, const Tensor& divisor) {
-  return masked(div(a, divisor), ne(divisor, 0.0));
+  return masked(div(a, without_zeros(divisor)), ne(divisor, 0.0));
 }
 
 // The gradient if `winners` is true, divided by their number. If the result is NaN, no element
@@ -36,6 +43,8 @@ Tensor of_product(const ReductionGradient& at) {
   const Tensor& x = at.input;
   const Tensor zero = eq(x, 0.0);
   if (!any(zero).item<bool>()) return div(mul(at.grad, at.output), x);
+  DL_CHECK(!is_grad_enabled(), kNotImplemented,
+           "create_graph: gradients of gradients of prod are not recorded if an element is 0");
   const Tensor filled = add(x, zero.to(x.dtype()));  // replaces 0 by 1
   const Tensor without = mul(at.grad, prod(filled, at.dims, kKeepDim));
   const Tensor zeros_there = sum(zero, at.dims, kKeepDim);
@@ -80,7 +89,7 @@ Tensor of_norm(const ReductionGradient& at) {
   // Below p = 1 PyTorch multiplies, which gives NaN for an infinite norm.
   const Tensor scale = at.p < 1 ? mul(at.grad, pow(at.output, 1 - at.p))
                                 : safe_quotient(at.grad, pow(at.output, at.p - 1));
-  return mul(masked(mul(sign(x), pow(abs(x), at.p - 1)), ne(x, 0.0)), scale);
+  return mul(masked(mul(sign(x), pow(without_zeros(abs(x)), at.p - 1)), ne(x, 0.0)), scale);
 }
 
 Tensor of_extreme_norm(const ReductionGradient& at) {

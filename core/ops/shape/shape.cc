@@ -66,7 +66,7 @@ Dims turned(const Tensor& input, const Dims& source, const Dims& destination) {
   return order;
 }
 
-struct FlipBackward final : Node {
+struct FlipBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "flip"; }
   void backward(BackwardContext& context) override {
     context.give(0, flip(context.grad_output(), dims));
@@ -74,7 +74,7 @@ struct FlipBackward final : Node {
   Dims dims;
 };
 
-struct TriangleBackward final : Node {
+struct TriangleBackward final : ComposedNode {
   std::string_view name() const noexcept override { return lower ? "tril" : "triu"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();

@@ -3,12 +3,13 @@
 
 #include "core/ops/common.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/place.h"
 #include "core/ops/shape/shape.h"
 
 namespace dl {
 namespace {
 
-struct ReshapeBackward final : Node {
+struct ReshapeBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "view"; }
   void backward(BackwardContext& context) override {
     context.give(0, context.grad_output().reshape(shape));
@@ -16,7 +17,7 @@ struct ReshapeBackward final : Node {
   Shape shape;
 };
 
-struct PermuteBackward final : Node {
+struct PermuteBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "permute"; }
   void backward(BackwardContext& context) override {
     context.give(0, context.grad_output().permute(inverse));
@@ -25,22 +26,23 @@ struct PermuteBackward final : Node {
 };
 
 // select, slice and diagonal: the gradient of viewed elements is passed on, that of others is 0.
-struct PartBackward final : Node {
+struct PartBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "slice"; }
   void backward(BackwardContext& context) override {
-    const Tensor grad = zeros(
-        shape, {.dtype = context.grad_output().dtype(), .device = context.grad_output().device()});
-    const Tensor part = as_strided(grad, part_shape, part_strides, part_offset);
-    call<Op::kCopy>(grad.device(), context.grad_output(), part);
-    context.give(0, grad);
+    context.give(0, placed(context.grad_output(), place));
   }
-  Shape shape;
-  Shape part_shape;
-  Strides part_strides;  // in a contiguous tensor of `shape`
-  std::int64_t part_offset = 0;
+  Place place;
 };
 
-struct ExpandBackward final : Node {
+struct PlacedBackward final : ComposedNode {
+  std::string_view name() const noexcept override { return "placed"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, part_at(context.grad_output().contiguous(), place));
+  }
+  Place place;
+};
+
+struct ExpandBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "expand"; }
   void backward(BackwardContext& context) override {
     context.give(0, sum_to(context.grad_output(), shape));
@@ -99,20 +101,30 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
   if (drop) strides.erase(dim);
   Tensor view = make_view(base, shape, strides, offset);
   if (auto* node = record<PartBackward>(view, base)) {
-    node->shape = base.sizes();
-    node->part_shape = shape;
-    node->part_strides = contiguous_strides(base.sizes());
-    node->part_offset = first * node->part_strides[dim];
-    node->part_strides[dim] *= step;
-    if (drop) {
-      node->part_strides.erase(dim);
-      node->set_grad_fn_name("SelectBackward0");
-    }
+    Strides in_rows = contiguous_strides(base.sizes());
+    const std::int64_t start = first * in_rows[dim];
+    in_rows[dim] *= step;
+    if (drop) in_rows.erase(dim);
+    node->place = {base.sizes(), shape, in_rows, start};
+    if (drop) node->set_grad_fn_name("SelectBackward0");
   }
   return view;
 }
 
 }  // namespace
+
+Tensor part_at(const Tensor& whole, const Place& place) {
+  Tensor view = make_view(whole, place.shape, place.strides, whole.storage_offset() + place.offset);
+  if (auto* node = record<PartBackward>(view, whole)) node->place = place;
+  return view;
+}
+
+Tensor placed(const Tensor& part, const Place& place) {
+  const Tensor whole = zeros(place.whole, {.dtype = part.dtype(), .device = part.device()});
+  call<Op::kCopy>(part.device(), part, as_strided(whole, place.shape, place.strides, place.offset));
+  if (auto* node = record<PlacedBackward>(whole, part)) node->place = place;
+  return whole;
+}
 
 Tensor alias(const Tensor& input) {
   return reshaped(input, input.sizes(), input.strides(), "AliasBackward0");
@@ -269,10 +281,7 @@ Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std
   Tensor view = make_view(input, shape, strides_of_view(input.strides()),
                           input.storage_offset() + first_in(input.strides()));
   if (auto* node = record<PartBackward>(view, input)) {
-    node->shape = sizes;
-    node->part_shape = shape;
-    node->part_strides = strides_of_view(whole);
-    node->part_offset = first_in(whole);
+    node->place = {sizes, shape, strides_of_view(whole), first_in(whole)};
     node->set_grad_fn_name("DiagonalBackward0");
   }
   return view;

@@ -4,6 +4,7 @@
 
 #include "core/ops/common.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/place.h"
 
 namespace dl {
 namespace {
@@ -13,19 +14,28 @@ struct AsStridedBackward final : Node {
   std::string_view name() const noexcept override { return "as_strided"; }
   void backward(BackwardContext& context) override {
     if (!context.needs(0)) return;
-    Tensor grad = context.grad_output();
-    Dims repeated;  // elements along these are one in memory
-    for (std::size_t d = 0; d < view_strides.size(); ++d) {
-      if (view_strides[d] == 0 && grad.sizes()[d] > 1) {
-        repeated.push_back(static_cast<std::int64_t>(d));
-      }
-    }
-    if (!repeated.empty()) grad = sum(grad, repeated, {.keepdim = true});
+    const Tensor grad = once_each(context.grad_output());
     const Tensor memory = zeros({strided_extent(base_shape, base_strides, name())},
                                 {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kCopy>(grad.device(), grad,
                     as_strided(memory, grad.sizes(), view_strides, view_offset));
     context.give(0, as_strided(memory, base_shape, base_strides, 0));
+  }
+  void backward_recorded(BackwardContext& context) override {
+    if (!context.needs(0)) return;
+    if (!is_contiguous(base_shape, base_strides)) refuse_recording();
+    const Tensor grad = once_each(context.grad_output());
+    context.give(0, placed(grad, {base_shape, grad.sizes(), view_strides, view_offset}));
+  }
+  // Sums the gradients of elements that are one in memory.
+  Tensor once_each(const Tensor& grad) const {
+    Dims repeated;
+    for (std::size_t d = 0; d < view_strides.size(); ++d) {
+      if (view_strides[d] == 0 && grad.sizes()[d] > 1) {
+        repeated.push_back(static_cast<std::int64_t>(d));
+      }
+    }
+    return repeated.empty() ? grad : sum(grad, repeated, {.keepdim = true});
   }
   Shape base_shape;
   Strides base_strides;
@@ -49,6 +59,15 @@ struct CopySlices final : Node {
     if (!context.needs(0)) return;
     call<Op::kFill>(from.device(), part, Scalar(0));
     context.give(0, whole);
+  }
+  void backward_recorded(BackwardContext& context) override {
+    if (!is_contiguous(base_shape, base_strides)) refuse_recording();
+    const Tensor& from = context.grad_output();
+    const Place place{base_shape, view_shape, view_strides, view_offset};
+    if (context.needs(1)) context.give(1, part_at(from.contiguous(), place).clone());
+    if (!context.needs(0)) return;
+    const Tensor written = placed(ones(view_shape, {.device = from.device()}), place);
+    context.give(0, masked(from, written.eq(0.0)));
   }
   Shape base_shape;
   Strides base_strides;
