@@ -1810,7 +1810,8 @@ def grad_fn():
 def autograd_graphs():
     """core/autograd: 40 graphs of 12 operations, chosen by a number sequence that tests/core/autograd/grad_parity_test.cc has too, with
     hooks, kept gradients and writes in place, also into views. Arrays GRAPH.grad.I of torch.autograd.grad by every third tensor and the
-    leaves, GRAPH.leaf.I and GRAPH.kept.I after backward()."""
+    leaves, GRAPH.second.I of the gradients by the leaves of the sum of the leaves' squared gradients, GRAPH.leaf.I and GRAPH.kept.I
+    after backward()."""
     a = {}
     for graph in range(40):
         state = graph + 1
@@ -1853,6 +1854,12 @@ def autograd_graphs():
         for i, g in enumerate(torch.autograd.grad(loss, inputs, retain_graph=True, allow_unused=True)):
             if g is not None:
                 a[f"{graph}.grad.{i}"] = g.clone()
+        grads = [g for g in torch.autograd.grad(loss, leaves, create_graph=True, allow_unused=True) if g is not None]
+        squares = sum((g * g).sum() for g in grads)
+        if squares.requires_grad:
+            for i, g in enumerate(torch.autograd.grad(squares, leaves, retain_graph=True, allow_unused=True)):
+                if g is not None:
+                    a[f"{graph}.second.{i}"] = g.clone()
         for z in kept:
             z.grad = None
         loss.backward()
@@ -1862,6 +1869,47 @@ def autograd_graphs():
         for i, z in enumerate(kept):
             if z.grad is not None:
                 a[f"{graph}.kept.{i}"] = z.grad.clone()
+    return a
+
+
+def create_graph():
+    """core/autograd: the loss of a critic with a gradient penalty and the gradients of its parameters p0 to p5; the Hessian of a
+    classifier's loss times the vectors v0 to v3."""
+    F, a = torch.nn.functional, {}
+
+    def draw(name, g, *shape, scale=1.0):
+        a[name] = torch.randn(*shape, generator=g, dtype=torch.float64) * scale
+        return a[name].clone()
+
+    g = seeded(5)
+    shapes = ((4, 1, 3, 3), (4,), (6, 4, 3, 3), (6,), (1, 24), (1,))
+    p = [draw(f"penalty.p{i}", g, *shape, scale=0.3).requires_grad_() for i, shape in enumerate(shapes)]
+    real, fake = draw("penalty.real", g, 3, 1, 8, 8), draw("penalty.fake", g, 3, 1, 8, 8)
+
+    def critic(images):
+        h = F.leaky_relu(F.conv2d(images, p[0], p[1], stride=2, padding=1), 0.2)
+        h = F.leaky_relu(F.conv2d(h, p[2], p[3], stride=2, padding=1), 0.2)
+        return F.linear(h.flatten(1), p[4], p[5])
+
+    mixed = torch.lerp(real, fake, 0.3).requires_grad_()
+    slope = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)[0]
+    penalty = ((slope.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
+    loss = critic(fake).mean() - critic(real).mean() + 10 * penalty
+    loss.backward()
+    a["penalty.penalty"], a["penalty.loss"] = penalty.detach(), loss.detach()
+    for i, each in enumerate(p):
+        a[f"penalty.g{i}"] = each.grad.clone() if each.grad is not None else torch.zeros_like(each)
+
+    shapes = ((5, 4), (5,), (3, 5), (3,))
+    p = [draw(f"hessian.p{i}", g, *shape).requires_grad_() for i, shape in enumerate(shapes)]
+    v = [draw(f"hessian.v{i}", g, *shape) for i, shape in enumerate(shapes)]
+    x = draw("hessian.x", g, 6, 4)
+    h = F.softplus(torch.tanh(F.linear(x, p[0], p[1])))
+    loss = F.cross_entropy(F.linear(h, p[2], p[3]), torch.tensor([0, 2, 1, 1, 0, 2]))
+    grads = torch.autograd.grad(loss, p, create_graph=True)
+    products = torch.autograd.grad(sum((each * along).sum() for each, along in zip(grads, v)), p)
+    for i, each in enumerate(products):
+        a[f"hessian.hv{i}"] = each
     return a
 
 
@@ -1995,7 +2043,7 @@ def generate():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, train_gpt, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, train_gpt, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg, create_graph)}
 
 
 def main():

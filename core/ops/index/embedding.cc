@@ -1,6 +1,7 @@
 #include "core/ops/index/embedding.h"
 
 #include "core/ops/common.h"
+#include "core/ops/index/indexing.h"
 #include "core/ops/layout.h"
 #include "core/tape/recorder.h"
 
@@ -18,6 +19,16 @@ struct EmbeddingBackward final : Node {
     call<Op::kIndexSelectBackward>(grad.device(), rows, 0, saved(0), d);
     if (padding_idx) d.select(0, *padding_idx).zero_();
     context.give(0, d);
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    const Tensor& index = saved(0);
+    Tensor rows = g.reshape({index.numel(), weight_shape[1]});
+    if (padding_idx) {
+      rows = masked(rows, index.ne(*padding_idx).unsqueeze(1).expand(rows.sizes()));
+    }
+    const Tensor none = zeros(weight_shape, {.dtype = g.dtype(), .device = g.device()});
+    context.give(0, index_add(none, 0, index, rows));
   }
   Shape weight_shape;
   std::optional<std::int64_t> padding_idx;

@@ -3,13 +3,15 @@
 #include <algorithm>
 
 #include "core/ops/common.h"
+#include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/index/indexing.h"
 #include "core/ops/layout.h"
 #include "core/tensor/scalar/promote.h"
 
 namespace dl {
 namespace {
 
-struct CatBackward final : Node {
+struct CatBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "cat"; }
   void backward(BackwardContext& context) override {
     std::int64_t start = 0;
@@ -38,6 +40,11 @@ struct IndexSelectBackward final : Node {
                                    grad);
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    const Tensor none = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
+    context.give(0, index_add(none, dim, saved(0), g));
+  }
   Shape shape;
   std::int64_t dim = 0;
 };
@@ -50,6 +57,9 @@ struct DropoutBackward final : Node {
     const Tensor grad = empty_like(from);
     call<Op::kMaskScale>(grad.device(), from, saved(0), scale, grad);
     context.give(0, grad);
+  }
+  void backward_recorded(BackwardContext& context) override {
+    context.give(0, mul(masked(context.grad_output(), saved(0)), scale));
   }
   double scale = 1.0;
 };

@@ -35,7 +35,7 @@ Tensor index_of_elements(const Tensor& input, std::size_t dim, const Tensor& ind
   return index.reshape(line).expand(shape);
 }
 
-struct IndexAddBackward final : Node {
+struct IndexAddBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "index_add"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();

@@ -203,12 +203,21 @@ struct IndexBackward final : Node {
     write_to(grad, at, g, ScatterMode::kAdd, name());
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    Tensor grad = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
+    std::vector<TensorIndex> indices;
+    for (const Tensor& each : at) {
+      indices.push_back(each.defined() ? TensorIndex(each) : TensorIndex(indexing::Slice()));
+    }
+    context.give(0, index_put_(grad, indices, g, {.accumulate = true}));
+  }
   Shape shape;
   std::vector<Tensor> at;  // copies, so that later writes by the user do not matter
 };
 
 // index_put_: input 0 is the destination, input 1 the value.
-struct IndexPutBackward final : Node {
+struct IndexPutBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "index_put_"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();

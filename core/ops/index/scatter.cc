@@ -28,6 +28,11 @@ struct GatherBackward final : Node {
     detail::write_along(grad, dim, saved(0), g, ScatterMode::kAdd, name());
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    const Tensor none = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
+    context.give(0, scatter_add(none, static_cast<std::int64_t>(dim), saved(0), g));
+  }
   Shape shape;
   std::size_t dim = 0;
 };
@@ -49,6 +54,15 @@ struct ScatterBackward final : Node {
       call<Op::kCopy>(g.device(), part, as_strided(grad, part.sizes(), grad.strides(), 0));
       context.give(1, grad);
     }
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    const auto d = static_cast<std::int64_t>(dim);
+    if (context.needs(1) && saved(0).sizes() != source) refuse_recording();
+    if (context.needs(0)) {
+      context.give(0, how == ScatterMode::kAdd ? g : scatter(g, d, saved(0), 0.0));
+    }
+    if (context.needs(1)) context.give(1, gather(g, d, saved(0)));
   }
   std::string_view operation;
   std::size_t dim = 0;

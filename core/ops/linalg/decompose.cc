@@ -29,12 +29,14 @@ void clear_triangle(T* a, std::int64_t rows, std::int64_t columns, bool below) {
 // that of L^T g (Murray 2016, "Differentiation of the Cholesky decomposition").
 struct CholeskyBackward final : Node {
   std::string_view name() const noexcept override { return "linalg.cholesky"; }
-  void backward(BackwardContext& context) override {
+  void backward(BackwardContext& context) override { give(context, inverse_of(factor(), name())); }
+  void backward_recorded(BackwardContext& context) override { give(context, inv(factor())); }
+  Tensor factor() const { return upper ? mT(saved(0)) : saved(0); }
+  void give(BackwardContext& context, const Tensor& inverse) const {
     const Tensor& gradient = context.grad_output();
-    const Tensor l = upper ? mT(saved(0)) : saved(0);
+    const Tensor l = factor();
     const Tensor lower = tril(matmul(mT(l), upper ? mT(gradient) : gradient));
     const Tensor symmetric = mul(add(lower, mT(tril(lower, -1))), 0.5);
-    const Tensor inverse = inverse_of(l, name());
     context.give(0, matmul(mT(inverse), matmul(symmetric, inverse)));
   }
   bool upper = false;

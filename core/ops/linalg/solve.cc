@@ -34,7 +34,7 @@ Tensor solved(const Tensor& a, const Tensor& b, bool transposed, std::string_vie
 
 namespace {
 
-struct InvBackward final : Node {
+struct InvBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "linalg.inv"; }
   void backward(BackwardContext& context) override {
     const Tensor turned = mT(saved(0));
@@ -42,11 +42,18 @@ struct InvBackward final : Node {
   }
 };
 
+Tensor solved_matrices(const Tensor& a, const Tensor& b);
+
 // Inputs: A, B. Saved: A, X.
 struct SolveBackward final : Node {
   std::string_view name() const noexcept override { return "linalg.solve"; }
   void backward(BackwardContext& context) override {
-    const Tensor to_b = solved(saved(0), context.grad_output(), true, name());
+    give(context, solved(saved(0), context.grad_output(), true, name()));
+  }
+  void backward_recorded(BackwardContext& context) override {
+    give(context, solved_matrices(mT(saved(0)), context.grad_output()));
+  }
+  void give(BackwardContext& context, const Tensor& to_b) const {
     if (context.needs(0)) context.give(0, neg(matmul(to_b, mT(saved(1)))));
     if (context.needs(1)) context.give(1, to_b);
   }
@@ -113,6 +120,11 @@ struct DetBackward final : Node {
     const Tensor cofactors = matmul(mul(u, products.unsqueeze(-2)), vh);
     context.give(0, mul(as_matrices(mul(context.grad_output(), sign)), cofactors));
   }
+  // Of an invertible matrix.
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor scale = mul(context.grad_output(), det(saved(0)));
+    context.give(0, mul(as_matrices(scale), mT(inv(saved(0)))));
+  }
 };
 
 struct SlogdetBackward final : Node {
@@ -120,6 +132,9 @@ struct SlogdetBackward final : Node {
   void backward(BackwardContext& context) override {
     const Tensor inverse = inverse_of(saved(0), name());
     context.give(0, mul(as_matrices(context.grad_output()), mT(inverse)));
+  }
+  void backward_recorded(BackwardContext& context) override {
+    context.give(0, mul(as_matrices(context.grad_output()), mT(inv(saved(0)))));
   }
 };
 

@@ -8,7 +8,10 @@
 #include "core/ops/common.h"
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
+#include "core/ops/index/indexing.h"
 #include "core/ops/layout.h"
+#include "core/ops/logic/logic.h"
 #include "core/ops/loss/class_targets.h"
 #include "core/ops/loss/loss_reduction.h"
 #include "core/ops/reduce/reduce.h"
@@ -30,10 +33,34 @@ struct CrossEntropyBackward final : Node {
                                     saved(2), saved(3), dlogits);
     context.give(0, dlogits);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& logits = saved(0);
+    const Tensor counts = ne(saved(1), kIgnoreIndex);
+    const Tensor classes = where(counts, saved(1), 0).unsqueeze(1);
+    const Tensor wanted = scatter(zeros_like(logits.detach()), 1, classes, 1.0);
+    const Tensor d =
+        masked(sub(softmax(logits, 1), wanted), counts.unsqueeze(1).expand(logits.sizes()));
+    context.give(0, mul(d, div(context.grad_output(), saved(3).to(logits.dtype()))));
+  }
+};
+
+// The loss of checked arguments: row-major log probabilities, targets [samples, places].
+Tensor nll_of(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
+              const Shape& target_shape, const Tensor& weight, const NllArgs& args);
+
+// Of the gradient of nll_loss, which is linear in the loss's gradient. Saved: target, weight.
+struct NllGradientBackward final : ComposedNode {
+  std::string_view name() const noexcept override { return "nll_loss"; }
+  void backward(BackwardContext& context) override {
+    const Tensor g = context.grad_output().contiguous();
+    context.give(0, nll_of(name(), g, saved(0), target_shape, saved(1), args));
+  }
+  Shape target_shape;
+  NllArgs args;
 };
 
 // Input: log probabilities. Saved: target, weight, sums.
-struct NllLossBackward final : Node {
+struct NllLossBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "nll_loss"; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
@@ -41,8 +68,14 @@ struct NllLossBackward final : Node {
     call<Op::kNllLossBackward>(
         d.device(), laid_out(grad), saved(0), saved(1), saved(2), args,
         d.view({d.numel() / std::max<std::int64_t>(1, classes * places), classes, places}));
+    if (auto* node = record<NllGradientBackward>(d, grad)) {
+      node->target_shape = target_shape;
+      node->args = args;
+      for (const std::size_t i : {0, 1}) node->save(saved(i));
+    }
     context.give(0, d);
   }
+  Shape target_shape;
   Shape shape;
   std::int64_t classes = 0;
   std::int64_t places = 0;
@@ -152,31 +185,37 @@ void nll_of_part(std::string_view op, const Tensor& log_probabilities, const Ten
 
 namespace {
 
-// The part that nll_loss and cross_entropy share; arguments are checked.
-Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
-           const NLLLossOptions& options, double smoothing) {
+Tensor nll_of(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
+              const Shape& target_shape, const Tensor& weight, const NllArgs& args) {
   const Tensor x = laid_out(log_probabilities);
-  const Tensor t = laid_out(target);
   const std::int64_t classes = classes_of(x);
-  const std::int64_t samples = x.dim() == 1 ? 1 : x.size(0);
-  std::int64_t places = 1;
-  for (std::int64_t d = 2; d < x.dim(); ++d) places *= x.size(d);
-  const NllArgs args = nll_args(options.ignore_index, options.reduction, smoothing);
-  const Tensor weight = laid_out_or_none(options.weight);
+  const std::int64_t places = target.size(1);
   Tensor loss =
-      empty(args.reduced ? Shape() : t.sizes(), {.dtype = x.dtype(), .device = x.device()});
-  const Tensor by_place = t.detach().view({samples, places});
+      empty(args.reduced ? Shape() : target_shape, {.dtype = x.dtype(), .device = x.device()});
   const Tensor sums = empty({2}, {.dtype = DType::kF64, .device = x.device()});
-  nll_of_part(op, x.detach().view({samples, classes, places}), by_place, weight, args, loss, sums,
-              {.shape = t.sizes()});
+  nll_of_part(op, x.detach().view({target.size(0), classes, places}), target, weight, args, loss,
+              sums, {.shape = target_shape});
   if (auto* node = record<NllLossBackward>(loss, log_probabilities)) {
+    node->target_shape = target_shape;
     node->shape = x.sizes();
     node->classes = classes;
     node->places = places;
     node->args = args;
-    for (const Tensor& tensor : {by_place, weight, sums}) node->save(tensor);
+    for (const Tensor& tensor : {target, weight, sums}) node->save(tensor);
   }
   return loss;
+}
+
+// The part that nll_loss and cross_entropy share; arguments are checked.
+Tensor nll(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
+           const NLLLossOptions& options, double smoothing) {
+  const Tensor t = laid_out(target);
+  const std::int64_t samples = log_probabilities.dim() == 1 ? 1 : log_probabilities.size(0);
+  std::int64_t places = 1;
+  for (std::int64_t d = 2; d < log_probabilities.dim(); ++d) places *= log_probabilities.size(d);
+  return nll_of(op, log_probabilities, t.detach().view({samples, places}), t.sizes(),
+                laid_out_or_none(options.weight),
+                nll_args(options.ignore_index, options.reduction, smoothing));
 }
 
 // Cross entropy with probabilities as targets: the mean or the sum over all rows, or a loss a row.
@@ -262,7 +301,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
     refuse(element, tensors[1].bound);
   });
   if (auto* node = record<CrossEntropyBackward>(loss, logits)) {
-    node->save(x);
+    node->save_input(0, x);
     node->save(t);
     node->save(row_sums);
     node->save(counted);

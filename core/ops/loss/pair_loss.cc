@@ -17,6 +17,12 @@ namespace {
 // Inputs and saved: input, target (row-major).
 struct MseLossBackward final : Node {
   std::string_view name() const noexcept override { return "mse_loss"; }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor scale = mul(context.grad_output(), 2.0 / static_cast<double>(saved(0).numel()));
+    const Tensor d = mul(sub(saved(0), saved(1)), scale);
+    if (context.needs(0)) context.give(0, d);
+    if (context.needs(1)) context.give(1, neg(d));
+  }
   void backward(BackwardContext& context) override {
     for (const std::size_t i : {0, 1}) {
       if (!context.needs(i)) continue;
@@ -41,6 +47,16 @@ struct PairLossBackward final : Node {
       call<Op::kPairLossBackward>(d.device(), fn, grad, saved(0), saved(1), weight, pos_weight,
                                   args, i == 1, d);
       context.give(i, d);
+    }
+  }
+  void backward_recorded(BackwardContext& context) override {
+    Tensor scale = context.grad_output();
+    if (args.divisor != 1) scale = div(scale, args.divisor);
+    if (has_weight) scale = mul(scale, saved(2));
+    const Tensor pos_weight = has_pos_weight ? saved(has_weight ? 3 : 2) : Tensor();
+    for (const std::size_t i : {0, 1}) {
+      if (!context.needs(i)) continue;
+      context.give(i, mul(pair_slope(fn, i == 1, saved(0), saved(1), pos_weight, args.a), scale));
     }
   }
   PairLoss fn{};
@@ -184,8 +200,8 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
     node->fn = fn;
     node->set_grad_fn_name(grad_fn_of_loss(fn, given.reduction));
     node->args = args;
-    node->save(x);
-    node->save(t);
+    node->save_input(0, x);
+    node->save_input(1, t);
     node->has_weight = weight.defined();
     node->has_pos_weight = pos_weight.defined();
     if (weight.defined()) node->save(weight);
@@ -252,8 +268,8 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions&
   Tensor loss = empty({}, {.dtype = input.dtype(), .device = input.device()});
   call<Op::kMseLoss>(input.device(), x, t, loss);
   if (auto* node = record<MseLossBackward>(loss, input, target)) {
-    node->save(x);
-    node->save(t);
+    node->save_input(0, x);
+    node->save_input(1, t);
   }
   return loss;
 }

@@ -7,6 +7,7 @@
 #include "core/ops/dispatch/autocast.h"
 #include "core/ops/layout.h"
 #include "core/ops/norm/batch_norm_plan.h"
+#include "core/ops/norm/norm_gradient.h"
 
 namespace dl {
 namespace {
@@ -39,12 +40,24 @@ struct NormBackward : Node {
                    format == MemoryFormat::kChannelsLast ? with_visible_format(dx, in_torch) : dx);
     }
   }
+  // Gives recorded gradients. `shape`: that in which `how` sees the input.
+  void run_recorded_as(BackwardContext& context, const Shape& shape, const Shape& weight_shape,
+                       const Normalised& how) {
+    const Tensor& x = saved(0);
+    const DType wide = stats_dtype(x);
+    const Tensor weight = has_weight ? saved(2).to(wide).reshape(weight_shape) : Tensor();
+    const NormGradients to = norm_gradients(how, x.to(wide).reshape(shape),
+                                            context.grad_output().to(wide).reshape(shape), weight);
+    if (context.needs(1)) context.give(1, to.weight.reshape(channel_shape).to(saved(2).dtype()));
+    if (context.needs(2)) context.give(2, to.bias.reshape(channel_shape).to(bias_dtype));
+    if (context.needs(0)) context.give(0, to.input.reshape(x.sizes()).to(x.dtype()));
+  }
   // Saves tensors in a node that was just made.
   void keep(const Tensor& x, const Tensor& stats, const Tensor& weight, const Tensor& bias) {
-    save(x);
-    save(stats);
+    save_input(0, x);
+    save_constant(stats);
     has_weight = weight.defined();
-    if (has_weight) save(weight);
+    if (has_weight) save_input(1, weight);
     if (has_weight || bias.defined()) channel_shape = (has_weight ? weight : bias).sizes();
     if (bias.defined()) bias_dtype = bias.dtype();
   }
@@ -65,6 +78,11 @@ struct RowNormBackward final : NormBackward {
       call<Op::kRowNormBackward>(grad.device(), args, grad, others...);
     });
   }
+  void backward_recorded(BackwardContext& context) override {
+    run_recorded_as(context, {args.rows / args.groups, args.groups, args.channels, args.inner},
+                    {1, args.groups, args.channels, 1},
+                    {.over = {2, 3}, .shared = {0, 3}, .centered = args.centered, .eps = args.eps});
+  }
   RowNormArgs args;
   bool half = false;  // float16 or bfloat16
 };
@@ -79,6 +97,15 @@ struct BatchNormBackward final : NormBackward {
           call<Op::kBatchNormBackward>(grad.device(), args, grad, x, weight, stats, Tensor(),
                                        results...);
         });
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Shape of_channels{1, args.channels, 1};
+    Normalised how{.over = {0, 2}, .shared = {0, 2}, .eps = args.eps};
+    if (!args.batch_statistics) {
+      how.mean = saved(1).select(0, 0).reshape(of_channels);
+      how.rstd = saved(1).select(0, 1).reshape(of_channels);
+    }
+    run_recorded_as(context, {args.samples, args.channels, args.positions}, of_channels, how);
   }
   BatchNormArgs args;
   MemoryFormat format = MemoryFormat::kContiguous;

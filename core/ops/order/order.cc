@@ -22,6 +22,9 @@ struct CumsumBackward final : Node {
     call<Op::kCumsum>(from.device(), from, dim, true, grad);
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    context.give(0, cumsum(context.grad_output().flip(dim), dim).flip(dim));
+  }
   std::int64_t dim = 0;
 };
 
@@ -34,6 +37,13 @@ struct CumprodBackward final : Node {
     call<Op::kCumprodBackward>(from.device(), from, saved(0), dim, grad);
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& x = saved(0);
+    DL_CHECK(!any(eq(x, 0.0)).item<bool>(), kNotImplemented,
+             "create_graph: gradients of gradients of cumprod are not recorded if an element is 0");
+    const Tensor shares = mul(context.grad_output(), cumprod(x, dim));
+    context.give(0, div(cumsum(shares.flip(dim), dim).flip(dim), x));
+  }
   std::int64_t dim = 0;
 };
 
@@ -45,6 +55,11 @@ struct OrderBackward final : Node {
     const Tensor grad = zeros(input_shape, {.dtype = from.dtype(), .device = from.device()});
     call<Op::kMaxBackward>(grad.device(), from, saved(0), dim, grad);
     context.give(0, grad);
+  }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor from = context.grad_output().reshape(saved(0).sizes());
+    const Tensor none = zeros(input_shape, {.dtype = from.dtype(), .device = from.device()});
+    context.give(0, scatter_add(none, dim, saved(0), from));
   }
   std::string_view operation;
   Shape input_shape;
@@ -82,7 +97,7 @@ std::pair<Tensor, Tensor> ordered(const Tensor& input, std::int64_t dim, std::in
 }
 
 // For medians of all elements: equal elements share the gradient. Saved: the input and the result.
-struct MedianOfAllBackward final : Node {
+struct MedianOfAllBackward final : ComposedNode {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
     context.give(0, shared_among_equals(context.grad_output(), saved(0), saved(1)));

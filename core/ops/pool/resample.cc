@@ -13,8 +13,13 @@ namespace {
 
 constexpr auto kImagesLast = MemoryFormat::kChannelsLast;
 
+Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn);
+
 struct TapsBackward final : Node {
   std::string_view name() const noexcept override { return gradient.op; }
+  void backward_recorded(BackwardContext& context) override {
+    context.give(0, run_taps(context.grad_output(), gradient, nullptr));
+  }
   void backward(BackwardContext& context) override {
     const Tensor grad = laid_out(context.grad_output(), kImagesLast);
     const Tensor d =

@@ -84,13 +84,18 @@ Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, st
   return result;
 }
 
-struct PhiloxDropoutBackward final : Node {
+struct PhiloxDropoutBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "dropout"; }
   std::string grad_fn_name() const override { return "MulBackward0"; }
   void backward(BackwardContext& context) override {
     const Tensor from = context.grad_output().contiguous();
     const Tensor grad = empty_like(from);
     call<Op::kPhiloxDropout>(grad.device(), from, p, seed, grad);
+    // The gradient drops the same elements as the result.
+    if (auto* node = record<PhiloxDropoutBackward>(grad, from)) {
+      node->p = p;
+      node->seed = seed;
+    }
     context.give(0, grad);
   }
   double p = 0;

@@ -22,6 +22,15 @@ struct SoftmaxBackward final : Node {
     call<backward_op>(grad.device(), context.grad_output().contiguous(), saved(0), dim, grad);
     context.give(0, grad);
   }
+  void backward_recorded(BackwardContext& context) override {
+    const Tensor& g = context.grad_output();
+    const Tensor& y = saved(0);
+    if constexpr (backward_op == Op::kSoftmaxBackward) {
+      context.give(0, y.mul(g.sub(sum(g.mul(y), {dim}, {.keepdim = true}))));
+    } else {
+      context.give(0, g.sub(y.exp().mul(sum(g, {dim}, {.keepdim = true}))));
+    }
+  }
   std::int64_t dim = 0;
 };
 
@@ -83,7 +92,7 @@ Tensor run(const Tensor& input, std::int64_t dim) {
   }
   if (auto* node = record<SoftmaxBackward<backward_op>>(output, dense)) {
     node->dim = static_cast<std::int64_t>(d);
-    node->save(output);
+    node->save_output(output);
   }
   return output;
 }

@@ -94,6 +94,23 @@ void expect_gradient(const Tensor& got, const parity::Arrays& arrays, const std:
   }
 }
 
+// The gradients of the sum of the leaves' squared gradients.
+void expect_second(const RandomGraph& graph, const parity::Arrays& arrays,
+                   const std::string& name) {
+  Tensor squares = zeros({}, {.dtype = DType::kF64});
+  for (const Tensor& g :
+       autograd::grad({graph.loss}, graph.leaves, {.create_graph = true, .allow_unused = true})) {
+    if (g.defined()) squares = squares + sum(g * g);
+  }
+  std::vector<Tensor> grads(graph.leaves.size());
+  if (squares.requires_grad()) {
+    grads = autograd::grad({squares}, graph.leaves, {.retain_graph = true, .allow_unused = true});
+  }
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    expect_gradient(grads[i], arrays, name + std::to_string(i));
+  }
+}
+
 TEST(GradParity, RandomGraphsAgreeWithPyTorch) {
   const parity::Arrays arrays("autograd_graphs");
   for (std::uint64_t number = 0; number < 40; ++number) {
@@ -107,6 +124,7 @@ TEST(GradParity, RandomGraphsAgreeWithPyTorch) {
     for (std::size_t i = 0; i < grads.size(); ++i) {
       expect_gradient(grads[i], arrays, prefix + ".grad." + std::to_string(i));
     }
+    expect_second(graph, arrays, prefix + ".second.");
     for (const Tensor& z : graph.kept) z.zero_grad();
     graph.loss.backward();
     for (std::size_t i = 0; i < graph.leaves.size(); ++i) {

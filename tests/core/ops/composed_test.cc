@@ -16,6 +16,7 @@
 #include "core/ops/reduce/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/ops/composed_cases.h"
+#include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 
@@ -87,6 +88,7 @@ TEST(Composed, GradientsPassTheCheck) {
     Inputs inputs = inputs_of(arrays, c.name, DType::kF64);
     for (Tensor& x : inputs) x.requires_grad_();
     EXPECT_NO_THROW(gradcheck(c.name, c.f, inputs)) << c.name;
+    check_second(c.name, c.f, inputs);
   }
 }
 

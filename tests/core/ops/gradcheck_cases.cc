@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -65,8 +67,27 @@ Tensor positive_numbers(const Shape& shape, std::uint64_t seed) {
   return leaf_of(shape, seed, 0.3);
 }
 
+void check_second(std::string_view what, const std::function<Tensor(const Inputs&)>& f,
+                  const Inputs& inputs, GradcheckOptions options) {
+  constexpr std::string_view kRefused[] = {
+      "ctc_loss",  "cumprod",    "digamma",       "linear_cross_entropy",
+      "linalg.qr", "linalg.svd", "scatter_reduce"};
+  try {
+    gradgradcheck(what, f, inputs, options);
+  } catch (const Error& error) {
+    const bool is_known = std::ranges::any_of(kRefused, [&](std::string_view name) {
+      return std::string_view(error.what())
+          .starts_with("create_graph: gradients of gradients of " + std::string(name) +
+                       " are not recorded");
+    });
+    EXPECT_TRUE(is_known && error.kind() == ErrorKind::kNotImplemented)
+        << what << ", second derivative: " << error.what();
+  }
+}
+
 void check(std::string_view what, const std::function<Tensor(const Inputs&)>& f,
            const Inputs& inputs, GradcheckOptions options) {
+  check_second(what, f, inputs, options);
   EXPECT_NO_THROW(
       try { gradcheck(what, f, inputs, options); } catch (const Error& error) {
         ADD_FAILURE() << error.what();

@@ -30,7 +30,11 @@ Tensor numbers(const Shape& shape, std::uint64_t seed = 1);
 // The same in (0.3, 2.3).
 Tensor positive_numbers(const Shape& shape, std::uint64_t seed = 1);
 
-// Runs gradcheck and turns its error into a test failure.
+// Runs gradgradcheck and turns its error into a test failure, but not the refusal of an operation
+// that is known to record no gradients of gradients.
+void check_second(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                  const std::vector<Tensor>& inputs, GradcheckOptions options = {});
+// Runs gradcheck and check_second() and turns an error into a test failure.
 void check(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,
            const std::vector<Tensor>& inputs, GradcheckOptions options = {});
 

@@ -22,6 +22,7 @@ Tensor leaf(const Shape& shape, std::uint64_t seed) {
 
 void expect_right(std::string_view what, const std::function<Tensor(const Inputs&)>& f,
                   const Inputs& inputs) {
+  check_second(what, f, inputs);
   try {
     gradcheck(what, f, inputs);
   } catch (const Error& error) {

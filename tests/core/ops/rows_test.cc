@@ -14,6 +14,7 @@
 #include "core/autograd/gradcheck.h"
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
+#include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 
@@ -84,9 +85,11 @@ TEST(Rows, GradientsAreTheSlopes) {
     for (const Shape& shape : {Shape{3, 4}, Shape{}, Shape{0}, Shape{61}}) {
       const Tensor x = numbers_for(row, shape).requires_grad_();
       EXPECT_NO_THROW(gradcheck(row.name, f, {x})) << row.name;
+      if (shape.size() != 1) check_second(row.name, f, {x});
     }
     const auto turned = [&](const std::vector<Tensor>& in) { return apply(row, in[0].t()); };
     EXPECT_NO_THROW(gradcheck(row.name, turned, {numbers_for(row, {3, 2}).requires_grad_()}));
+    check_second(row.name, turned, {numbers_for(row, {3, 2}).requires_grad_()});
   }
 }
 
