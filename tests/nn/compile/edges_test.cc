@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/autograd/engine.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -116,6 +117,56 @@ TEST(CompileEdges, AnInputThatIsChangedInPlaceIsNamed) {
   EXPECT_THAT(compiled.summary().why_not, HasSubstr("input 1 is changed in place"));
   // Each call is an error.
   for (int call = 0; call < 3; ++call) EXPECT_THROW(whole(x), Error);
+}
+
+// The losses of a training with a penalty on the gradient by the input, and the weight after it.
+std::vector<Tensor> train_with_penalty(bool compiled, CompileSummary* summary) {
+  manual_seed(4);
+  nn::Conv2d conv(1, 2, 3, {.stride = 2});
+  nn::Linear line(2 * 3 * 3, 1);
+  std::vector<Tensor> parameters = conv.parameters();
+  for (const Tensor& each : line.parameters()) parameters.push_back(each);
+  optim::SGD optimizer(parameters, {.lr = 0.01});
+  const auto function = [&](const Tensor& images) {
+    optimizer.zero_grad();
+    const Tensor x = images.detach().requires_grad_();
+    const Tensor y = line(nn::functional::softplus(conv(x)).flatten(1));
+    const Tensor slope = autograd::grad({y.sum()}, {x}, {.create_graph = true})[0];
+    const Tensor loss = y.mean() + (slope.flatten(1).norm(2, {1}) - 1.0).square().mean();
+    loss.backward();
+    optimizer.step();
+    return loss.detach();
+  };
+  auto step = compile(function, {.whole = true});
+  std::vector<Tensor> trace;
+  for (int call = 0; call < 8; ++call) {
+    const Tensor images = randn({4, 1, 8, 8});
+    trace.push_back((compiled ? step(images) : function(images)).clone());
+  }
+  trace.push_back(conv.weight.detach().clone());
+  *summary = step.summary();
+  return trace;
+}
+
+TEST(CompileEdges, AGradientPenaltyIsRepeated) {
+  CompileSummary summary;
+  const std::vector<Tensor> expected = train_with_penalty(false, &summary);
+  const std::vector<Tensor> got = train_with_penalty(true, &summary);
+  EXPECT_GT(summary.replays, 2) << summary.str() << "; " << summary.why_not;
+  expect_same_traces({expected}, {got});
+}
+
+TEST(CompileEdges, AStepThatKeepsGradientsHistoryIsNotRepeated) {
+  const Tensor w = ones({3}, {.requires_grad = true});
+  auto step = compile([&](const Tensor& x) {
+    w.zero_grad();
+    (x * w * w).sum().backward({}, {.create_graph = true});
+    const Tensor result = w.grad().detach().clone();
+    w.zero_grad();
+    return result;
+  });
+  for (int call = 0; call < 4; ++call) EXPECT_EQ(step(ones({3}))[0].item<float>(), 2.0F);
+  EXPECT_THAT(step.summary().why_not, HasSubstr("backward() creates a graph"));
 }
 
 TEST(CompileEdges, ParametersThatAnOptimizerGetsLaterAreCleared) {

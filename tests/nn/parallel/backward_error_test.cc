@@ -103,6 +103,8 @@ const Mistake kMistakes[] = {
        loss.backward();
        static_cast<void>(net);
      }},
+    {"BecauseItCreatesAGraph",
+     [](TwoWeights&, const Tensor& output) { sum(output).backward({}, {.create_graph = true}); }},
     {"InAnotherRootOfThePass",
      [](TwoWeights&, const Tensor& output) {
        const Tensor other = mul(ones({1}, {.requires_grad = true}), 2.0);
@@ -131,8 +133,6 @@ const Mistake kRefusals[] = {
        // The walk over the graph comes to what was freed before it comes to the parameters.
        backward(std::vector<Tensor>{freed, sum(output)}, {});
      }},
-    {"CreateGraphIsAsked",
-     [](TwoWeights&, const Tensor& output) { sum(output).backward({}, {.create_graph = true}); }},
 };
 
 class DdpMistake : public ::testing::TestWithParam<Mistake> {};

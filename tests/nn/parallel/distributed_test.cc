@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collectives/solo/solo_group.h"
+#include "core/autograd/engine.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/lifetime/hook_handle.h"
 #include "core/ops/elementwise/arithmetic.h"
@@ -381,6 +382,26 @@ TEST(DdpUnused, RemembersWhatWasUsedWithoutSynchronising) {
     net.use_b = false;
     sum(ddp(ones({1, 2}))).backward();
     EXPECT_FLOAT_EQ(net.b.grad().at<float>({0}), local);
+  });
+}
+
+// The slope of y = (w x + b)^2 by x is 2 w (w x + b).
+TEST(DdpCreateGraph, AveragesTheGradientOfAPenalty) {
+  run_ranks(2, [](ProcessGroup& group) {
+    Linear model = seeded(1, [] { return Linear(1, 1); });
+    DistributedDataParallel ddp(model, Ref<ProcessGroup>(&group));
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      const Tensor x = full({1, 1}, group.rank() + 1.0).requires_grad_();
+      const Tensor y = square(ddp(x));
+      const Tensor slope = autograd::grad({sum(y)}, {x}, {.create_graph = true})[0];
+      EXPECT_FALSE(model.weight.grad().defined());
+      sum(slope).backward();
+      const float w = model.weight.item<float>();
+      const float b = model.bias.item<float>();
+      EXPECT_NEAR(model.weight.grad().item<float>(), 4 * w * 1.5F + 2 * b, 1e-5);
+      EXPECT_NEAR(model.bias.grad().item<float>(), 2 * w, 1e-5);
+    }
   });
 }
 
