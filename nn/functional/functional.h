@@ -95,6 +95,7 @@ Tensor embedding(const Tensor& input, const Tensor& weight,
 using dl::PadMode;
 // Normalisation: core/ops/norm/norm.h.
 using dl::batch_norm;
+using dl::batch_norm_relu;
 using dl::group_norm;
 using dl::layer_norm;
 using dl::rms_norm;

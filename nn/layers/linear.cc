@@ -42,12 +42,12 @@ Tensor Linear::forward(const Tensor& input) {
 }
 
 bool Linear::can_fuse(const Fusion& fusion) const {
-  return is_exactly<Linear>() && fusion.before == Activation::kNone;
+  return is_exactly<Linear>() && fusion.before == Activation::kNone && !fusion.residual.defined();
 }
 
 Tensor Linear::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
-  if (fusion.before != Activation::kNone) return Module::forward_fused(input, fusion);
+  if (!can_fuse(fusion)) return Module::forward_fused(input, fusion);
   check_size("Linear", "in_features", in_features, input, -1, "features");
   return dl::linear(input, weight, bias, {.activation = fusion.after});
 }

@@ -166,7 +166,7 @@ void BatchNorm::reset_running_stats() {
   num_batches_tracked.zero_();
 }
 
-Tensor BatchNorm::forward(const Tensor& input) {
+dl::BatchNormOptions BatchNorm::begin(const Tensor& input) {
   check_not_moved("a call");
   DL_CHECK(input.defined(), kInvalidArgument, "{}: the input is undefined", type_name());
   check_input(input);
@@ -178,12 +178,26 @@ Tensor BatchNorm::forward(const Tensor& input) {
     num_batches_tracked.add_(1);
     if (!options.momentum) momentum = 1 / num_batches_tracked.item<double>();
   }
-  const dl::BatchNormOptions given{
-      .training = is_training() || !tracks, .momentum = momentum, .eps = options.eps};
-  if (ranks_ && is_training()) {
+  return {.training = is_training() || !tracks, .momentum = momentum, .eps = options.eps};
+}
+
+Tensor BatchNorm::forward(const Tensor& input) {
+  const dl::BatchNormOptions given = begin(input);
+  if (is_shared()) {
     return sync_batch_norm(input, running_mean, running_var, weight, bias, ranks_, given);
   }
   return batch_norm(input, running_mean, running_var, weight, bias, given);
+}
+
+bool BatchNorm::can_fuse(const Fusion& fusion) const {
+  const bool is_known = is_exactly<BatchNorm2d>() || is_exactly<BatchNorm1d>();
+  return is_known && fusion.is_relu_after() && !is_shared();
+}
+
+Tensor BatchNorm::forward_fused(const Tensor& input, const Fusion& fusion) {
+  if (!can_fuse(fusion)) return Module::forward_fused(input, fusion);
+  const dl::BatchNormOptions given = begin(input);
+  return batch_norm_relu(input, running_mean, running_var, weight, bias, given, fusion.residual);
 }
 
 void BatchNorm::share_batch(const Ref<BatchRanks>& ranks) {

@@ -103,6 +103,9 @@ struct BatchNormOptions {
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& input) override;
+  // With a ReLU behind it, and a residual before that: core/ops/norm/norm.h, batch_norm_relu().
+  bool can_fuse(const Fusion& fusion) const override;
+  Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   void reset_parameters();
   void reset_running_stats();
   // Makes training use the statistics of the samples of all these ranks
@@ -125,6 +128,10 @@ class BatchNorm : public Module {
   virtual void check_input(const Tensor& input) const = 0;
 
  private:
+  bool is_shared() const noexcept { return ranks_ && is_training(); }
+  // Checks the input, and counts the batch.
+  dl::BatchNormOptions begin(const Tensor& input);
+
   Ref<BatchRanks> ranks_;
 };
 

@@ -55,9 +55,16 @@ class Residual : public Module {
   Tensor forward(const Tensor& input) override {
     std::vector<Module*> chain;
     for (const std::size_t i : path()) chain.push_back(&child(i));
-    const Tensor made = forward_chain(chain, input);
     const bool has_downsample = child_name(child_count() - 1) == "downsample";
-    return relu(made + (has_downsample ? child(child_count() - 1)(input) : input));
+    const auto shortcut = [&] { return has_downsample ? child(child_count() - 1)(input) : input; };
+    Module& norm = *chain.back();
+    if (norm.has_forward_hooks() || !norm.can_fuse({.after = Activation::kRelu})) {
+      return relu(forward_chain(chain, input) + shortcut());
+    }
+    chain.pop_back();
+    const Tensor made = forward_chain(chain, input);
+    norm.compute_parameters();
+    return norm.forward_fused(made, {.after = Activation::kRelu, .residual = shortcut()});
   }
 
  protected:

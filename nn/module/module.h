@@ -77,10 +77,15 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected;  // in the state, not in the module
 };
 
-// Activations before and after a module.
+// Activations before and after a module. A defined residual is added before the latter.
 struct Fusion {
   Activation before = Activation::kNone;
   Activation after = Activation::kNone;
+  Tensor residual{};
+
+  bool is_relu_after() const noexcept {
+    return before == Activation::kNone && after == Activation::kRelu;
+  }
 };
 
 namespace detail {
@@ -130,10 +135,11 @@ class Module {
 
   // The activation, if forward() computes nothing else.
   virtual Activation activation() const { return Activation::kNone; }
-  // True if forward_fused() supports these activations, at least one of which is not kNone.
+  // True if forward_fused() supports these activations, at least one of which is not kNone, and the
+  // residual.
   virtual bool can_fuse(const Fusion&) const { return false; }
-  // Computes after(forward(before(input))) in one pass, with the same bits as in three. Throws
-  // kNotImplemented unless can_fuse().
+  // Computes after(forward(before(input)) + residual) in one pass, on a CPU with the same bits as
+  // in several. Throws kNotImplemented unless can_fuse().
   virtual Tensor forward_fused(const Tensor& input, const Fusion& fusion);
 
   // Names contain no dot, are not empty, and are used once in a module: kInvalidArgument.

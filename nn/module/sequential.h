@@ -22,9 +22,9 @@
 namespace dl::nn {
 
 // Calls the modules in order; returns the input if there are none. A module is fused with the
-// activation after or before it if possible (Module::can_fuse): the bits are the same, and the data
-// is read and written once less, forward and backward. If both neighbours could fuse an activation,
-// the one after it does. For containers of your own.
+// activation after or before it if possible (Module::can_fuse): on a CPU the bits are the same; the
+// data is read and written once less, forward and backward. If both neighbours could fuse an
+// activation, the one after it does. For containers of your own.
 Tensor forward_chain(std::span<Module* const> modules, const Tensor& input);
 
 class Sequential : public ModuleList {

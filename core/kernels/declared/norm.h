@@ -43,4 +43,16 @@ DL_KERNEL(void, batch_norm_backward,
            const Tensor& stats, const Tensor& all_ranks, const Tensor& dx, const Tensor& dweight,
            const Tensor& dbias))
 
+// y = relu(batch_norm(x) + residual), with NaN kept. The residual and its gradient lie as y, and
+// may be undefined. Backward passes on dy if y > 0, else 0: as the residual's gradient, and
+// to batch_norm_backward().
+DL_KERNEL(void, batch_norm_relu,
+          (const BatchNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+           const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+           const Tensor& y, const Tensor& stats))
+DL_KERNEL(void, batch_norm_relu_backward,
+          (const BatchNormArgs& args, const Tensor& dy, const Tensor& y, const Tensor& x,
+           const Tensor& weight, const Tensor& stats, const Tensor& dresidual, const Tensor& dx,
+           const Tensor& dweight, const Tensor& dbias))
+
 }  // namespace dl::kernels

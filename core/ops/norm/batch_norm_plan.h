@@ -31,6 +31,20 @@ struct BatchNormPlan {
 BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                               const BatchNormOptions& options);
+// What a kernel of batches that are on one rank gets beside weight and bias.
+struct BatchNormInputs {
+  BatchNormInputs(const BatchNormPlan& plan, const Tensor& input, const Tensor& mean,
+                  const Tensor& variance, const BatchNormOptions& options);
+  // Call it once the kernel is started.
+  void bump() const;
+
+  Tensor x;
+  Tensor stats;
+  // Undefined if the kernel needs none: an empty batch leaves them unchanged.
+  Tensor running_mean, running_var;
+  bool moves = false;  // the running statistics
+};
+
 // Throws kShape for a batch of one value per channel, which has no unbiased variance.
 void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input);
 

@@ -276,32 +276,39 @@ void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input) {
            input.sizes().str());
 }
 
+BatchNormInputs::BatchNormInputs(const BatchNormPlan& plan, const Tensor& input, const Tensor& mean,
+                                 const Tensor& variance, const BatchNormOptions& options)
+    : x(laid_out(input, plan.format)) {
+  if (options.training) check_enough_to_train(plan.args.samples * plan.args.positions, input);
+  stats = empty({3, plan.args.channels}, {.dtype = stats_dtype(x), .device = x.device()});
+  moves = options.training && mean.defined() && input.numel() > 0;
+  if (!moves && options.training) return;
+  running_mean = mean;
+  running_var = variance;
+}
+
+void BatchNormInputs::bump() const {
+  if (!moves) return;
+  running_mean.bump_version();
+  running_var.bump_version();
+}
+
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
   const BatchNormPlan plan =
       plan_batch_norm(input, running_mean, running_var, weight, bias, options);
-  const BatchNormArgs& args = plan.args;
-  if (options.training) check_enough_to_train(args.samples * args.positions, input);
-  const Tensor x = laid_out(input, plan.format);
+  const BatchNormInputs in(plan, input, running_mean, running_var, options);
   const Tensor w = laid_out_or_none(weight);
-  // An empty batch leaves the running statistics unchanged.
-  const bool moves = options.training && running_mean.defined() && input.numel() > 0;
-  const bool given = moves || !options.training;
-  const Tensor memory = plan.empty_result(x);
-  const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
-  call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
-                       given ? running_mean : Tensor(), given ? running_var : Tensor(), memory,
-                       stats);
+  const Tensor memory = plan.empty_result(in.x);
+  call<Op::kBatchNorm>(in.x.device(), plan.args, in.x, w, laid_out_or_none(bias), in.running_mean,
+                       in.running_var, memory, in.stats);
   Tensor y = plan.result_over(memory);
-  if (moves) {
-    running_mean.bump_version();
-    running_var.bump_version();
-  }
+  in.bump();
   if (auto* node = record<BatchNormBackward>(y, input, weight, bias)) {
-    node->args = args;
+    node->args = plan.args;
     node->format = plan.format;
     node->in_torch = plan.in_torch;
-    node->keep(x, stats, w, bias);
+    node->keep(in.x, in.stats, w, bias);
   }
   return y;
 }

@@ -46,5 +46,11 @@ struct BatchNormOptions {
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {},
                   const BatchNormOptions& options = {});
+// relu(batch_norm(input, ...) + residual), the residual being undefined or of any shape and dtype
+// that can be added. On CUDA one pass over the batch, with the same gradients, if the residual has
+// the input's shape and dtype; f16 and bf16 are then rounded once.
+Tensor batch_norm_relu(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                       const Tensor& weight = {}, const Tensor& bias = {},
+                       const BatchNormOptions& options = {}, const Tensor& residual = {});
 
 }  // namespace dl

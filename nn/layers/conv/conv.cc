@@ -33,8 +33,8 @@ Tensor empty_weight(std::int64_t in, std::int64_t out, IntPair kernel,
   return empty({out, in / options.groups, kernel.h, kernel.w}, {.dtype = options.dtype});
 }
 
-bool is_relu_after(const Fusion& fusion) {
-  return fusion.before == Activation::kNone && fusion.after == Activation::kRelu;
+bool is_relu_alone(const Fusion& fusion) {
+  return fusion.is_relu_after() && !fusion.residual.defined();
 }
 
 Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
@@ -103,12 +103,12 @@ Tensor Conv2d::forward(const Tensor& input) {
 }
 
 bool Conv2d::can_fuse(const Fusion& fusion) const {
-  return is_exactly<Conv2d>() && is_relu_after(fusion);
+  return is_exactly<Conv2d>() && is_relu_alone(fusion);
 }
 
 Tensor Conv2d::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
-  if (!is_relu_after(fusion)) return Module::forward_fused(input, fusion);
+  if (!is_relu_alone(fusion)) return Module::forward_fused(input, fusion);
   return convolve(*this, input, true);
 }
 

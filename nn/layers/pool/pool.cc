@@ -15,7 +15,8 @@ namespace dl::nn {
 namespace {
 
 bool is_relu_before(const Fusion& fusion) {
-  return fusion.before == Activation::kRelu && fusion.after == Activation::kNone;
+  return fusion.before == Activation::kRelu && fusion.after == Activation::kNone &&
+         !fusion.residual.defined();
 }
 
 }  // namespace

@@ -42,13 +42,13 @@ Tensor residual(const Tensor& x, LayerNorm& norm, bool norm_first, const Part& p
 // The activation, fused with linear1 if that is possible.
 template <typename Layer>
 Tensor feed_forward(Layer& layer, const Tensor& x) {
-  constexpr Fusion kRelu{.after = Activation::kRelu};
+  const Fusion with_relu{.after = Activation::kRelu};
   const bool is_relu = layer.options.activation == "relu";
   Linear& first = layer.linear1;
   Tensor inner;
-  if (is_relu && !first.has_forward_hooks() && first.can_fuse(kRelu)) {
+  if (is_relu && !first.has_forward_hooks() && first.can_fuse(with_relu)) {
     first.compute_parameters();
-    inner = first.forward_fused(x, kRelu);
+    inner = first.forward_fused(x, with_relu);
   } else {
     const Tensor y = first(x);
     inner = is_relu ? functional::relu(y) : functional::gelu(y);

@@ -126,7 +126,8 @@ TEST_F(CudnnPlans, ExistForBatchNorm) {
   };
   for (const Batch& c :
        {Batch{{DType::kF16, 8, 64, 28 * 28, true}, 90}, Batch{{DType::kBF16, 3, 24, 35, false}, 90},
-        Batch{{DType::kF32, 2, 12, 1, true}, 80}}) {
+        Batch{{DType::kF32, 2, 12, 1, true}, 80}, Batch{{DType::kBF16, 3, 24, 35, true, true}, 90},
+        Batch{{DType::kF16, 8, 64, 28 * 28, true, true, true}, 90}}) {
     SCOPED_TRACE(testing::Message() << "sm_" << c.capability << ", " << c.shape.channels
                                     << " channels in " << static_cast<int>(c.shape.dtype));
     cudnnBackendDescriptor_t properties = device(c.capability);

@@ -77,6 +77,57 @@ TEST_F(CudaNorm, BatchesWithRunningStatistics) {
   }
 }
 
+// A ReLU sees other signs only of numbers that are nearly 0.
+TEST_F(CudaNorm, BatchesBehindWhichIsARelu) {
+  const Rounding rounding{.times = 3, .behind_relu = true};
+  for (const BatchCase& c : kBatches) {
+    const std::int64_t channels = c.shape[1];
+    const std::int64_t elements = numbers(c.shape).numel();
+    if (elements > 10'000) continue;  // as the other tests have them
+    const auto terms = static_cast<double>(elements / channels);
+    const Inputs inputs = {spread(c.shape), positive({channels}, 2), numbers({channels}, 3),
+                           numbers(c.shape, 6)};
+    for (const bool training : {true, false}) {
+      const auto f = [&](const Inputs& in) {
+        const DType dtype = in[0].dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+        const TensorOptions of_stats{.dtype = dtype, .device = in[0].device()};
+        const bool other = c.shape.size() == 4 && !c.channels_last;
+        const Tensor residual = in.size() > 3 ? laid(in[3], other) : Tensor();
+        return batch_norm_relu(laid(in[0], c.channels_last), zeros({channels}, of_stats),
+                               ones({channels}, of_stats), in[1], in[2], {.training = training},
+                               residual);
+      };
+      const std::string name = (training ? " " : " evaluated ") + c.shape.str();
+      compare("batch_norm_relu" + name, f, {inputs.begin(), inputs.begin() + 3}, terms, kAllFloats,
+              rounding);
+      compare("batch_norm_relu with a residual" + name, f, inputs, terms, kAllFloats, rounding);
+    }
+  }
+}
+
+TEST_F(CudaNorm, ReluKeepsNaN) {
+  Tensor x = numbers({4, 8, 3, 3});
+  x[0][1].fill_(NAN);
+  const auto f = [](const Tensor& in, const Tensor& residual) {
+    return batch_norm_relu(in, {}, {}, {}, {}, {.training = true}, residual);
+  };
+  const Tensor residual = numbers({4, 8, 3, 3}, 2);
+  expect_close(f(x.to(kGPU), {}), f(x, {}), 1e-5, "alone");
+  expect_close(f(x.to(kGPU), residual.to(kGPU)), f(x, residual), 1e-5, "with a residual");
+}
+
+// What cannot be added in the same pass is added all the same.
+TEST_F(CudaNorm, ReluBehindResidualsOfOtherForms) {
+  const Tensor x = numbers({2, 8, 3, 3});
+  const auto f = [](const Tensor& in, const Tensor& residual) {
+    return batch_norm_relu(in, {}, {}, {}, {}, {.training = true}, residual);
+  };
+  for (const Tensor& residual :
+       {numbers({8, 1, 1}), numbers({2, 8, 3, 3}, 2).to(DType::kF64), full({}, 0.5)}) {
+    expect_close(f(x.to(kGPU), residual.to(kGPU)), f(x, residual), 1e-5, residual.sizes().str());
+  }
+}
+
 TEST_F(CudaNorm, RunningStatisticsMoveAsOnTheCPU) {
   for (const BatchCase& c : kBatches) {
     const std::int64_t channels = c.shape[1];

@@ -134,6 +134,19 @@ void gradcheck_linear_cross_entropy() {
   }
 }
 
+void gradcheck_batch_norm_relu() {
+  for (const bool training : {true, false}) {
+    const auto f = [&](const Inputs& in) {
+      return batch_norm_relu(in[0], zeros({3}, {.dtype = DType::kF64}),
+                             ones({3}, {.dtype = DType::kF64}), in[1], in[2],
+                             {.training = training}, in.size() > 3 ? in[3] : Tensor());
+    };
+    expect_right("batch_norm_relu", f, {leaf({4, 3}, 1), leaf({3}, 2), leaf({3}, 3)});
+    expect_right("batch_norm_relu", f,
+                 {leaf({4, 3}, 1), leaf({3}, 2), leaf({3}, 3), leaf({4, 3}, 4)});
+  }
+}
+
 void gradcheck_batch_norm() {
   for (const bool training : {true, false}) {
     const auto f = [&](const Inputs& in) {

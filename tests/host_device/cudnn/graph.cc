@@ -3,7 +3,8 @@
 // value is computed in f32 and rounded to its type.
 //
 // As the real one, it gives no plan for what its fused kernels do not take: products of other types
-// than f16 and bf16, and batches of which the channels of a position are no multiple of 16 bytes. A
+// than f16 and bf16, batches of which the channels of a position are no multiple of 16 bytes, and
+// most pointwise operations behind or before the normalisation of a batch. A
 // product that is written in f32 and read again adds to what is in memory, in another order in each
 // run; the workspace is overwritten.
 #include <algorithm>
@@ -64,8 +65,28 @@ bool is_supported_batch(const Tensor& batch) {
   return batch.steps[1] == 1 && batch.steps[3] == batch.sizes[1] && batch.sizes[1] * size % 16 == 0;
 }
 
+// Behind a normalisation, or before its gradient.
+bool is_supported_beside(cudnnBackendDescriptorType_t norm, const Descriptor& op) {
+  if (op.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return true;
+  const auto mode = op.child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)
+                        ->get(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_IDENTITY);
+  return norm == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR
+             ? mode == CUDNN_POINTWISE_ADD || mode == CUDNN_POINTWISE_RELU_FWD
+             : mode == CUDNN_POINTWISE_CMP_GT || mode == CUDNN_POINTWISE_MUL;
+}
+
 bool is_supported(const Descriptor& operations) {
-  for (const Shared& op : operations.children(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+  const std::vector<Shared> all = operations.children(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  for (const Shared& norm : all) {
+    if (norm->type != CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR &&
+        norm->type != CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR) {
+      continue;
+    }
+    for (const Shared& op : all) {
+      if (!is_supported_beside(norm->type, *op)) return false;
+    }
+  }
+  for (const Shared& op : all) {
     for (const auto name :
          {CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC}) {
       const Shared batch = op->child(name);

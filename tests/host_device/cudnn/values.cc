@@ -34,6 +34,10 @@ void store(void* data, cudnnDataType_t type, std::int64_t at, float value) {
   }
 }
 
+    case CUDNN_POINTWISE_RELU_FWD:  // of the values that cuDNN keeps, NaN is one
+      return x <= 0 ? 0 : x;
+    case CUDNN_POINTWISE_CMP_GT:
+      return x > b ? 1 : 0;
 float computed(cudnnPointwiseMode_t mode, float x, float b, float t) {
   switch (mode) {
     case CUDNN_POINTWISE_ADD:

@@ -48,10 +48,41 @@ TEST_F(CudnnNorm, AgreesWithTheCPU) {
   }
 }
 
+Tensor trained_with_relu(const Inputs& in) {
+  const auto weight = [](const Tensor& x) { return x.is_cuda() ? x.to(DType::kF32) : x; };
+  const auto last = [](const Tensor& x) { return x.contiguous(MemoryFormat::kChannelsLast); };
+  return batch_norm_relu(last(in[0]), {}, {}, weight(in[1]), weight(in[2]), {.training = true},
+                         in.size() > 3 ? last(in[3]) : Tensor());
+}
+
+TEST_F(CudnnNorm, AgreesWithTheCPUWithReluAndResidual) {
+  for (const Shape& shape : {Shape{2, 8, 3, 3}, Shape{4, 24, 5, 7}, Shape{3, 5, 4, 7}}) {
+    const std::int64_t channels = shape[1];
+    const auto terms = static_cast<double>(numbers(shape).numel() / channels);
+    const Inputs inputs = {images(shape), positive({channels}, 2), numbers({channels}, 3),
+                           images(shape, 4)};
+    const Rounding rounding{.times = 3, .behind_relu = true};
+    compare("relu " + shape.str(), trained_with_relu, {inputs.begin(), inputs.begin() + 3}, terms,
+            kTypesOfCudnn, rounding);
+    compare("residual and relu " + shape.str(), trained_with_relu, inputs, terms, kTypesOfCudnn,
+            rounding);
+  }
+}
+
+TEST_F(CudnnNorm, KeepsNaNBehindARelu) {
+  const Tensor x = images({4, 8, 3, 3});
+  x[0][1].fill_(NAN);
+  const Tensor ones_there = ones({8}).to(kGPU);
+  const Tensor y = batch_norm_relu(x.to(kGPU), {}, {}, ones_there, ones_there, {.training = true});
+  expect_close(y, batch_norm_relu(x, {}, {}, ones({8}), ones({8}), {.training = true}), 1e-5, "y");
+}
+
 // What an operation gives in this setting, with gradients.
 struct Given {
   Tensor x, weight, bias, mean, variance;
   BatchNormOptions options{.training = true};
+  Tensor residual{};
+  bool relu = false;
 };
 std::vector<Tensor> results_of(const Given& given, bool benchmark) {
   backends::cudnn::benchmark = benchmark;
@@ -63,7 +94,10 @@ std::vector<Tensor> results_of(const Given& given, bool benchmark) {
   }
   const Tensor mean = there(given.mean);
   const Tensor variance = there(given.variance);
-  const Tensor y = batch_norm(in[0], mean, variance, in[1], in[2], given.options);
+  const Tensor residual = there(given.residual);
+  const Tensor y =
+      given.relu ? batch_norm_relu(in[0], mean, variance, in[1], in[2], given.options, residual)
+                 : batch_norm(in[0], mean, variance, in[1], in[2], given.options);
   y.backward(images(y.sizes(), 7).to(y.dtype()).to(kGPU));
   std::vector<Tensor> all = {y.detach(), mean, variance};
   for (const Tensor& x : in) all.push_back(x.defined() ? x.grad() : x);
@@ -85,6 +119,10 @@ TEST_F(CudnnNorm, IsTakenForWhatItIsFastAt) {
   for (const DType dtype : kTypesOfCudnn) {
     Given given = usual;
     given.x = usual.x.to(dtype);
+    EXPECT_TRUE(differ(results_of(given, true), results_of(given, false))) << name_of(dtype);
+    given.relu = true;
+    EXPECT_TRUE(differ(results_of(given, true), results_of(given, false))) << name_of(dtype);
+    given.residual = given.x;
     EXPECT_TRUE(differ(results_of(given, true), results_of(given, false))) << name_of(dtype);
   }
   std::vector<std::pair<std::string, Given>> others;
@@ -170,7 +208,9 @@ TEST_F(CudnnNorm, HasTheBitsOfTheFunctionInAGraph) {
             weight.set_grad({});
             bias.set_grad({});
             const Tensor in = x.detach().requires_grad_();
-            const Tensor y = batch_norm(in, mean, variance, weight, bias, {.training = true});
+            const Tensor once =
+                batch_norm_relu(in, mean, variance, weight, bias, {.training = true}, in);
+            const Tensor y = batch_norm(once, mean, variance, weight, bias, {.training = true});
             y.backward(x);
             return std::vector<Tensor>{y.detach(), in.grad(), weight.grad(), bias.grad()};
           },

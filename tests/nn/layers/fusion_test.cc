@@ -13,6 +13,7 @@
 #include "nn/layers/activation/activation.h"
 #include "nn/layers/conv/conv.h"
 #include "nn/layers/linear.h"
+#include "nn/layers/norm.h"
 #include "nn/layers/pool/pool.h"
 #include "nn/layers/shape/shape.h"
 #include "nn/module/sequential.h"
@@ -56,6 +57,10 @@ TEST(SequentialFusion, KeepsTheBits) {
   expect_same_bits({Linear(7, 8), GELU(), Linear(8, 3), GELU({.approximate = "tanh"})}, {4, 7});
   expect_same_bits({Conv2d(3, 8, 3, {.padding = 1}), ReLU()}, {2, 3, 6, 5});
   expect_same_bits({Conv2d(3, 8, 3), ReLU(), MaxPool2d(2)}, {2, 3, 9, 8});
+  expect_same_bits({Conv2d(3, 5, 3), BatchNorm2d(5), ReLU(), Conv2d(5, 4, 1), BatchNorm2d(4)},
+                   {2, 3, 6, 5});
+  expect_same_bits({Linear(7, 5), BatchNorm1d(5), ReLU({.inplace = true})}, {4, 7});
+  expect_same_bits({BatchNorm2d(4), ReLU(), MaxPool2d(2)}, {2, 4, 4, 4});
   expect_same_bits({ReLU(), MaxPool2d(3, {.stride = 1, .padding = 1})}, {2, 4, 5, 5});
   expect_same_bits({MaxPool2d(2), ReLU(), ReLU(), Flatten(), Linear(4, 2, {.bias = false})},
                    {2, 1, 4, 4});

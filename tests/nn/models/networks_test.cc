@@ -12,6 +12,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/reduce/reduce.h"
 #include "core/random/generator.h"
+#include "core/random/tensor_random.h"
 #include "nn/layers/conv/conv.h"
 #include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
@@ -127,6 +128,30 @@ TEST(ResNet, IsTorchvisionsResNet50) {
   ResNet model({.depth = 50});
   EXPECT_EQ(model.count_parameters(), 25'557'032);
   expect_torchvisions(model, "resnet50", "", 4e-3F);  // 2 x 2 x 2 numbers a channel normalise it
+}
+
+// A block's last normalisation is computed with what follows, unless a hook looks at it.
+TEST(ResNet, FusesTheEndsOfBlocksWithTheSameBits) {
+  const auto run = [](std::string_view watched) {
+    manual_seed(4);
+    ResNet model({.depth = 18, .num_classes = 3, .small_images = true});
+    HookHandle handle;
+    if (!watched.empty()) {
+      handle = model.get_submodule(watched).register_forward_hook(
+          [](Module&, const Tensor&, const Tensor& y) { return y; });
+    }
+    const Tensor y = model(randn({2, 3, 8, 8}));
+    sum(y * y).backward();
+    std::vector<Tensor> results = {y.detach()};
+    for (const NamedTensor& each : model.named_parameters()) results.push_back(each.tensor.grad());
+    for (const NamedTensor& each : model.named_buffers()) results.push_back(each.tensor);
+    return results;
+  };
+  const std::vector<Tensor> fused = run("");
+  for (const char* const watched : {"layer1.0.bn2", "layer2.0.bn2"}) {
+    const std::vector<Tensor> single = run(watched);
+    for (std::size_t i = 0; i < fused.size(); ++i) EXPECT_TRUE(fused[i].equal(single[i])) << i;
+  }
 }
 
 TEST(ResNet, HasThePublishedParameters) {

@@ -102,6 +102,7 @@ class Graph {
   BatchNormGradients batch_norm_backward(Value dy, Value x, Value weight, Value mean, Value scale);
 
   void as_type(Value value, cudnnDataType_t type) { tensors_[value].type = type; }
+  void as_layout(Value value, const Layout& layout) { tensors_[value].layout = layout; }
   void write(Value value, cudnnDataType_t type, const Layout& layout);
 
   const std::vector<Tensor>& tensors() const noexcept { return tensors_; }

@@ -68,12 +68,12 @@ Plan plan_for(const std::function<Graph()>& make_graph, const Purpose& purpose, 
   return plan;
 }
 
-bool run(Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
+bool run(Plan& plan, const std::vector<void*>& memory, const Launch& launch,
          std::initializer_list<float> constants) {
   cudnnHandle_t handle = of_this_thread<DnnHandle>().get();
   DL_CUDNN_CHECK(cudnnSetStream(handle, launch.stream()));
   const Workspace workspace(plan.workspace(), launch.stream());
-  if (plan.run(handle, std::span<void* const>(memory.begin(), memory.size()), workspace.data(),
+  if (plan.run(handle, memory, workspace.data(),
                std::span<const float>(constants.begin(), constants.size()))) {
     return true;
   }

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/kernels/cuda/cudnn/graph.h"
 #include "core/kernels/cuda/runtime/launch.h"
@@ -47,7 +48,7 @@ class ShapePlans {
 
 // Plan::run() on the launch's stream, with scratch memory. If it is false, the log says so, and
 // dlrun's own kernel computes this call and later ones.
-bool run(Plan& plan, std::initializer_list<void*> memory, const Launch& launch,
+bool run(Plan& plan, const std::vector<void*>& memory, const Launch& launch,
          std::initializer_list<float> constants = {});
 
 }  // namespace dl::kernels::cuda::dnn

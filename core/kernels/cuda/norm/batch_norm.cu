@@ -188,7 +188,8 @@ __device__ void for_each_element(const BatchShape& shape, std::int64_t first, co
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    map_kernel(BatchShape shape, const T* x, const Wide<T>* map, bool aligned, T* y) {
+    map_kernel(BatchShape shape, const T* x, const Wide<T>* map, const T* residual, bool relu,
+               bool aligned, T* y) {
   using M = Wide<T>;
   constexpr int kCount = kPackOf<T>;
   const std::int64_t first = thread_number() * kCount;
@@ -196,10 +197,16 @@ __global__ void __launch_bounds__(kThreads)
   const M* const adds = scales + shape.channels;
   const bool whole = aligned && first + kCount <= shape.numel();
   Pack<T, kCount> pack{};
-  if (whole) pack = *reinterpret_cast<const Pack<T, kCount>*>(x + first);
+  Pack<T, kCount> added{};
+  if (whole) {
+    pack = *reinterpret_cast<const Pack<T, kCount>*>(x + first);
+    if (residual != nullptr) added = *reinterpret_cast<const Pack<T, kCount>*>(residual + first);
+  }
   for_each_element<kCount>(shape, first, [&](std::uint32_t c, std::int64_t at, int k) {
-    const M value = wide(whole ? pack.at[k] : x[at]);
-    const T result = narrow<T>((value - map[c]) * scales[c] + adds[c]);
+    M value = (wide(whole ? pack.at[k] : x[at]) - map[c]) * scales[c] + adds[c];
+    if (residual != nullptr) value += wide(whole ? added.at[k] : residual[at]);
+    if (relu && value <= 0) value = 0;  // NaN stays
+    const T result = narrow<T>(value);
     if (whole) {
       pack.at[k] = result;
     } else {
@@ -438,13 +445,13 @@ void batch_stats_launch(const BatchShape& shape, const BatchStatsArgs& args, cud
   });
 }
 
-void map_launch(const BatchShape& shape, const void* x, const void* map, void* y,
-                cudaStream_t stream) {
-  const bool aligned = is_aligned(x) && is_aligned(y);
+void map_launch(const BatchShape& shape, const void* x, const void* map, const AfterNorm& after,
+                void* y, cudaStream_t stream) {
+  const bool aligned = is_aligned(x) && is_aligned(y) && is_aligned(after.residual);
   with_element(shape.dtype, [&]<typename T>() {
-    map_kernel<T><<<pack_blocks<T>(shape), kThreads, 0, stream>>>(shape, static_cast<const T*>(x),
-                                                                  static_cast<const Wide<T>*>(map),
-                                                                  aligned, static_cast<T*>(y));
+    map_kernel<T><<<pack_blocks<T>(shape), kThreads, 0, stream>>>(
+        shape, static_cast<const T*>(x), static_cast<const Wide<T>*>(map),
+        static_cast<const T*>(after.residual), after.relu, aligned, static_cast<T*>(y));
   });
 }
 

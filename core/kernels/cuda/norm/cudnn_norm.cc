@@ -7,6 +7,7 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <vector>
 
 #include "core/kernels/cuda/cudnn/shape_plans.h"
 #include "core/kernels/cuda/runtime/handles.h"
@@ -24,16 +25,16 @@ struct Key {
   std::int64_t backward;
   std::int64_t dtype;
   std::int64_t samples, channels, positions;
-  std::int64_t has_running;
+  std::int64_t has_running, has_relu, has_residual;
   friend bool operator==(const Key&, const Key&) = default;
 };
 using BatchNormPlans = dnn::ShapePlans<Key>;
 
 bool fits(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % kAlignment == 0;
+  return !tensor.defined() || reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % kAlignment == 0;
 }
 
-// Numbers of channels may be undefined if they are `optional`.
+// Batches may be undefined.
 bool takes(const BatchNormArgs& args, const Tensor& x, std::initializer_list<Tensor> batches,
            std::initializer_list<Tensor> numbers, const Launch& launch) {
   const DType dtype = x.dtype();
@@ -57,31 +58,33 @@ dnn::Plan* find(const Key& key, const std::function<dnn::Graph()>& make_graph) {
 }
 
 BatchNormGraphShape shape_of(const Key& key) {
-  return {static_cast<DType>(key.dtype), key.samples, key.channels, key.positions,
-          key.has_running != 0};
+  return {static_cast<DType>(key.dtype), key.samples,       key.channels,         key.positions,
+          key.has_running != 0,          key.has_relu != 0, key.has_residual != 0};
 }
 
-Key key_of(const BatchNormArgs& args, DType dtype) {
+Key key_of(const BatchNormArgs& args, DType dtype, bool relu, const Tensor& residual) {
   return {.backward = 0,
           .dtype = static_cast<std::int64_t>(dtype),
           .samples = args.samples,
           .channels = args.channels,
           .positions = args.positions,
-          .has_running = 0};
+          .has_running = 0,
+          .has_relu = relu ? 1 : 0,
+          .has_residual = residual.defined() ? 1 : 0};
 }
 
 }  // namespace
 
 bool cudnn_batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                       const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                      const Tensor& y, const Tensor& stats) {
+                      const Tensor& residual, bool relu, const Tensor& y, const Tensor& stats) {
   const Launch launch;
   const bool has_running = running_mean.defined();
-  if (!takes(args, x, {x, y}, {weight, bias, stats}, launch) ||
+  if (!takes(args, x, {x, y, residual}, {weight, bias, stats}, launch) ||
       (has_running && !takes(args, x, {}, {running_mean, running_var}, launch))) {
     return false;
   }
-  Key key = key_of(args, x.dtype());
+  Key key = key_of(args, x.dtype(), relu, residual);
   key.has_running = has_running ? 1 : 0;
   dnn::Plan* const plan = find(key, [&] { return batch_norm_graph(shape_of(key)); });
   if (plan == nullptr) return false;
@@ -93,21 +96,21 @@ bool cudnn_batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& 
   const std::size_t bytes = channels * sizeof(float);
   DL_CUDA_CHECK(cudaMemsetAsync(scale + channels, 0, bytes, launch.stream()));
   const auto eps = static_cast<float>(args.eps);
-  if (!has_running) {
-    return dnn::run(*plan,
-                    {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), mean, scale},
-                    launch, {eps});
-  }
+  std::vector<void*> memory = {x.data_ptr(), weight.data_ptr(), bias.data_ptr()};
+  const auto add = [&memory](std::initializer_list<void*> more) {
+    memory.insert(memory.end(), more);
+  };
+  if (has_running) add({running_mean.data_ptr(), running_var.data_ptr()});
+  if (residual.defined()) add({residual.data_ptr()});
+  add({mean, scale});
   // cuDNN promises nothing for results that lie over inputs.
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const Workspace moved(2 * padded, launch.stream());
+  const Workspace moved(has_running ? 2 * padded : 0, launch.stream());
   void* const moved_var = moved.as<std::byte>() + padded;
-  if (!dnn::run(*plan,
-                {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), running_mean.data_ptr(),
-                 running_var.data_ptr(), y.data_ptr(), mean, scale, moved.data(), moved_var},
-                launch, {eps, static_cast<float>(args.momentum)})) {
-    return false;
-  }
+  if (has_running) add({moved.data(), moved_var});
+  add({y.data_ptr()});
+  if (!has_running) return dnn::run(*plan, memory, launch, {eps});
+  if (!dnn::run(*plan, memory, launch, {eps, static_cast<float>(args.momentum)})) return false;
   const auto keep = [&](const Tensor& running, const void* from) {
     DL_CUDA_CHECK(cudaMemcpyAsync(running.data_ptr(), from, bytes, cudaMemcpyDeviceToDevice,
                                   launch.stream()));
@@ -117,15 +120,18 @@ bool cudnn_batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& 
   return true;
 }
 
-bool cudnn_batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                               const Tensor& weight, const Tensor& stats, const Tensor& dx,
-                               const Tensor& dweight, const Tensor& dbias) {
+bool cudnn_batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& y,
+                               const Tensor& x, const Tensor& weight, const Tensor& stats,
+                               const Tensor& dresidual, const Tensor& dx, const Tensor& dweight,
+                               const Tensor& dbias) {
   const Launch launch;
-  if (!dx.defined() || !takes(args, x, {dy, x, dx}, {weight, stats}, launch)) return false;
+  if (!dx.defined() || !takes(args, x, {dy, y, x, dresidual, dx}, {weight, stats}, launch)) {
+    return false;
+  }
   for (const Tensor& gradient : {dweight, dbias}) {
     if (gradient.defined() && !takes(args, x, {}, {gradient}, launch)) return false;
   }
-  Key key = key_of(args, x.dtype());
+  Key key = key_of(args, x.dtype(), y.defined(), dresidual);
   key.backward = 1;
   dnn::Plan* const plan = find(key, [&] { return batch_norm_backward_graph(shape_of(key)); });
   if (plan == nullptr) return false;
@@ -137,11 +143,16 @@ bool cudnn_batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, cons
   };
   const Workspace unwanted_dweight(bytes_of(dweight), launch.stream());
   const Workspace unwanted_dbias(bytes_of(dbias), launch.stream());
-  return dnn::run(*plan,
-                  {dy.data_ptr(), x.data_ptr(), weight.data_ptr(), mean, mean + channels,
-                   dx.data_ptr(), dweight.defined() ? dweight.data_ptr() : unwanted_dweight.data(),
-                   dbias.defined() ? dbias.data_ptr() : unwanted_dbias.data()},
-                  launch);
+  std::vector<void*> memory = {dy.data_ptr()};
+  if (y.defined()) memory.push_back(y.data_ptr());
+  for (void* const read : {x.data_ptr(), weight.data_ptr()}) memory.push_back(read);
+  memory.push_back(mean);
+  memory.push_back(mean + channels);
+  if (dresidual.defined()) memory.push_back(dresidual.data_ptr());
+  memory.push_back(dx.data_ptr());
+  memory.push_back(dweight.defined() ? dweight.data_ptr() : unwanted_dweight.data());
+  memory.push_back(dbias.defined() ? dbias.data_ptr() : unwanted_dbias.data());
+  return dnn::run(*plan, memory, launch);
 }
 
 }  // namespace dl::kernels::cuda

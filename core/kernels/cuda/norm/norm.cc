@@ -136,11 +136,16 @@ void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& mom
   DL_CUDA_LAUNCHED("batch_moments");
 }
 
-void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
-                const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                const Tensor& y, const Tensor& stats) {
+namespace {
+
+void normalise(const BatchNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+               const Tensor& running_mean, const Tensor& running_var, const Tensor& residual,
+               bool relu, const Tensor& y, const Tensor& stats) {
   if (args.channels == 0) return;
-  if (cudnn_batch_norm(args, x, weight, bias, running_mean, running_var, y, stats)) return;
+  if (cudnn_batch_norm(args, x, weight, bias, running_mean, running_var, residual, relu, y,
+                       stats)) {
+    return;
+  }
   const Launch launch;
   const BatchShape shape = shape_of(args, x, launch);
   const std::size_t bytes = args.batch_statistics ? partial_bytes(shape, sizeof(Moments)) : 0;
@@ -161,24 +166,24 @@ void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight
                       .map = map.data()},
                      launch.stream());
   if (x.numel() > 0) {
-    map_launch(shape, x.data_ptr(), map.data(), y.data_ptr(), launch.stream());
+    map_launch(shape, x.data_ptr(), map.data(),
+               {.residual = residual.defined() ? residual.data_ptr() : nullptr, .relu = relu},
+               y.data_ptr(), launch.stream());
   }
   DL_CUDA_LAUNCHED("batch_norm");
 }
 
-void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
-                         const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
-                         const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
-  if (args.channels == 0) return;
+void give_gradients(const BatchNormArgs& args, const void* dy, const Tensor& x,
+                    const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
+                    const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   const bool divided = all_ranks.defined();
-  if (!divided && cudnn_batch_norm_backward(args, dy, x, weight, stats, dx, dweight, dbias)) return;
   const Launch launch;
   const BatchShape shape = shape_of(args, x, launch);
   const std::size_t bytes = divided ? 0 : partial_bytes(shape, 2 * sizeof(double));
   const Workspace partial(bytes, launch.stream());
   if (!divided) {
-    gradient_sums_launch(shape, {.stats = stats.data_ptr(), .by_group = {}}, dy.data_ptr(),
-                         x.data_ptr(), partial.as<double>(), launch.stream());
+    gradient_sums_launch(shape, {.stats = stats.data_ptr(), .by_group = {}}, dy, x.data_ptr(),
+                         partial.as<double>(), launch.stream());
   }
   const bool wants_dx = dx.defined() && dx.numel() > 0;
   const std::size_t numbers = wants_dx ? std::size_t{4} * shape.channels : 0;
@@ -196,10 +201,54 @@ void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tens
                              .wide = wide.as<double>()},
                             launch.stream());
   if (wants_dx) {
-    gradient_launch(shape, dy.data_ptr(), x.data_ptr(), by.data(), wide.as<double>(),
-                    args.batch_statistics, dx.data_ptr(), launch.stream());
+    gradient_launch(shape, dy, x.data_ptr(), by.data(), wide.as<double>(), args.batch_statistics,
+                    dx.data_ptr(), launch.stream());
   }
   DL_CUDA_LAUNCHED("batch_norm_backward");
+}
+
+}  // namespace
+
+void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
+                const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                const Tensor& y, const Tensor& stats) {
+  normalise(args, x, weight, bias, running_mean, running_var, {}, false, y, stats);
+}
+
+void batch_norm_relu(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
+                     const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& residual, const Tensor& y, const Tensor& stats) {
+  normalise(args, x, weight, bias, running_mean, running_var, residual, true, y, stats);
+}
+
+void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
+                         const Tensor& weight, const Tensor& stats, const Tensor& all_ranks,
+                         const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+  if (args.channels == 0) return;
+  if (!all_ranks.defined() &&
+      cudnn_batch_norm_backward(args, dy, {}, x, weight, stats, {}, dx, dweight, dbias)) {
+    return;
+  }
+  give_gradients(args, dy.data_ptr(), x, weight, stats, all_ranks, dx, dweight, dbias);
+}
+
+void batch_norm_relu_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& y,
+                              const Tensor& x, const Tensor& weight, const Tensor& stats,
+                              const Tensor& dresidual, const Tensor& dx, const Tensor& dweight,
+                              const Tensor& dbias) {
+  if (args.channels == 0) return;
+  if (cudnn_batch_norm_backward(args, dy, y, x, weight, stats, dresidual, dx, dweight, dbias)) {
+    return;
+  }
+  const Launch launch;
+  const bool is_kept = dresidual.defined();
+  const Workspace scratch(is_kept ? 0 : dy.nbytes(), launch.stream());
+  void* const gated = is_kept ? dresidual.data_ptr() : scratch.data();
+  if (dy.numel() > 0) {
+    relu_gate_launch(dy.dtype(), dy.numel(), dy.data_ptr(), y.data_ptr(), gated, launch.stream());
+    DL_CUDA_LAUNCHED("batch_norm_relu_backward");
+  }
+  give_gradients(args, gated, x, weight, stats, {}, dx, dweight, dbias);
 }
 
 }  // namespace dl::kernels::cuda

@@ -72,9 +72,17 @@ struct BatchStatsArgs {
   void* map = nullptr;    // [3, channels] in the type of the statistics: see map_launch()
 };
 void batch_stats_launch(const BatchShape& shape, const BatchStatsArgs& args, cudaStream_t stream);
-// y = (x - map[0]) map[1] + map[2], each of the channel.
-void map_launch(const BatchShape& shape, const void* x, const void* map, void* y,
-                cudaStream_t stream);
+// What follows a normalised value: the residual, which may be null, is added, and a ReLU applied.
+struct AfterNorm {
+  const void* residual = nullptr;
+  bool relu = false;
+};
+// y = (x - map[0]) map[1] + map[2], each of the channel, and what follows.
+void map_launch(const BatchShape& shape, const void* x, const void* map, const AfterNorm& after,
+                void* y, cudaStream_t stream);
+// gated = dy if y > 0, else 0
+void relu_gate_launch(DType dtype, std::int64_t numel, const void* dy, const void* y, void* gated,
+                      cudaStream_t stream);
 
 // By which mean and deviation an element was normalised. Statistics of rows are [rows, 3], those of
 // channels [3, channels]; the row of channel c of sample n is n groups + c / channels of a group.
