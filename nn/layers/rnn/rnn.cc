@@ -11,6 +11,7 @@
 #include "core/ops/elementwise/arithmetic.h"
 #include "core/ops/index/index.h"
 #include "core/ops/linear/linear.h"
+#include "core/ops/rnn/rnn.h"
 #include "core/ops/shape/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
@@ -21,19 +22,13 @@
 namespace dl::nn {
 namespace {
 
-using detail::CellKind;
 using detail::CellWeights;
 using detail::rows_at;
 
-// The number of gates. Each has hidden_size rows of the weights.
-std::int64_t gates_of(CellKind kind) {
-  return kind == CellKind::kLSTM ? 4 : kind == CellKind::kGRU ? 3 : 1;
-}
-
-CellKind kind_of(std::string_view layer, std::string_view nonlinearity) {
+RnnCell kind_of(std::string_view layer, std::string_view nonlinearity) {
   DL_CHECK(nonlinearity == "tanh" || nonlinearity == "relu", kInvalidArgument,
            "{}: nonlinearity is {}, wanted tanh or relu", layer, nonlinearity);
-  return nonlinearity == "relu" ? CellKind::kRelu : CellKind::kTanh;
+  return nonlinearity == "relu" ? RnnCell::kRelu : RnnCell::kTanh;
 }
 
 void check_no_choice(std::string_view layer, std::string_view nonlinearity) {
@@ -42,15 +37,15 @@ void check_no_choice(std::string_view layer, std::string_view nonlinearity) {
 }
 
 // One step from the input's part of the gates. Undefined weights are none.
-LSTMState cell(CellKind kind, const Tensor& from_input, const LSTMState& state,
-               const Tensor& weight, const Tensor& bias, const Tensor& projection) {
+LSTMState cell(RnnCell kind, const Tensor& from_input, const LSTMState& state, const Tensor& weight,
+               const Tensor& bias, const Tensor& projection) {
   const Tensor from_hidden = linear(state.h, weight, bias);
   switch (kind) {
-    case CellKind::kTanh:
+    case RnnCell::kTanh:
       return {tanh(from_input + from_hidden)};
-    case CellKind::kRelu:
+    case RnnCell::kRelu:
       return {relu(from_input + from_hidden)};
-    case CellKind::kGRU: {
+    case RnnCell::kGRU: {
       const std::vector<Tensor> x = chunk(from_input, 3, -1);
       const std::vector<Tensor> h = chunk(from_hidden, 3, -1);
       const Tensor reset = sigmoid(x[0] + h[0]);
@@ -58,7 +53,7 @@ LSTMState cell(CellKind kind, const Tensor& from_input, const LSTMState& state,
       const Tensor fresh = tanh(x[2] + reset * h[2]);
       return {fresh + update * (state.h - fresh)};
     }
-    case CellKind::kLSTM:
+    case RnnCell::kLSTM:
       break;
   }
   const std::vector<Tensor> gates = chunk(from_input + from_hidden, 4, -1);
@@ -89,7 +84,7 @@ LSTMState rows(const LSTMState& state, std::int64_t begin, std::int64_t count) {
 
 // A layer in one direction over packed data: the outputs, packed likewise, and the state of each
 // sequence behind its last step.
-std::pair<Tensor, LSTMState> scan(CellKind kind, const Tensor& data,
+std::pair<Tensor, LSTMState> scan(RnnCell kind, const Tensor& data,
                                   const std::vector<std::int64_t>& batch_sizes,
                                   const LSTMState& start, const CellWeights& w, bool reverse) {
   const Tensor from_input = linear(data, *w.input, *w.input_bias);
@@ -144,7 +139,7 @@ void draw_uniform(const Module& module, std::int64_t hidden_size) {
 
 }  // namespace
 
-detail::RNNBase::RNNBase(std::string_view name, CellKind kind, std::int64_t inputs,
+detail::RNNBase::RNNBase(std::string_view name, RnnCell kind, std::int64_t inputs,
                          std::int64_t hidden, const RNNOptions& given)
     : input_size(positive(name, "input_size", inputs)),
       hidden_size(checked_hidden(name, hidden)),
@@ -154,7 +149,7 @@ detail::RNNBase::RNNBase(std::string_view name, CellKind kind, std::int64_t inpu
   positive(name, "num_layers", options.num_layers);
   DL_CHECK(options.dropout >= 0 && options.dropout <= 1, kInvalidArgument,
            "{}: dropout is {}, wanted 0 to 1", name, options.dropout);
-  DL_CHECK(options.proj_size == 0 || kind == CellKind::kLSTM, kInvalidArgument,
+  DL_CHECK(options.proj_size == 0 || kind == RnnCell::kLSTM, kInvalidArgument,
            "{}: proj_size is {}, and only an LSTM has a projection", name, options.proj_size);
   DL_CHECK(options.proj_size >= 0 && options.proj_size < hidden_size, kInvalidArgument,
            "{}: proj_size is {}, wanted 0 or more, and less than hidden_size = {}", name,
@@ -205,7 +200,7 @@ LSTMState detail::RNNBase::checked(const LSTMState& state, const Tensor& data,
              given.sizes().str(), wanted.str());
     return given;
   };
-  const bool has_cells = kind_ == CellKind::kLSTM;
+  const bool has_cells = kind_ == RnnCell::kLSTM;
   DL_CHECK(!has_cells || state.h.defined() == state.c.defined(), kInvalidArgument,
            "{}: one of h and c is undefined; give both or none", name_);
   return {of(state.h, "the hidden state", output_size()),
@@ -215,6 +210,7 @@ LSTMState detail::RNNBase::checked(const LSTMState& state, const Tensor& data,
 std::pair<Tensor, LSTMState> detail::RNNBase::layers(Tensor data,
                                                      const std::vector<std::int64_t>& batch_sizes,
                                                      const LSTMState& state) {
+  if (auto done = fused_layers(data, batch_sizes, state)) return std::move(*done);
   const double dropout_p = in_tape(options.dropout);
   std::vector<LSTMState> ends;
   for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
@@ -233,6 +229,44 @@ std::pair<Tensor, LSTMState> detail::RNNBase::layers(Tensor data,
     }
   }
   return {data, joined(ends, 0)};
+}
+
+// One call for all layers, or for each layer if there is dropout between them.
+std::optional<std::pair<Tensor, LSTMState>> detail::RNNBase::fused_layers(
+    Tensor data, const std::vector<std::int64_t>& batch_sizes, const LSTMState& state) {
+  if (!data.is_cuda()) return std::nullopt;
+  const bool drops = is_training() && options.dropout > 0;
+  const std::int64_t at_once = drops ? 1 : options.num_layers;
+  std::vector<LSTMState> ends;
+  for (std::int64_t first = 0; first < options.num_layers; first += at_once) {
+    const std::int64_t begin = first * directions();
+    const std::int64_t count = at_once * directions();
+    std::vector<Tensor> weights;
+    for (const CellWeights& w : std::span(weights_).subspan(static_cast<std::size_t>(begin),
+                                                            static_cast<std::size_t>(count))) {
+      for (const Tensor* const weight :
+           {w.input, w.hidden, w.input_bias, w.hidden_bias, w.projection}) {
+        if (weight->defined()) weights.push_back(*weight);
+      }
+    }
+    const LSTMState start = each(state, [&](const Tensor& x) { return x.narrow(0, begin, count); });
+    const auto done = dl::detail::fused_rnn({.cell = kind_,
+                                             .inputs = data.size(1),
+                                             .hidden = hidden_size,
+                                             .projected = options.proj_size,
+                                             .layers = at_once,
+                                             .bidirectional = options.bidirectional,
+                                             .has_bias = options.bias,
+                                             .batch_sizes = batch_sizes},
+                                            data, start.h, start.c, weights);
+    if (!done) return std::nullopt;
+    data = done->y;
+    ends.push_back({done->h, done->c});
+    if (first + at_once < options.num_layers) {
+      data = functional::dropout(data, in_tape(options.dropout), {.training = true});
+    }
+  }
+  return std::pair(data, ends.size() == 1 ? ends[0] : joined(ends, 0));
 }
 
 std::pair<Tensor, LSTMState> detail::RNNBase::run(const Tensor& input, const LSTMState& state) {
@@ -280,16 +314,16 @@ RNN::RNN(std::int64_t inputs, std::int64_t hidden, const RNNOptions& given)
     : RNNBase("RNN", kind_of("RNN", given.nonlinearity), inputs, hidden, given) {}
 
 LSTM::LSTM(std::int64_t inputs, std::int64_t hidden, const RNNOptions& given)
-    : RNNBase("LSTM", CellKind::kLSTM, inputs, hidden, given) {
+    : RNNBase("LSTM", RnnCell::kLSTM, inputs, hidden, given) {
   check_no_choice("LSTM", given.nonlinearity);
 }
 
 GRU::GRU(std::int64_t inputs, std::int64_t hidden, const RNNOptions& given)
-    : RNNBase("GRU", CellKind::kGRU, inputs, hidden, given) {
+    : RNNBase("GRU", RnnCell::kGRU, inputs, hidden, given) {
   check_no_choice("GRU", given.nonlinearity);
 }
 
-detail::RNNCellBase::RNNCellBase(std::string_view name, CellKind kind, std::int64_t inputs,
+detail::RNNCellBase::RNNCellBase(std::string_view name, RnnCell kind, std::int64_t inputs,
                                  std::int64_t hidden, bool bias, DType dtype)
     : input_size(positive(name, "input_size", inputs)),
       hidden_size(checked_hidden(name, hidden)),
@@ -331,7 +365,7 @@ LSTMState detail::RNNCellBase::step(const Tensor& input, const LSTMState& state)
     return given;
   };
   const LSTMState start{of(state.h, "the hidden state"),
-                        kind_ == CellKind::kLSTM ? of(state.c, "the cell state") : Tensor()};
+                        kind_ == RnnCell::kLSTM ? of(state.c, "the cell state") : Tensor()};
   return cell(kind_, linear(input, weight_ih, bias_ih), start, weight_hh, bias_hh, {});
 }
 
@@ -346,12 +380,12 @@ std::string RNNCell::extra_repr() const {
 }
 
 LSTMCell::LSTMCell(std::int64_t inputs, std::int64_t hidden, const RNNCellOptions& options)
-    : RNNCellBase("LSTMCell", CellKind::kLSTM, inputs, hidden, options.bias, options.dtype) {
+    : RNNCellBase("LSTMCell", RnnCell::kLSTM, inputs, hidden, options.bias, options.dtype) {
   check_no_choice("LSTMCell", options.nonlinearity);
 }
 
 GRUCell::GRUCell(std::int64_t inputs, std::int64_t hidden, const RNNCellOptions& options)
-    : RNNCellBase("GRUCell", CellKind::kGRU, inputs, hidden, options.bias, options.dtype) {
+    : RNNCellBase("GRUCell", RnnCell::kGRU, inputs, hidden, options.bias, options.dtype) {
   check_no_choice("GRUCell", options.nonlinearity);
 }
 

@@ -13,12 +13,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/args/rnn_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -78,8 +80,6 @@ struct LSTMState {
 
 namespace detail {
 
-enum class CellKind : std::uint8_t { kTanh, kRelu, kLSTM, kGRU };
-
 // The weights of one layer in one direction.
 struct CellWeights {
   Tensor* input;   // weight_ih [gates hidden_size, inputs]
@@ -100,7 +100,7 @@ class RNNBase : public Module {
   RNNOptions options;
 
  protected:
-  RNNBase(std::string_view name, CellKind kind, std::int64_t input_size, std::int64_t hidden_size,
+  RNNBase(std::string_view name, RnnCell kind, std::int64_t input_size, std::int64_t hidden_size,
           const RNNOptions& options);
   std::pair<Tensor, LSTMState> run(const Tensor& input, const LSTMState& state);
   std::pair<PackedSequence, LSTMState> run(const PackedSequence& input, const LSTMState& state);
@@ -114,9 +114,12 @@ class RNNBase : public Module {
   // All layers over packed data; the state is [D num_layers, N, ...].
   std::pair<Tensor, LSTMState> layers(Tensor data, const std::vector<std::int64_t>& batch_sizes,
                                       const LSTMState& state);
+  // layers() by core/ops/rnn/rnn.h, if that takes the case.
+  std::optional<std::pair<Tensor, LSTMState>> fused_layers(
+      Tensor data, const std::vector<std::int64_t>& batch_sizes, const LSTMState& state);
 
   std::string name_;
-  CellKind kind_;
+  RnnCell kind_;
   std::vector<CellWeights> weights_;
 };
 
@@ -134,13 +137,13 @@ class RNNCellBase : public Module {
   Tensor& bias_hh;
 
  protected:
-  RNNCellBase(std::string_view name, CellKind kind, std::int64_t input_size,
+  RNNCellBase(std::string_view name, RnnCell kind, std::int64_t input_size,
               std::int64_t hidden_size, bool bias, DType dtype);
   LSTMState step(const Tensor& input, const LSTMState& state) const;
 
  private:
   std::string name_;
-  CellKind kind_;
+  RnnCell kind_;
 };
 
 }  // namespace detail

@@ -146,6 +146,31 @@ TEST_F(CudnnPlans, ExistForBatchNorm) {
   }
 }
 
+// All that can be asked of recurrent layers without a GPU.
+TEST_F(CudnnPlans, CudnnHasRecurrentLayersOfTheseForms) {
+  for (const cudnnDataType_t type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
+    for (const int width : {6, 3}) {
+      cudnnRNNDescriptor_t layers = nullptr;
+      ASSERT_EQ(cudnnCreateRNNDescriptor(&layers), CUDNN_STATUS_SUCCESS);
+      const cudnnMathType_t math = type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
+      EXPECT_EQ(cudnnSetRNNDescriptor_v8(layers, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM,
+                                         CUDNN_RNN_DOUBLE_BIAS, CUDNN_BIDIRECTIONAL,
+                                         CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, math, 5, 6,
+                                         width, 2, nullptr, CUDNN_RNN_PADDED_IO_DISABLED),
+                CUDNN_STATUS_SUCCESS)
+          << "type " << type << ", width " << width;
+      cudnnDestroyRNNDescriptor(layers);
+    }
+    cudnnRNNDataDescriptor_t sequences = nullptr;
+    ASSERT_EQ(cudnnCreateRNNDataDescriptor(&sequences), CUDNN_STATUS_SUCCESS);
+    const int lengths[] = {4, 3, 3, 1};
+    EXPECT_EQ(cudnnSetRNNDataDescriptor(sequences, type, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 4,
+                                        4, 5, lengths, nullptr),
+              CUDNN_STATUS_SUCCESS);
+    cudnnDestroyRNNDataDescriptor(sequences);
+  }
+}
+
 TEST_F(CudnnPlans, DoNotExistForWhatCudnnCannotCompute) {
   cudnnBackendDescriptor_t properties = device(90);
   dnn::Graph graph;

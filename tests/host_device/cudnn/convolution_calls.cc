@@ -502,6 +502,20 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t descriptor,
   return describe(descriptor, format, type, {n, c, h, w});
 }
 
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t descriptor, cudnnDataType_t type,
+                                         int dims, const int sizes[], const int steps[]) {
+  if (descriptor == nullptr || dims < 3 || dims > 4 || !is_supported(type)) {
+    return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor of no form that the host device knows");
+  }
+  descriptor->type = type;
+  for (int d = 0; d < 4; ++d) {
+    const auto at = static_cast<std::size_t>(d);
+    descriptor->size[at] = d < dims ? sizes[d] : 1;
+    descriptor->stride[at] = d < dims ? steps[d] : 1;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t descriptor) {
   delete descriptor;
   return CUDNN_STATUS_SUCCESS;

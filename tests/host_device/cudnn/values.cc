@@ -18,26 +18,6 @@ float rounded(float value, cudnnDataType_t type) {
   return value;
 }
 
-float load(const void* data, cudnnDataType_t type, std::int64_t at) {
-  if (type == CUDNN_DATA_HALF) return static_cast<const dl::Half*>(data)[at];
-  if (type == CUDNN_DATA_BFLOAT16) return static_cast<const dl::BFloat16*>(data)[at];
-  return static_cast<const float*>(data)[at];
-}
-
-void store(void* data, cudnnDataType_t type, std::int64_t at, float value) {
-  if (type == CUDNN_DATA_HALF) {
-    static_cast<dl::Half*>(data)[at] = dl::Half(value);
-  } else if (type == CUDNN_DATA_BFLOAT16) {
-    static_cast<dl::BFloat16*>(data)[at] = dl::BFloat16(value);
-  } else {
-    static_cast<float*>(data)[at] = value;
-  }
-}
-
-    case CUDNN_POINTWISE_RELU_FWD:  // of the values that cuDNN keeps, NaN is one
-      return x <= 0 ? 0 : x;
-    case CUDNN_POINTWISE_CMP_GT:
-      return x > b ? 1 : 0;
 float computed(cudnnPointwiseMode_t mode, float x, float b, float t) {
   switch (mode) {
     case CUDNN_POINTWISE_ADD:
@@ -54,6 +34,10 @@ float computed(cudnnPointwiseMode_t mode, float x, float b, float t) {
       return std::log(x);
     case CUDNN_POINTWISE_IDENTITY:
       return x;
+    case CUDNN_POINTWISE_RELU_FWD:  // of the values that cuDNN keeps, NaN is one
+      return x <= 0 ? 0 : x;
+    case CUDNN_POINTWISE_CMP_GT:
+      return x > b ? 1 : 0;
     case CUDNN_POINTWISE_CMP_GE:
       return x >= b ? 1 : 0;
     case CUDNN_POINTWISE_BINARY_SELECT:
@@ -307,6 +291,22 @@ class Values {
 };
 
 }  // namespace
+
+float load(const void* data, cudnnDataType_t type, std::int64_t at) {
+  if (type == CUDNN_DATA_HALF) return static_cast<const dl::Half*>(data)[at];
+  if (type == CUDNN_DATA_BFLOAT16) return static_cast<const dl::BFloat16*>(data)[at];
+  return static_cast<const float*>(data)[at];
+}
+
+void store(void* data, cudnnDataType_t type, std::int64_t at, float value) {
+  if (type == CUDNN_DATA_HALF) {
+    static_cast<dl::Half*>(data)[at] = dl::Half(value);
+  } else if (type == CUDNN_DATA_BFLOAT16) {
+    static_cast<dl::BFloat16*>(data)[at] = dl::BFloat16(value);
+  } else {
+    static_cast<float*>(data)[at] = value;
+  }
+}
 
 bool is_known(cudnnPointwiseMode_t mode) {
   return mode == CUDNN_POINTWISE_GEN_INDEX || mode == CUDNN_POINTWISE_LOG ||

@@ -8,6 +8,9 @@
 
 namespace dl::host_device::dnn {
 
+float load(const void* data, cudnnDataType_t type, std::int64_t at);
+void store(void* data, cudnnDataType_t type, std::int64_t at, float value);
+
 bool is_known(cudnnPointwiseMode_t mode);
 
 // `memory`: of the tensors that are not virtual, by their numbers; `run`: each has another.
