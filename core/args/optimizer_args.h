@@ -12,6 +12,7 @@ namespace dl::kernels {
 // replays. All are device pointers; all are null on the CPU.
 struct OptimizerScalars {
   const double* lr = nullptr;        // replaces the step's own lr
+  const double* momentum = nullptr;  // replaces the step's own: see with_momentum()
   const float* found_inf = nullptr;  // nonzero: the step is skipped, step counts included; null: 0
 };
 

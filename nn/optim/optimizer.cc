@@ -46,13 +46,13 @@ std::string first_beyond(const nn::StateDict& state, const std::unordered_set<st
 
 }  // namespace
 
-// A graph's kernels read learning rates from the device.
+// A graph's kernels read learning rates and momenta from the device.
 class Optimizer::CapturedRates final : public cuda::GraphPart {
  public:
   explicit CapturedRates(Optimizer& optimizer) : optimizer_(optimizer) {}
   void before_launch(const Stream& stream) override {
     const cuda::StreamGuard on_stream(stream);
-    optimizer_.sync_learning_rates();
+    optimizer_.sync_rates();
   }
   void after_launch(const Stream&, const std::exception_ptr&) noexcept override {}
 
@@ -127,12 +127,20 @@ void Optimizer::step_unless(const Tensor& found_inf) {
   found_inf_ = Tensor();
 }
 
-void Optimizer::sync_learning_rates() {
+std::array<double, 2> Optimizer::rates_of(std::size_t group) {
+  const double* const momentum = this->momentum(group);
+  return {lr(group), momentum != nullptr ? *momentum : 0};
+}
+
+void Optimizer::sync_rates() {
   const NoGradGuard no_grad;
   for (Rate& rate : rates_) {
-    if (rate.value == lr(rate.group)) continue;
-    rate.value = lr(rate.group);
-    rate.on_device.fill_(rate.value);
+    const std::array<double, 2> now = rates_of(rate.group);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (rate.values[i] == now[i]) continue;
+      rate.values[i] = now[i];
+      rate.on_device[static_cast<std::int64_t>(i)].fill_(now[i]);
+    }
   }
 }
 
@@ -150,18 +158,20 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
     is_captured_ = true;
     cuda::note_captured(this, [this] { return make_ref<CapturedRates>(*this); });
   } else {
-    sync_learning_rates();
+    sync_rates();
   }
   auto rate = std::ranges::find_if(rates_, [&](const Rate& known) {
     return known.group == group && known.on_device.device() == device;
   });
   if (rate == rates_.end()) {
     cuda::refuse_in_capture("an optimizer's first step cannot be captured; take one before");
-    const double value = lr(group);
-    const Tensor there = full({}, value, {.dtype = DType::kF64, .device = device});
-    rate = rates_.insert(rate, {group, there, value});
+    const std::array<double, 2> values = rates_of(group);
+    const Tensor there = tensor({values[0], values[1]}, {.dtype = DType::kF64, .device = device});
+    rate = rates_.insert(rate, {group, there, values});
   }
-  return {.lr = rate->on_device.data<double>(),
+  const double* const rates = rate->on_device.data<double>();
+  return {.lr = rates,
+          .momentum = momentum(group) != nullptr ? rates + 1 : nullptr,
           .found_inf = found_inf_.defined() ? found_inf_.data<float>() : nullptr};
 }
 

@@ -94,6 +94,9 @@ class Optimizer {
   std::size_t group_count() const noexcept { return groups_.size(); }
   // A reference to a group's learning rate. Throws kIndex.
   virtual double& lr(std::size_t group = 0) = 0;
+  // SGD's or RMSprop's momentum, or the first beta of the Adam family, which schedulers may cycle;
+  // null if there is none. Throws kIndex.
+  virtual double* momentum(std::size_t group = 0) = 0;
   // The base rate of schedules: lr() at the first call of this function (by the first LRScheduler).
   // It is in state_dict() from then on. Throws kIndex.
   double& initial_lr(std::size_t group = 0);
@@ -218,9 +221,9 @@ class Optimizer {
 
  private:
   class CapturedRates;
-  // Copies changed learning rates to the CUDA device for the kernels: before each step, and before
-  // each launch of a graph that contains one.
-  void sync_learning_rates();
+  // Copies changed learning rates and momenta to the CUDA device for the kernels: before each step,
+  // and before each launch of a graph that contains one.
+  void sync_rates();
   void load_value(const nn::Value& state);
   // The names of this optimizer's own state.
   StateNames own_names();
@@ -239,9 +242,10 @@ class Optimizer {
   Tensor found_inf_;                                 // of step_unless() on a device
   struct Rate {
     std::size_t group;
-    Tensor on_device;  // 0-d float64
-    double value;      // its current value
+    Tensor on_device;              // [2] float64
+    std::array<double, 2> values;  // its current ones: the learning rate, and the momentum or 0
   };
+  std::array<double, 2> rates_of(std::size_t group);
   std::vector<Rate> rates_;
   bool is_captured_ = false;  // a graph may contain a step
 };

@@ -24,6 +24,12 @@ class OptimizerOf final : public Optimizer {
   // A reference to a group's options. Throws kIndex.
   Options& options(std::size_t group = 0) { return options_[checked_group(group)]; }
   double& lr(std::size_t group = 0) override { return options(group).lr; }
+  double* momentum(std::size_t group = 0) override {
+    Options& of_group = options(group);
+    if constexpr (requires { of_group.betas; }) return &of_group.betas.first;
+    if constexpr (requires { of_group.momentum; }) return &of_group.momentum;
+    return nullptr;
+  }
 
   void step() override;
 

@@ -256,6 +256,18 @@ DL_INLINE AdagradRule rule_of(const AdagradStep&) {
 template <typename Step>
 using RuleOf = decltype(rule_of(Step()));
 
+// The step with another momentum: beta1 of the Adam family, or else the momentum if it has one. A
+// step without one has no buffer for it.
+template <typename Step>
+DL_INLINE Step with_momentum(Step step, double momentum) {
+  if constexpr (requires { step.beta1; }) {
+    step.beta1 = momentum;
+  } else if constexpr (requires { step.momentum; }) {
+    if (step.momentum != 0) step.momentum = momentum;
+  }
+  return step;
+}
+
 // Reads the tensor's counts.
 template <typename Step>
 DL_INLINE OptimizerCounts counts_of(float* const* counts) {

@@ -184,6 +184,42 @@ TEST_F(CudaTraining, ACapturedStepGoesOnWithTheStateThatIsLoaded) {
   }
 }
 
+// As OneCycleLR and CyclicLR change them between launches.
+TEST_F(CudaTraining, ACapturedStepReadsRatesAndMomentaThatChange) {
+  const std::vector<Make> all = {
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
+      with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01}),
+      with<optim::NAdam>(optim::NAdamOptions{.lr = 0.01}),
+      with<optim::RAdam>(optim::RAdamOptions{.lr = 0.01}),
+      with<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9}),
+      with<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01})};
+  for (std::size_t which = 0; which < all.size(); ++which) {
+    const auto run = [&](bool captured) {
+      const Tensor parameter = numbers({100}).to(kGPU).requires_grad_();
+      const auto optimizer = all[which]({parameter});
+      const auto begin = [&] {
+        parameter.set_grad(numbers({100}, 2).to(kGPU));
+        optimizer->step();
+      };
+      begin();
+      cuda::Graph graph(cuda::runtime());
+      const Stream stream = cuda::current_stream(kGPU.index);
+      if (captured) {
+        graph.begin(stream);
+        optimizer->step();
+        graph.end();
+      }
+      for (const double momentum : {0.85, 0.6, 0.95}) {
+        optimizer->lr() *= 0.5;
+        if (optimizer->momentum() != nullptr) *optimizer->momentum() = momentum;
+        captured ? graph.launch(stream) : optimizer->step();
+      }
+      return parameter.detach().cpu();
+    };
+    expect_same(run(true), run(false), "optimizer " + std::to_string(which));
+  }
+}
+
 // Also if the capture asks for no memory: of results, and of what was there before.
 TEST_F(CudaTraining, LaunchesFillTheMemoryOfImages) {
   // Whole numbers, which TF32 holds.

@@ -12,6 +12,11 @@ __device__ bool is_skipped(const OptimizerScalars& scalars) {
 }
 
 template <typename Step>
+__device__ Step current(const Step& step, const OptimizerScalars& scalars) {
+  return scalars.momentum != nullptr ? formulas::with_momentum(step, *scalars.momentum) : step;
+}
+
+template <typename Step>
 __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
                                     OptimizerScalars scalars) {
   const int tensor = static_cast<int>(threadIdx.x);
@@ -20,7 +25,7 @@ __global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
   for (int k = 0; k < Step::kCounts; ++k) {
     counts[k] = static_cast<float*>(list.pointers[tensor][2 + Step::kState + k]);
   }
-  formulas::raise_counts(step, counts);
+  formulas::raise_counts(current(step, scalars), counts);
 }
 
 // Elements that a thread has at once. More would not fit into 64 registers beside their states and
@@ -49,7 +54,8 @@ __global__ void __launch_bounds__(kThreads, kFewBlocks)
       counts[k] = static_cast<float*>(pointers[2 + Step::kState + k]);
     }
     const double lr = scalars.lr != nullptr ? *scalars.lr : step.lr;
-    shared = Rule::template factors<T>(step, lr, formulas::counts_of<Step>(counts));
+    shared =
+        Rule::template factors<T>(current(step, scalars), lr, formulas::counts_of<Step>(counts));
   }
   __syncthreads();
   const Factors factors = shared;

@@ -110,7 +110,7 @@ void CyclicLR::set_rates() {
   if (!options_.cycle_momentum) return;
   for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
     const double most = of_group(options_.max_momentum, g);
-    *momentum_of(optimizer(), g) = most - (most - of_group(options_.base_momentum, g)) * height;
+    *optimizer().momentum(g) = most - (most - of_group(options_.base_momentum, g)) * height;
   }
 }
 

@@ -9,12 +9,6 @@
 
 namespace dl::optim {
 
-// Adam's first beta or SGD's momentum; null if the optimizer has neither.
-inline double* momentum_of(Optimizer& optimizer, std::size_t group) {
-  double* const beta1 = optimizer.find_option("betas.0", group);
-  return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
-}
-
 // Stores the range of the momentum in the optimizer, for all such schedulers.
 inline void keep_momenta(Optimizer& optimizer, std::size_t group, double base, double max) {
   optimizer.scheduler_option(SchedulerOption::kBaseMomentum, group) = base;
@@ -22,7 +16,7 @@ inline void keep_momenta(Optimizer& optimizer, std::size_t group, double base, d
 }
 
 inline void check_has_momentum(std::string_view scheduler, Optimizer& optimizer) {
-  DL_CHECK(momentum_of(optimizer, 0) != nullptr, kInvalidArgument,
+  DL_CHECK(optimizer.momentum(0) != nullptr, kInvalidArgument,
            "{}: cycle_momentum needs an optimizer with momentum or betas; set cycle_momentum = "
            "false",
            scheduler);

@@ -144,7 +144,7 @@ void OneCycleLR::set_rates() {
       [&](const LRMoment& at) { return between(phase.from_lr, phase.to_lr, at.group, share); });
   if (!options_.cycle_momentum) return;
   for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
-    *momentum_of(optimizer(), g) = between(phase.from_momentum, phase.to_momentum, g, share);
+    *optimizer().momentum(g) = between(phase.from_momentum, phase.to_momentum, g, share);
   }
 }
 
