@@ -9,6 +9,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/ops/dispatch/dispatch.h"
 #include "core/ops/elementwise/arithmetic.h"
+#include "core/ops/elementwise/numeric.h"
 #include "core/ops/order/order.h"
 
 namespace dl {
@@ -111,7 +112,19 @@ Tensor full_like(const Tensor& like, Scalar value) {
 }
 
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
-  return tensor(spaced(start, end, steps, "linspace"), options);
+  const DType dtype = options.dtype.value_or(DType::kF32);
+  if (options.device.type == DeviceType::kCPU || !is_floating(dtype) || steps < 2) {
+    return tensor(spaced(start, end, steps, "linspace"), options);
+  }
+  // By the device itself, with the same bits.
+  const NoGradGuard no_grad;
+  const double step = (end - start) / static_cast<double>(steps - 1);
+  const Tensor number = arange(steps, {.device = options.device});
+  const Tensor from_start = number.to(DType::kF64) * step + start;
+  const Tensor to_end = (number - (steps - 1)).to(DType::kF64) * step + end;
+  Tensor result = where(number < steps / 2, from_start, to_end).to(dtype);
+  if (options.requires_grad) result.requires_grad_();
+  return result;
 }
 
 Tensor logspace(double start, double end, std::int64_t steps, double base, TensorOptions options) {

@@ -9,6 +9,8 @@
 #include "core/ops/index/index.h"
 #include "core/ops/index/indexing.h"
 #include "core/ops/layout.h"
+#include "core/ops/order/order.h"
+#include "core/ops/reduce/reduce.h"
 
 namespace dl {
 namespace {
@@ -317,6 +319,19 @@ Tensor repeat_interleave(const Tensor& input, const Tensor& repeats,
            kInvalidArgument,
            "repeat_interleave: the repeats are {} of shape {}, wanted integers of shape [{}]",
            name_of(repeats.dtype()), repeats.sizes().str(), size);
+  if (repeats.is_cuda() && size > 0) {
+    const Tensor counts = repeats.detach().to(DType::kI64).reshape({-1}).expand({size});
+    const auto least = min(counts).item<std::int64_t>();
+    DL_CHECK(least >= 0, kInvalidArgument, "repeat_interleave: {} repeats, wanted at least 0",
+             least);
+    // A slice's number is how many slices end before or at the place.
+    const Tensor ends = cumsum(counts, 0);
+    const auto total = ends[size - 1].item<std::int64_t>();
+    const TensorOptions of_index{.dtype = DType::kI64, .device = repeats.device()};
+    const Tensor marks = index_add(zeros({total + 1}, of_index), 0, ends, ones({size}, of_index));
+    const Tensor places = cumsum(marks, 0).narrow(0, 0, total);
+    return index_select(input, *dim, places.to(input.device()));
+  }
   const Tensor counts = repeats.detach().cpu().to(DType::kI64).reshape({-1}).expand({size});
   std::vector<std::int64_t> places;
   for (std::int64_t i = 0; i < size; ++i) {

@@ -5,6 +5,7 @@
 #include "core/ops/elementwise/activation.h"
 #include "core/ops/index/index.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/ops/shape/shape.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
@@ -131,6 +132,28 @@ TEST_F(CudaElementwise, NumbersOutOfAnIntegersRangeAreRefused) {
   const std::uint64_t top = std::uint64_t{1} << 63;
   expect_same(full({2}, top, {.dtype = DType::kF32, .device = kGPU}),
               full({2}, 0x1p63, {.dtype = DType::kF32}), "a large unsigned number");
+}
+
+TEST_F(CudaElementwise, EvenlySpacedNumbersHaveTheCPUsBits) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI64}) {
+    for (const std::int64_t steps : {0, 1, 2, 3, 10, 101}) {
+      expect_same(linspace(-0.7, 3.3, steps, {.dtype = dtype, .device = kGPU}),
+                  linspace(-0.7, 3.3, steps, {.dtype = dtype}), std::to_string(steps));
+    }
+  }
+  expect_same(linspace(5, -2, 7, {.device = kGPU}), linspace(5, -2, 7), "falling");
+}
+
+TEST_F(CudaElementwise, RepeatsSlicesAsTheCPU) {
+  const Tensor x = numbers({5, 3});
+  for (const std::vector<std::int64_t>& counts :
+       {std::vector<std::int64_t>{1, 0, 3, 2, 0}, {0, 0, 0, 0, 0}, {2}, {0, 4, 0, 0, 1}}) {
+    const Tensor repeats = tensor(counts);
+    expect_same(repeat_interleave(x.to(kGPU), repeats.to(kGPU), 0),
+                repeat_interleave(x, repeats, 0), "repeated");
+  }
+  const Tensor negative = tensor({1, 2, -1, 0, 0}).to(kGPU);
+  EXPECT_THROW(repeat_interleave(x.to(kGPU), negative, 0), Error);
 }
 
 TEST_F(CudaElementwise, NaNAndInfinityAsOnTheCPU) {

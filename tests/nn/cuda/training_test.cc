@@ -184,6 +184,15 @@ TEST_F(CudaTraining, ACapturedStepGoesOnWithTheStateThatIsLoaded) {
   }
 }
 
+TEST_F(CudaTraining, EvenlySpacedNumbersAreCaptured) {
+  auto step = compile([](const Tensor& x) { return x * linspace(0, 1, 5, {.device = kGPU}); },
+                      {.device = kGPU, .whole = true});
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const Tensor x = numbers({5}, i);
+    expect_same(step(x.to(kGPU)), x * linspace(0, 1, 5), "a product");
+  }
+}
+
 // As OneCycleLR and CyclicLR change them between launches.
 TEST_F(CudaTraining, ACapturedStepReadsRatesAndMomentaThatChange) {
   const std::vector<Make> all = {
