@@ -216,7 +216,7 @@ class Exporter {
       for (const auto& [symbol, input, axis] : axes_) {
         if (input == i) port.symbols[axis] = symbols_[symbol].name;
       }
-      builder.graph.inputs.push_back(port);
+      builder.add_input(port);
       memory.set_input(place, {.name = port.name, .sizes = port.sizes, .dtype = port.dtype});
     }
   }

@@ -5,16 +5,32 @@
 #include "core/ops/elementwise/binary.h"
 #include "core/ops/logic/logic.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/tape/recorder.h"
+#include "core/tensor/dtype_types.h"
 
 namespace dl {
 namespace {
 
-void check_divisor(const Tensor& divisor, DType dtype, std::string_view op) {
-  if (is_floating(dtype) || divisor.numel() == 0) return;
-  DL_CHECK(sum(eq(divisor, 0)).item<std::int64_t>() == 0, kInvalidArgument,
+void check_no_zero(bool has_zero, std::string_view op) {
+  DL_CHECK(!has_zero, kInvalidArgument,
            "{}: the divisor is 0 somewhere, by which integers cannot be divided; convert one "
            "operand to a floating dtype",
            op);
+}
+
+void check_elements(const Tensor& divisor, std::string_view op) {
+  check_no_zero(sum(eq(divisor, 0)).item<std::int64_t>() > 0, op);
+}
+
+void check_divisor(const Tensor& divisor, DType dtype, std::string_view op) {
+  if (is_floating(dtype) || divisor.numel() == 0) return;
+  if (divisor.is_cuda()) return check_elements(divisor, op);
+  tape::run(op, 0, &check_elements, divisor, op);  // a tape checks again
+}
+
+void check_divisor(Scalar divisor, DType dtype, std::string_view op) {
+  if (is_floating(dtype)) return;
+  visit_all(dtype, [&]<typename T>() { check_no_zero(divisor.to<T>() == T(0), op); });
 }
 
 }  // namespace
@@ -65,7 +81,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
 }
 Tensor fmod(const Tensor& a, Scalar b) {
   const Tensor number = number_beside(a, b, BinaryFn::kFmod);
-  check_divisor(number, number.dtype(), "fmod");
+  check_divisor(b, number.dtype(), "fmod");
   return run_with_number_b(BinaryFn::kFmod, a, b, number);
 }
 
@@ -76,7 +92,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
 }
 Tensor remainder(const Tensor& a, Scalar b) {
   const Tensor number = number_beside(a, b, BinaryFn::kRemainder);
-  check_divisor(number, number.dtype(), "remainder");
+  check_divisor(b, number.dtype(), "remainder");
   return run_with_number_b(BinaryFn::kRemainder, a, b, number);
 }
 
@@ -87,7 +103,7 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
 }
 Tensor floor_divide(const Tensor& a, Scalar b) {
   const Tensor number = number_beside(a, b, BinaryFn::kFloorDivide);
-  check_divisor(number, number.dtype(), "floor_divide");
+  check_divisor(b, number.dtype(), "floor_divide");
   return run_binary_as(BinaryFn::kFloorDivide, a, number, dtype_with(a, b, "floor_divide"));
 }
 

@@ -9,9 +9,19 @@
 #include "core/ops/index/indexing.h"
 #include "core/ops/layout.h"
 #include "core/ops/reduce/reduce.h"
+#include "core/tape/recorder.h"
 
 namespace dl {
 namespace {
+
+void check_classes(const Tensor& classes, std::int64_t num_classes) {
+  if (classes.numel() == 0) return;
+  const auto least = min(classes).item<std::int64_t>();
+  const auto most = max(classes).item<std::int64_t>();
+  DL_CHECK(least >= 0 && most < num_classes, kIndex,
+           "one_hot: class {} is among the classes, wanted 0 to {}, since num_classes is {}",
+           least < 0 ? least : most, num_classes - 1, num_classes);
+}
 
 // A view of the input with the index's shape that repeats the first element along `dim`.
 Tensor first_along(const Tensor& input, std::size_t dim, const Tensor& index) {
@@ -271,13 +281,13 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
            "one_hot: num_classes is {}, wanted at least 1, or -1", num_classes);
   DL_CHECK(num_classes > 0 || classes.numel() > 0, kInvalidArgument,
            "one_hot: no class says how many there are; give num_classes");
-  if (classes.numel() > 0) {
-    const auto least = min(classes).item<std::int64_t>();
-    const auto most = max(classes).item<std::int64_t>();
-    if (num_classes == -1) num_classes = std::max<std::int64_t>(most + 1, 1);
-    DL_CHECK(least >= 0 && most < num_classes, kIndex,
-             "one_hot: class {} is among the classes, wanted 0 to {}, since num_classes is {}",
-             least < 0 ? least : most, num_classes - 1, num_classes);
+  if (num_classes == -1) {
+    num_classes = std::max<std::int64_t>(max(classes).item<std::int64_t>() + 1, 1);
+  }
+  if (classes.is_cuda()) {
+    check_classes(classes, num_classes);
+  } else {
+    tape::run("one_hot", 0, &check_classes, classes, num_classes);  // a tape checks again
   }
   Shape shape = classes.sizes();
   shape.push_back(std::max<std::int64_t>(num_classes, 1));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/onnx/graph/ramp.h"
 
 namespace dl::onnx {
 namespace {
@@ -54,7 +55,12 @@ void check_nodes(const Graph& a, const Graph& b) {
   for (std::size_t i = 0; i < std::min(a.nodes.size(), b.nodes.size()); ++i) {
     const Node& x = a.nodes[i];
     const Node& y = b.nodes[i];
-    DL_CHECK(x.op == y.op && x.inputs == y.inputs && x.outputs == y.outputs, kNotImplemented,
+    const bool is_same = x.inputs == y.inputs && x.outputs == y.outputs;
+    DL_CHECK(x.op != y.op || is_same, kNotImplemented,
+             "node {}, a {}, reads other results for one size of a dynamic axis than for another; "
+             "write a forward that calls the same operations for all sizes, or make the axis fixed",
+             i + 1, x.op);
+    DL_CHECK(x.op == y.op, kNotImplemented,
              "node {} is {} for one size of a dynamic axis and {} for another; write a forward "
              "that calls the same operations for all sizes, or make the axis fixed",
              i + 1, x.op, y.op);
@@ -150,9 +156,17 @@ class Merge {
     const auto has_length = [&](const Capture& capture) {
       return capture.graph.constants[i].tensor.sizes() == constant.tensor.sizes();
     };
-    DL_CHECK(constant.is_sizes && std::ranges::all_of(captures_, has_length), kNotImplemented,
-             "a constant that {} reads has other values for other sizes of a dynamic axis; compute "
-             "it from the input, or make the axis fixed",
+    if (!constant.is_sizes) {
+      const std::optional<Value> ramp = ramp_for(i);
+      DL_CHECK(ramp, kNotImplemented,
+               "a constant that {} reads has other values for other sizes of a dynamic axis; "
+               "compute it from the input, or make the axis fixed",
+               reader);
+      computed_[constant.name] = ramp->name;
+      return;
+    }
+    DL_CHECK(std::ranges::all_of(captures_, has_length), kNotImplemented,
+             "{} has another number of sizes for other sizes of a dynamic axis; make an axis fixed",
              reader);
     const auto length = static_cast<std::size_t>(constant.tensor.numel());
     const bool is_shape = std::ranges::all_of(readers, [&](const Node* node) {
@@ -184,6 +198,62 @@ class Merge {
       parts.push_back(computed(*number));
     }
     computed_[constant.name] = builder_.concat(parts, 0).name;
+  }
+
+  // Nodes that compute constant i, if it is a ramp in all captures.
+  std::optional<Value> ramp_for(std::size_t i) {
+    const Tensor& tensor = base().constants[i].tensor;
+    const std::size_t rank = tensor.sizes().size();
+    std::map<const Graph*, Ramp> ramps;
+    for (const Capture& capture : captures_) {
+      const Tensor& other = capture.graph.constants[i].tensor;
+      const auto ramp = other.dtype() == tensor.dtype() && other.sizes().size() == rank
+                            ? ramp_of(other)
+                            : std::nullopt;
+      if (!ramp) return std::nullopt;
+      ramps[&capture.graph] = *ramp;
+    }
+    const auto start = linear([&](const Graph& graph) { return ramps[&graph].base; });
+    if (!start) return std::nullopt;
+    std::optional<Value> sum;
+    if (!start->is_fixed() || start->base != 0) sum = computed(*start);
+    std::vector<Value> sizes;
+    bool is_repeated = false;
+    for (std::size_t d = 0; d < rank; ++d) {
+      const auto size =
+          linear([&](const Graph& graph) { return graph.constants[i].tensor.sizes()[d]; });
+      const auto step = linear([&](const Graph& graph) { return ramps[&graph].steps[d]; });
+      if (!size || !step) return std::nullopt;
+      sizes.push_back(computed(*size));
+      const bool is_flat = step->is_fixed() && step->base == 0;
+      is_repeated |= is_flat && !(size->is_fixed() && size->base == 1);
+      if (is_flat) continue;
+      const Value line = along(d, rank, sizes.back(), *step);
+      sum = sum ? builder_.binary("Add", *sum, line) : line;
+    }
+    if (!sum) sum = computed(*start);
+    if (rank == 0) sum = builder_.reshape(*sum, {});
+    if (is_repeated) {
+      sum = builder_.add("Expand", {sum->name, builder_.concat(sizes, 0).name}, tensor.sizes(),
+                         DType::kI64);
+    }
+    return builder_.cast(*sum, tensor.dtype());
+  }
+
+  // 0, step, 2 step, ... along dimension d.
+  Value along(std::size_t d, std::size_t rank, const Value& size, const Linear& step) {
+    const Value zero = builder_.number(0, DType::kI64);
+    const Value one = builder_.number(1, DType::kI64);
+    const Value count = builder_.reshape(size, {});
+    Value numbers = builder_.add("Range", {zero.name, count.name, one.name}, {1}, DType::kI64);
+    if (!step.is_fixed() || step.base != 1) {
+      numbers = builder_.binary("Mul", numbers, computed(step));
+    }
+    Shape line(rank, 1);
+    line[d] = -1;
+    if (rank == 1) return numbers;
+    return builder_.add("Reshape", {numbers.name, builder_.sizes(line).name}, Shape(rank, 1),
+                        DType::kI64);
   }
 
   // The number as int64 [1].

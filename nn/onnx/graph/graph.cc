@@ -68,9 +68,38 @@ std::string Builder::new_name(std::string_view op) {
   return name;
 }
 
+void Builder::add_input(Port port) {
+  known_[port.name] = {.name = port.name, .sizes = port.sizes, .dtype = port.dtype};
+  graph.inputs.push_back(std::move(port));
+}
+
 std::vector<Value> Builder::add_all(std::string_view op, const std::vector<std::string>& inputs,
                                     const std::vector<std::pair<Shape, DType>>& outputs,
                                     Attributes attributes) {
+  const std::size_t typed = op == "Where" ? 1 : 0;  // an input of the type that counts
+  const auto found = inputs.size() > typed ? known_.find(inputs[typed]) : known_.end();
+  if (found == known_.end()) return add_node(op, inputs, outputs, std::move(attributes));
+  const DType given = found->second.dtype;
+  const DType wide = computed_as(op, given);
+  if (wide == given) return add_node(op, inputs, outputs, std::move(attributes));
+  std::vector<std::string> wider;
+  for (const std::string& input : inputs) {
+    const auto each = known_.find(input);
+    const bool is_cast = each != known_.end() && each->second.dtype == given;
+    wider.push_back(is_cast ? cast(Value(each->second), wide).name : input);
+  }
+  std::vector<std::pair<Shape, DType>> of_node = outputs;
+  for (auto& [sizes, dtype] : of_node) {
+    if (dtype == given) dtype = wide;
+  }
+  std::vector<Value> values = add_node(op, wider, of_node, std::move(attributes));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = cast(values[i], outputs[i].second);
+  return values;
+}
+
+std::vector<Value> Builder::add_node(std::string_view op, const std::vector<std::string>& inputs,
+                                     const std::vector<std::pair<Shape, DType>>& outputs,
+                                     Attributes attributes) {
   Node node{
       .op = std::string(op), .inputs = inputs, .outputs = {}, .attributes = std::move(attributes)};
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
@@ -78,6 +107,7 @@ std::vector<Value> Builder::add_all(std::string_view op, const std::vector<std::
   for (const auto& [sizes, dtype] : outputs) {
     values.push_back({.name = new_name(op), .sizes = sizes, .dtype = dtype});
     node.outputs.push_back(values.back().name);
+    known_[values.back().name] = values.back();
   }
   graph.nodes.push_back(std::move(node));
   return values;
@@ -105,17 +135,26 @@ Value Builder::number(Scalar value, DType dtype) {
 
 Value Builder::constant(const Tensor& tensor) {
   graph.constants.push_back({.name = new_name("constant"), .tensor = tensor.detach().contiguous()});
-  return {.name = graph.constants.back().name, .sizes = tensor.sizes(), .dtype = tensor.dtype()};
+  return known(graph.constants.back().name, tensor);
 }
 
 Value Builder::parameter(const std::string& name, const Tensor& tensor) {
   graph.constants.push_back(
       {.name = name, .tensor = tensor.detach().cpu().contiguous(), .is_parameter = true});
-  return {.name = name, .sizes = tensor.sizes(), .dtype = tensor.dtype()};
+  return known(name, tensor);
+}
+
+Value Builder::known(const std::string& name, const Tensor& tensor) {
+  return known_[name] = {.name = name, .sizes = tensor.sizes(), .dtype = tensor.dtype()};
 }
 
 Value Builder::filled(const Shape& sizes, Scalar value, DType dtype) {
   if (sizes.empty()) return number(value, dtype);
+  if (dtype == DType::kBF16) {  // ConstantOfShape does not give it
+    Value result = cast(filled(sizes, value, DType::kF32), dtype);
+    result.filled = value;
+    return result;
+  }
   const Tensor one = full({1}, value, {.dtype = dtype});
   Value result = add("ConstantOfShape", {this->sizes(sizes).name}, sizes, dtype, {{"value", one}});
   result.filled = value;
@@ -137,6 +176,10 @@ Value Builder::compare(std::string_view op, const Value& a, const Value& b) {
 Value Builder::where(const Value& condition, const Value& a, const Value& b) {
   const Shape sizes =
       broadcast_shapes(broadcast_shapes(condition.sizes, a.sizes, "Where"), b.sizes, "Where");
+  if (a.dtype == DType::kBool) {  // onnxruntime does not select bool
+    const Value no = unary("Not", condition);
+    return compare("Or", compare("And", condition, a), compare("And", no, b));
+  }
   return add("Where", {condition.name, a.name, b.name}, sizes, a.dtype);
 }
 

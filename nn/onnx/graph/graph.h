@@ -73,6 +73,9 @@ struct Value {
 
 // The number of a dtype in ONNX.
 std::int64_t onnx_type(DType dtype) noexcept;
+// The dtype that a node computes numbers of `dtype` in: the same one, or a wider one if ONNX has no
+// such node. bfloat16 is only moved, and computed in float32 as dlrun does: few nodes take it.
+DType computed_as(std::string_view op, DType dtype) noexcept;
 
 // Whether two contiguous tensors have the same dtype, shape and bytes.
 bool is_same_tensor(const Tensor& a, const Tensor& b);
@@ -81,8 +84,10 @@ class Builder {
  public:
   // A name for the file's own use; no value gets it.
   void reserve(const std::string& name) { taken_.insert(name); }
+  void add_input(Port port);
 
-  // One node with one output, of that shape and dtype.
+  // One node with one output, of that shape and dtype. If ONNX has no such node for the dtype of
+  // the inputs, they are cast to a wider one before it, and the outputs back.
   Value add(std::string_view op, const std::vector<std::string>& inputs, const Shape& sizes,
             DType dtype, Attributes attributes = {});
   std::vector<Value> add_all(std::string_view op, const std::vector<std::string>& inputs,
@@ -117,9 +122,14 @@ class Builder {
 
  private:
   std::string new_name(std::string_view op);
+  Value known(const std::string& name, const Tensor& tensor);
+  std::vector<Value> add_node(std::string_view op, const std::vector<std::string>& inputs,
+                              const std::vector<std::pair<Shape, DType>>& outputs,
+                              Attributes attributes);
 
   std::map<std::string, int, std::less<>> counts_;
   std::set<std::string, std::less<>> taken_;
+  std::map<std::string, Value> known_;     // all values
   std::map<std::string, Value> reshaped_;  // what a Reshape's output was before
 };
 

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "core/tensor/factories.h"
@@ -164,8 +163,7 @@ Value Memory::constant(const tape::Operand& operand) {
 }
 
 Value Memory::read(const tape::Operand& operand, bool broadcasts) {
-  DL_CHECK(operand.numel > 0, kNotImplemented, "it reads a tensor of shape {}, without elements",
-           operand.sizes.str());
+  if (operand.numel == 0) return builder_.filled(operand.sizes, 0, operand.dtype);
   const Pieces& pieces = pieces_of(operand);
   const tape::Block& block = recording_.blocks[static_cast<std::size_t>(operand.block)];
   if (pieces.empty() && (block.is_older || block.storage)) {
@@ -190,7 +188,14 @@ Value Memory::read_region(const Pieces& pieces, const Region& region, bool broad
   }
   DL_CHECK(!near.empty(), kNotImplemented,
            "it reads a result that no operation of ONNX gives, such as saved statistics");
-  return joined(near, region, broadcasts);
+  const Region flat = united(region);
+  std::vector<Region> regions{region};
+  for (const Piece* piece : near) regions.push_back(united(piece->region));
+  if (near.size() < 2 || flat.sizes.size() == region.sizes.size() || are_boxes(regions)) {
+    return joined(near, region, broadcasts);
+  }
+  // Its dimensions cut the pieces, but not those of the same elements in fewer dimensions.
+  return as_region(builder_, joined(near, flat, false), region, broadcasts);
 }
 
 Value Memory::joined(std::vector<const Piece*> pieces, const Region& region, bool broadcasts) {
@@ -317,25 +322,28 @@ std::optional<Value> Memory::by_steps(const Piece& piece, const Region& region, 
 }
 
 Value Memory::by_index(const Piece& piece, const Region& region) {
-  std::unordered_map<std::int64_t, std::int64_t> places;
-  const std::vector<std::int64_t> there = addresses_of(piece.region);
-  for (std::size_t i = 0; i < there.size(); ++i) {
-    places.emplace(there[i], static_cast<std::int64_t>(i));
-  }
-  const Tensor index = empty(region.sizes, {.dtype = DType::kI64});
-  auto* next = index.data<std::int64_t>();
-  for (const std::int64_t address : addresses_of(region)) {
-    const auto found = places.find(address);
-    DL_CHECK(found != places.end(), kNotImplemented,
-             "it reads elements that no operation of ONNX gives");
-    *next++ = found->second;
-  }
+  const std::optional<Tensor> index = positions_in(piece.region, region);
+  DL_CHECK(index, kNotImplemented, "it reads elements that no operation of ONNX gives");
   const Value flat = builder_.reshape(piece.value, {piece.region.numel()});
-  return builder_.add("Gather", {flat.name, builder_.constant(index).name}, region.sizes,
+  return builder_.add("Gather", {flat.name, builder_.constant(*index).name}, region.sizes,
                       piece.value.dtype, {{"axis", std::int64_t{0}}});
 }
 
+void Memory::scatter(Piece& piece, const Region& region, const Value& value) {
+  const std::optional<Tensor> index = positions_in(piece.region, region);
+  DL_CHECK(index, kNotImplemented,
+           "it writes into a part of a tensor that no node of ONNX can replace");
+  const Shape line{region.numel()};
+  const Value flat = builder_.reshape(piece.value, {piece.region.numel()});
+  const Value places = builder_.constant(index->view(line));
+  const Value result =
+      builder_.add("ScatterElements", {flat.name, places.name, builder_.reshape(value, line).name},
+                   flat.sizes, flat.dtype, {{"axis", std::int64_t{0}}});
+  piece.value = builder_.reshape(result, piece.region.sizes);
+}
+
 void Memory::set_input(const tape::Operand& operand, const Value& value) {
+  if (operand.numel == 0) return;
   pieces_[operand.block].push_back({region_of(operand), value});
 }
 
@@ -396,12 +404,13 @@ void Memory::cut(const Piece& piece, const Box& box, const Box& hole, const Leve
 }
 
 void Memory::write(const tape::Operand& operand, const Value& value) {
+  if (operand.numel == 0) return;
   const tape::Block& block = recording_.blocks[static_cast<std::size_t>(operand.block)];
   DL_CHECK(!block.is_older, kNotImplemented, "{}", kChangesOlder);
   const Value written = builder_.cast(value, operand.dtype);
   const Region region = region_of(operand);
   Pieces remaining;
-  bool is_padded = false;
+  bool is_inside = false;
   for (Piece& piece : pieces_of(operand)) {
     const bool is_near = piece.region.first < region.end() && region.first < piece.region.end();
     if (is_near && piece.region.same_as(region)) continue;
@@ -413,18 +422,20 @@ void Memory::write(const tape::Operand& operand, const Value& value) {
     const std::optional<Levels> levels = levels_of(both);
     const std::optional<Box> old = levels ? box_of(both[0], *levels) : std::nullopt;
     const std::optional<Box> now = levels ? box_of(region, *levels) : std::nullopt;
-    DL_CHECK(old && now, kNotImplemented,
-             "it writes into a part of a tensor that no node of ONNX can replace");
-    if (!old->meets(*now)) {
+    if (!old || !now) {
+      scatter(piece, region, written);
+      remaining.push_back(std::move(piece));
+      is_inside = true;
+    } else if (!old->meets(*now)) {
       remaining.push_back(std::move(piece));
     } else if (old->contains(*now) && pads(piece, region, written)) {
       remaining.push_back(std::move(piece));
-      is_padded = true;
+      is_inside = true;
     } else {
       cut(piece, *old, old->common_with(*now), *levels, remaining);
     }
   }
-  if (!is_padded) remaining.push_back({region, written});
+  if (!is_inside) remaining.push_back({region, written});
   pieces_[operand.block] = std::move(remaining);
 }
 

@@ -55,6 +55,8 @@ class Memory {
   Value picked(const Piece& piece, const Region& region, bool broadcasts);
   std::optional<Value> by_steps(const Piece& piece, const Region& region, bool broadcasts);
   Value by_index(const Piece& piece, const Region& region);
+  // Replaces elements of the piece by a list of indices.
+  void scatter(Piece& piece, const Region& region, const Value& value);
   Value constant(const tape::Operand& operand);
   bool pads(Piece& piece, const Region& region, const Value& value);
   void cut(const Piece& piece, const Box& box, const Box& hole, const Levels& levels,

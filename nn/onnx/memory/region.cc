@@ -4,7 +4,9 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <unordered_map>
 
+#include "core/tensor/factories.h"
 #include "core/tensor/layout/places.h"
 
 namespace dl::onnx {
@@ -99,6 +101,12 @@ std::optional<Box> box_of(const Region& region, const Levels& levels) {
   return box;
 }
 
+bool are_boxes(std::span<const Region> regions) {
+  const std::optional<Levels> levels = levels_of(regions);
+  const auto is_box = [&](const Region& region) { return box_of(region, *levels).has_value(); };
+  return levels && std::ranges::all_of(regions, is_box);
+}
+
 bool Box::meets(const Box& other) const noexcept {
   for (std::size_t i = 0; i < starts.size(); ++i) {
     if (starts[i] >= other.starts[i] + other.counts[i]) return false;
@@ -128,6 +136,22 @@ Box Box::common_with(const Box& other) const {
 
 std::vector<std::int64_t> addresses_of(const Region& region) {
   return places_of(region.first, region.sizes, region.strides);
+}
+
+std::optional<Tensor> positions_in(const Region& whole, const Region& region) {
+  std::unordered_map<std::int64_t, std::int64_t> positions;
+  const std::vector<std::int64_t> there = addresses_of(whole);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    positions.emplace(there[i], static_cast<std::int64_t>(i));
+  }
+  const Tensor result = empty(region.sizes, {.dtype = DType::kI64});
+  auto* next = result.data<std::int64_t>();
+  for (const std::int64_t address : addresses_of(region)) {
+    const auto found = positions.find(address);
+    if (found == positions.end()) return std::nullopt;
+    *next++ = found->second;
+  }
+  return result;
 }
 
 }  // namespace dl::onnx

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/tensor/dims.h"
+#include "core/tensor/tensor.h"
 
 namespace dl::onnx {
 
@@ -50,8 +51,12 @@ struct Box {
 };
 
 std::optional<Box> box_of(const Region& region, const Levels& levels);
+bool are_boxes(std::span<const Region> regions);  // with common levels
 
 // The addresses of a region's elements, in their order.
 std::vector<std::int64_t> addresses_of(const Region& region);
+// Which elements of `whole`, in its order, those of `region` are: int64, with the region's shape.
+// None if one is no element of `whole`.
+std::optional<Tensor> positions_in(const Region& whole, const Region& region);
 
 }  // namespace dl::onnx

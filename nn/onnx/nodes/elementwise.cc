@@ -180,7 +180,8 @@ Value binary_value(Translation& step, BinaryFn fn, const Value& a, const Value& 
     }
     case BinaryFn::kFloorDivide:
       if (!is_whole(a.dtype)) return to.unary("Floor", to.binary("Div", a, b));
-      break;
+      // Div cuts off. What Mod leaves has the sign of b.
+      return to.binary("Div", to.binary("Sub", a, to.binary("Mod", a, b)), b);
     case BinaryFn::kBitwiseAnd:
     case BinaryFn::kLogicalAnd:
       if (fn == BinaryFn::kLogicalAnd || a.dtype == DType::kBool) {
@@ -231,7 +232,8 @@ Value unary_value(Builder& b, UnaryFn fn, const Value& x, const Parameters& para
     case UnaryFn::kSelu:
       return b.unary("Selu", x);
     case UnaryFn::kCelu:
-      return b.unary("Celu", x, {{"alpha", p}});
+      if (x.dtype == DType::kF32) return b.unary("Celu", x, {{"alpha", p}});
+      return b.binary("Mul", b.unary("Elu", b.binary("Div", x, p), {{"alpha", 1.0}}), p);
     case UnaryFn::kTanhshrink:
       return b.binary("Sub", x, b.unary("Tanh", x));
     case UnaryFn::kSoftshrink:
@@ -283,6 +285,11 @@ Value unary_value(Builder& b, UnaryFn fn, const Value& x, const Parameters& para
 
 void write_unary(Translation& step) {
   const auto fn = step.argument<UnaryFn>();
+  // onnxruntime has no Relu of int64.
+  if (fn == UnaryFn::kRelu && is_whole(step.operand(0).dtype)) {
+    const Value x = step.in(0);
+    return step.out(1, step.builder.binary("Max", x, step.builder.number(0, x.dtype)));
+  }
   const bool is_rounding = fn == UnaryFn::kFloor || fn == UnaryFn::kCeil || fn == UnaryFn::kRound ||
                            fn == UnaryFn::kTrunc;
   if (is_rounding && is_whole(step.operand(0).dtype)) return step.out(1, step.in(0));

@@ -39,8 +39,16 @@ Reduction reduction_of(Builder& b, const Value& x, const Shape& kept) {
 Value variance(Reduction& by, const Value& x, double correction) {
   Builder& b = by.b;
   const Value away = b.binary("Sub", x, by.run("ReduceMean", x));
-  const Value sum = by.run("ReduceSum", b.binary("Mul", away, away));
-  return b.binary("Div", sum, by.count - correction);
+  const Value squares = b.binary("Mul", away, away);
+  if (correction == 0) return by.run("ReduceMean", squares);
+  const Value sum = by.run("ReduceSum", squares);
+  if (by.axes.size() < 2) return b.binary("Div", sum, by.count - correction);
+  // A product of sizes is no linear function of them.
+  Dims sizes;
+  for (const std::int64_t axis : by.axes) sizes.push_back(x.sizes[static_cast<std::size_t>(axis)]);
+  const Value count =
+      b.add("ReduceProd", {b.sizes(sizes).name}, {}, DType::kI64, {{"keepdims", std::int64_t{0}}});
+  return b.binary("Div", sum, b.binary("Sub", b.cast(count, x.dtype), correction));
 }
 
 // The norm of each single element, if nothing is reduced, is its magnitude.

@@ -34,9 +34,12 @@ class Translation {
   Value narrow_in(std::size_t i) { return memory_.read(operands_[i], true); }
   // As `sizes`, which has as many elements.
   Value in_as(std::size_t i, const Shape& sizes) { return builder.reshape(in(i), sizes); }
-  // `value` has as many elements as the operand.
+  // `value` has as many elements as the operand, or one, which is repeated.
   void out(std::size_t i, const Value& value) {
-    memory_.write(operands_[i], builder.reshape(value, operands_[i].sizes));
+    const Shape& sizes = operands_[i].sizes;
+    const bool is_one = value.sizes.empty() && !sizes.empty();
+    memory_.write(operands_[i],
+                  is_one ? builder.expand(value, sizes) : builder.reshape(value, sizes));
   }
   // An argument that is no tensor, by its type; find() gives null if there is none.
   template <typename T>

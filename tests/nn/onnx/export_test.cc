@@ -292,8 +292,9 @@ TEST(OnnxExport, ParametersThatChangeAreRefused) {
 
 TEST(OnnxExport, WhatDependsOnADynamicAxisIsRefused) {
   const Tensor x = ones({5, 3});
-  EXPECT_THAT(refusal([](const Tensor& t) { return t + arange(t.size(0)).unsqueeze(1); }, x, true),
-              HasSubstr("has other values for other sizes of a dynamic axis"));
+  EXPECT_THAT(
+      refusal([](const Tensor& t) { return t + linspace(0, 1, t.size(0)).unsqueeze(1); }, x, true),
+      HasSubstr("has other values for other sizes of a dynamic axis"));
   EXPECT_THAT(
       refusal([](const Tensor& t) { return t * (1.0 / static_cast<double>(t.size(0))); }, x, true),
       HasSubstr("has other values for other sizes of a dynamic axis"));
@@ -302,7 +303,7 @@ TEST(OnnxExport, WhatDependsOnADynamicAxisIsRefused) {
     for (std::int64_t i = 1; i < t.size(0); ++i) sum = (sum + t[i]).tanh();
     return sum;
   };
-  EXPECT_THAT(refusal(loop, x, true), HasSubstr("for one size of a dynamic axis and"));
+  EXPECT_THAT(refusal(loop, x, true), HasSubstr("for one size of a dynamic axis than for another"));
   EXPECT_EQ(refusal(loop, x), "");
   EXPECT_THAT(
       refusal(
