@@ -97,6 +97,7 @@
 #include "nn/models/sequence/lstm_language_model.h"
 #include "nn/models/sequence/vision_transformer.h"
 #include "nn/models/vgg.h"
+#include "nn/models/weights/weights_for.h"
 #include "nn/module/init.h"
 #include "nn/module/module.h"
 #include "nn/module/module_list.h"

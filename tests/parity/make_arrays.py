@@ -2043,7 +2043,30 @@ def generate():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, train_gpt, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg, create_graph)}
+def named_weights():
+    """nn/models/weights: small networks of timm and transformers, with their names, an input and their outputs."""
+    import timm
+    from transformers import ViTConfig, ViTForImageClassification
+
+    a = {}
+    torch.manual_seed(123)
+    a["image"] = torch.randn(2, 3, 16, 16)
+    tiny = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=16, patch_size=8)
+    networks = {
+        "timm_vit": timm.models.VisionTransformer(16, 8, embed_dim=16, depth=2, num_heads=2, mlp_ratio=1.5, num_classes=5),
+        "hf_vit": ViTForImageClassification(ViTConfig(num_labels=5, **tiny)),
+    }
+    for name, model in networks.items():
+        with torch.no_grad():
+            for parameter in model.eval().parameters():
+                parameter.normal_(0, 0.3)
+            output = model(a["image"])
+        a[f"{name}_output"] = getattr(output, "logits", output)
+        a.update({f"{name}/{key}": value for key, value in model.state_dict().items()})
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, transformers, mobile_networks, vision_transformer, gpt2, lstm_language_model, optim, schedulers, training, train_cnn, train_gpt, elementwise, losses, ctc, linear_cross_entropy, norms, layers, rnn, tokens, generate, reductions, order, composed, grad_fn, inits, memory_order, pruning, colors, linalg, create_graph, named_weights)}
 
 
 def main():
