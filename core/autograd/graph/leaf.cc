@@ -25,8 +25,13 @@ LeafNode* leaf_node(const Tensor& tensor) noexcept {
 
 LeafNode& make_leaf_node(const Tensor& tensor) {
   Ref<RefCounted>& leaf = tensor.impl()->leaf;
-  if (!leaf) leaf = make_ref<LeafNode>(tensor);
-  return static_cast<LeafNode&>(*leaf);
+  const bool is_new = !leaf;
+  if (is_new) leaf = make_ref<LeafNode>(tensor);
+  auto& node = static_cast<LeafNode&>(*leaf);
+  // A recording makes one leaf, which has no gradient at this point of each repetition.
+  if (is_new && dl::detail::thread_watch != nullptr) [[unlikely]]
+    node.zero_grad(true);
+  return node;
 }
 
 LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
