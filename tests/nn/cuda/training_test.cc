@@ -321,6 +321,7 @@ TEST_F(CudaTraining, AllRandomNumbersAreCaptured) {
         [&](const Tensor& like) {
           return std::vector<Tensor>{rand_like(like, generator),
                                      randn_like(like, generator),
+                                     nn::functional::dropout(like + 1, 0.3, {}, generator),
                                      randint(0, 9, {7}, {.device = kGPU}, generator),
                                      randperm(11, {.device = kGPU}, generator),
                                      empty_like(like).bernoulli_(0.3, generator),
