@@ -6,23 +6,14 @@
 #include <vector>
 
 #include "core/base/system/output.h"
-#include "core/base/text/number.h"
 #include "core/device/parallel.h"
 #include "examples/support/training/choices/rows.h"
+#include "examples/support/training/command_line.h"
 #include "examples/train_image/choices/models.h"
 #include "nn/compile/compile.h"
 
 namespace dl::examples::book {
-namespace {
-
-CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
-  return {whole_number(least, most), ""};
-}
-
-}  // namespace
-
 std::variant<Options, int> parse_options(int argc, const char* const* argv) {
-  constexpr std::int64_t kMost = 1'000'000'000;
   constexpr int kBadUsage = 2;
   Options o;
   CLI::App app(
@@ -31,24 +22,23 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       "that read ahead, 6 with fewer filters, 7 in mixed precision, 8 on several ranks, 9 on a "
       "machine's CPUs, 10 on its GPUs, 11 on several machines.",
       "book");
-  app.add_option("chapter", o.chapter, "1 to 11")->required()->transform(whole_from(1, 11));
+  app.add_option("chapter", o.chapter, "1 to 11")->required()->transform(whole(1, 11));
   auto* const data_dir =
       app.add_option("--data-dir", o.data_dir,
                      "folder with the chapter's data set; from 8 on, the digits without it");
   app.add_flag("--digits", o.digits, "train on the digits that come with dlrun instead")
       ->excludes(data_dir);
   app.add_option("--epochs", o.epochs, "passes over the training set")
-      ->transform(whole_from(1, kMost));
+      ->transform(whole(1, kMostCounted));
   app.add_option("--batch-size", o.batch_size,
                  "samples a step of each rank; of all with --global-batch fixed")
-      ->transform(whole_from(1, kMost));
-  app.add_option("--lr", o.lr, "learning rate of Adam")
-      ->transform(CLI::Validator(real_number(0, 1e9), ""));
+      ->transform(whole(1, kMostCounted));
+  app.add_option("--lr", o.lr, "learning rate of Adam")->transform(real(0, 1e9));
   app.add_option("--workers", o.workers, "threads that read data ahead")
-      ->transform(whole_from(0, kMostThreads));
+      ->transform(whole(0, kMostThreads));
   app.add_option("--threads", o.threads,
                  "threads to compute with; from chapter 8 on, all ranks share them")
-      ->transform(whole_from(1, kMostThreads));
+      ->transform(whole(1, kMostThreads));
   app.add_option("--device", o.device,
                  "cpu, cuda or cuda:N; without it the CPU, but GPUs from chapter 8 on if they are "
                  "there (9: the CPU)");
@@ -58,7 +48,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--ranks", o.ranks,
                  "ranks of chapter 8 (4); the most of chapter 10 (a GPU each, at most 8 on a CPU); "
                  "of each machine of chapter 11 (2)")
-      ->transform(whole_from(1, kMostThreads));
+      ->transform(whole(1, kMostThreads));
   app.add_option(
          "--global-batch", o.batches,
          "what more ranks do with a batch: fixed: they divide it; growing: each has one, "
@@ -66,7 +56,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
          "else growing)")
       ->check(CLI::IsMember({"fixed", "growing", "scaled"}));
   app.add_option("--seeds", o.seeds, "trainings that a row of chapters 9 to 11 averages")
-      ->transform(whole_from(1, kMost));
+      ->transform(whole(1, kMostCounted));
   app.add_option("--checkpoint-dir", o.checkpoint_dir,
                  "folder into which chapter 8 saves each epoch, and from which it goes on");
   std::vector<std::string> backends = compiler::list_backends();
@@ -76,7 +66,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--sparsity", o.sparsities,
                  "percent of each convolution's filters that chapter 6 prunes; several in turn")
-      ->transform(whole_from(1, 99))
+      ->transform(whole(1, 99))
       ->capture_default_str();
   app.add_flag("--json", o.json, "chapters 6 and 8 to 11 print a JSON object a line");
   app.add_option("--plot", o.plot, "SVG file for the results of chapters 6 and 9 to 11");

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "collectives/init/spawn.h"
 #include "core/device/cuda/cuda.h"
 #include "examples/book/chapters.h"
 #include "examples/book/ranks/group_run.h"
-#include "examples/support/plot.h"
 
 namespace dl::examples::book {
 namespace {
@@ -61,24 +59,18 @@ void chapter10(const Options& given) {
   }
   const auto alone = train_spawned(options, {.threads = threads}, chapter, "growing");
   if (alone) print_run(options, *alone, {{"kind", "-"}}, /*is_first=*/true);
-  Plot time{.title = "Time of training", .x_label = "ranks", .y_label = "seconds", .lines = {}};
-  Plot accuracy{.title = "Accuracy", .x_label = "ranks", .y_label = "%", .lines = {}};
+  RunPlots plots;
   for (const std::string& batches : options.batches) {
-    PlotLine seconds{batches, {}};
-    PlotLine percents{batches, {}};
-    if (alone) seconds.points = {{1, alone->seconds}};
-    if (alone) percents.points = {{1, alone->percent()}};
+    plots.begin_line(batches);
+    if (alone) plots.add(1, *alone);
     for (const int ranks : numbers_of_ranks(most)) {
       const auto run = train_spawned(options, {ranks, threads}, chapter, batches);
       if (!run) continue;
       print_run(options, *run, {{"kind", batches}}, /*is_first=*/false);
-      seconds.points.emplace_back(ranks, run->seconds);
-      percents.points.emplace_back(ranks, run->percent());
+      plots.add(ranks, *run);
     }
-    time.lines.push_back(std::move(seconds));
-    accuracy.lines.push_back(std::move(percents));
   }
-  if (alone && !options.plot.empty()) write_plots({time, accuracy}, options.plot);
+  if (alone && !options.plot.empty()) plots.write("ranks", options.plot);
 }
 
 }  // namespace dl::examples::book

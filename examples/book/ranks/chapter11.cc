@@ -16,7 +16,6 @@
 #include "core/device/parallel.h"
 #include "examples/book/chapters.h"
 #include "examples/book/ranks/group_run.h"
-#include "examples/support/plot.h"
 
 namespace dl::examples::book {
 namespace {
@@ -59,24 +58,19 @@ void train_on_machines(const Options& options, const Recipe& chapter) {
   if (machines == 1 && is_first && !options.json) fmt::print("All ranks are on one machine.\n");
 
   const Subject subject = load_subject(options);
-  Plot time{.title = "Time of training", .x_label = "machines", .y_label = "seconds", .lines = {}};
-  Plot accuracy{.title = "Accuracy", .x_label = "machines", .y_label = "%", .lines = {}};
+  RunPlots plots;
   bool is_first_row = true;
   for (const std::string& batches : options.batches) {
-    PlotLine seconds{batches, {}};
-    PlotLine percents{batches, {}};
+    plots.begin_line(batches);
     for (const auto& [count, group] : groups) {
       const GroupRun run = train_seeds(group, subject, options, chapter, batches);
       if (!is_first) continue;
       print_run(options, run, {{"machines", std::to_string(count)}, {"kind", batches}},
                 std::exchange(is_first_row, false));
-      seconds.points.emplace_back(count, run.seconds);
-      percents.points.emplace_back(count, run.percent());
+      plots.add(count, run);
     }
-    time.lines.push_back(std::move(seconds));
-    accuracy.lines.push_back(std::move(percents));
   }
-  if (is_first && !options.plot.empty()) write_plots({time, accuracy}, options.plot);
+  if (is_first && !options.plot.empty()) plots.write("machines", options.plot);
 }
 
 }  // namespace

@@ -4,33 +4,8 @@
 
 #include "examples/book/chapters.h"
 #include "examples/book/ranks/group_run.h"
-#include "examples/support/plot.h"
 
 namespace dl::examples::book {
-namespace {
-
-// A line of the plots.
-using Points = std::vector<std::pair<double, double>>;
-struct Line {
-  std::string name;
-  Points seconds;
-  Points percents;
-};
-
-void write_plots_of(const std::vector<Line>& lines, int cores, const std::string& path) {
-  const std::string x_label = "threads of one rank; or ranks that share " + std::to_string(cores);
-  Plot time{.title = "Time of training", .x_label = x_label, .y_label = "seconds", .lines = {}};
-  Plot accuracy{.title = "Accuracy", .x_label = x_label, .y_label = "%", .lines = {}};
-  for (const Line& line : lines) {
-    if (line.seconds.empty()) continue;
-    time.lines.push_back({line.name, line.seconds});
-    accuracy.lines.push_back({line.name, line.percents});
-  }
-  write_plots({time, accuracy}, path);
-}
-
-}  // namespace
-
 void chapter9(const Options& given) {
   Options options = with_defaults_of_ranks(given);
   const Recipe chapter = on_digits({.epochs = 5, .batch_size = 32, .prints = false}, options);
@@ -38,7 +13,7 @@ void chapter9(const Options& given) {
   if (options.batches.empty()) options.batches = {"growing"};
 
   const int cores = cores_for_ranks(options);
-  std::vector<Line> lines;
+  RunPlots plots;
   bool is_first = true;
   const auto add_row = [&](const Ranks& ranks, double x) {
     const auto run = train_spawned(options, ranks, chapter, options.batches.front());
@@ -47,19 +22,20 @@ void chapter9(const Options& given) {
               {{"threads", std::to_string(ranks.threads)},
                {"backend", ranks.count == 1 ? "-" : ranks.backend}},
               std::exchange(is_first, false));
-    lines.back().seconds.emplace_back(x, run->seconds);
-    lines.back().percents.emplace_back(x, run->percent());
+    plots.add(x, *run);
   };
-  lines.push_back({"one rank", {}, {}});
+  plots.begin_line("one rank");
   for (int threads = 1; threads <= cores; threads *= 2) add_row({1, threads, "auto"}, threads);
   // PyTorch's Gloo and oneCCL have counterparts in "tcp" and "shm".
   for (const char* backend : {"tcp", "shm"}) {
-    lines.push_back({std::string("ranks over ") + backend, {}, {}});
+    plots.begin_line(std::string("ranks over ") + backend);
     for (int ranks = 2; ranks <= cores; ranks *= 2) {
       add_row({ranks, cores / ranks, backend}, ranks);
     }
   }
-  if (!options.plot.empty() && !is_first) write_plots_of(lines, cores, options.plot);
+  if (!options.plot.empty() && !is_first) {
+    plots.write("threads of one rank; or ranks that share " + std::to_string(cores), options.plot);
+  }
 }
 
 }  // namespace dl::examples::book

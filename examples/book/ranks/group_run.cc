@@ -192,6 +192,30 @@ double GroupRun::percent() const {
   return percents.empty() ? 0 : sum / static_cast<double>(percents.size());
 }
 
+void RunPlots::begin_line(std::string name) {
+  seconds_.push_back({name, {}});
+  percents_.push_back({std::move(name), {}});
+}
+
+void RunPlots::add(double x, const GroupRun& run) {
+  seconds_.back().points.emplace_back(x, run.seconds);
+  percents_.back().points.emplace_back(x, run.percent());
+}
+
+void RunPlots::write(const std::string& x_label, const std::string& path) const {
+  const auto with_points = [](std::vector<PlotLine> lines) {
+    std::erase_if(lines, [](const PlotLine& line) { return line.points.empty(); });
+    return lines;
+  };
+  write_plots(
+      {{.title = "Time of training",
+        .x_label = x_label,
+        .y_label = "seconds",
+        .lines = with_points(seconds_)},
+       {.title = "Accuracy", .x_label = x_label, .y_label = "%", .lines = with_points(percents_)}},
+      path);
+}
+
 void print_run(const Options& options, const GroupRun& run, const Columns& before, bool is_first) {
   if (options.json) {
     nlohmann::ordered_json line{{"ranks", run.ranks}};

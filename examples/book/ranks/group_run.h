@@ -12,6 +12,7 @@
 #include "collectives/api/process_group.h"
 #include "examples/book/options.h"
 #include "examples/book/training.h"
+#include "examples/support/plot.h"
 #include "nn/data/dataset.h"
 #include "nn/module/module.h"
 
@@ -54,7 +55,8 @@ Recipe recipe_of_gpus(const Options& options);
 // Collective: the group's ranks train a new network together, and rank 0 tests it.
 GroupRun train_in_group(const Ref<collectives::ProcessGroup>& group, const Subject& subject,
                         Recipe recipe, std::uint64_t seed);
-// The same for each seed of the options, with the chapter's recipe divided among the ranks.
+// Collective: calls train_in_group() for each seed of the options, with the chapter's recipe
+// divided among the ranks. Returns the means.
 GroupRun train_seeds(const Ref<collectives::ProcessGroup>& group, const Subject& subject,
                      const Options& options, const Recipe& chapter, const std::string& batches);
 
@@ -86,6 +88,20 @@ int cores_for_ranks(const Options& options);
 // but for chapter 9, GPUs if they are there.
 Options with_defaults_of_ranks(Options options);
 bool is_on_gpus(const Options& options);
+
+// Plots of time and accuracy, with a line for each kind of run.
+class RunPlots {
+ public:
+  // The next runs are points of a new line.
+  void begin_line(std::string name);
+  void add(double x, const GroupRun& run);
+  // Writes an SVG file. A line without points is left out.
+  void write(const std::string& x_label, const std::string& path) const;
+
+ private:
+  std::vector<PlotLine> seconds_;
+  std::vector<PlotLine> percents_;
+};
 
 // A line of a chapter's table: columns of its own, then those of the run.
 using Columns = std::vector<std::pair<std::string, std::string>>;  // name and value
