@@ -26,9 +26,9 @@ struct RnnArgs {
   std::vector<std::int64_t> batch_sizes{};  // the sequences that have step t; never rising
 
   std::int64_t directions() const noexcept { return bidirectional ? 2 : 1; }
-  // Of the hidden state, and of y in each direction.
+  // The number of features of the hidden state, and of y in each direction.
   std::int64_t width() const noexcept { return projected > 0 ? projected : hidden; }
-  // Of one layer in one direction.
+  // The number of weights and biases of one layer in one direction.
   std::int64_t weights() const noexcept { return (has_bias ? 4 : 2) + (projected > 0 ? 1 : 0); }
   bool operator==(const RnnArgs&) const = default;
 };

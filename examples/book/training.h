@@ -17,7 +17,7 @@
 
 namespace dl::examples::book {
 
-// Of the trainings that are compared with each other.
+// The seed of trainings that a chapter compares with each other.
 constexpr std::uint64_t kSeed = 42;
 
 struct Recipe {

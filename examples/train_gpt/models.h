@@ -26,16 +26,16 @@ struct ModelRow {
 };
 
 std::span<const ModelRow> models();
-// Of --model, with --layers, --heads and --width in their places.
+// The sizes of --model. --layers, --heads and --width replace its own.
 Sizes sizes_of(const Options& options);
 
 // Reads a safetensors file, an index of several (model.safetensors.index.json), or a folder with
 // model.safetensors or the index. Throws kNotFound with the names, and what the readers throw.
 nn::Safetensors read_weights(const std::string& path);
 
-// A network for tokens of so many kinds, with `weights` if there are any; either all names of
-// GPT2LMHeadModel or those that OpenAI's files have. Throws kMismatch in one sentence, which names
-// the option, if they have another number of tokens, layers or positions or another width.
+// A network for tokens of so many kinds. `weights` may be null; else the network gets them. They
+// have all names of GPT2LMHeadModel, or those of OpenAI's files. Throws kMismatch if the weights
+// have another number of tokens, layers or positions or another width; the text names the option.
 std::unique_ptr<nn::models::GPT2LMHeadModel> make_model(const Options& options,
                                                         std::int64_t token_kinds,
                                                         const nn::Safetensors* weights);

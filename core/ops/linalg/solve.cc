@@ -120,7 +120,7 @@ struct DetBackward final : Node {
     const Tensor cofactors = matmul(mul(u, products.unsqueeze(-2)), vh);
     context.give(0, mul(as_matrices(mul(context.grad_output(), sign)), cofactors));
   }
-  // Of an invertible matrix.
+  // This formula inverts the matrix, which must not be singular.
   void backward_recorded(BackwardContext& context) override {
     const Tensor scale = mul(context.grad_output(), det(saved(0)));
     context.give(0, mul(as_matrices(scale), mT(inv(saved(0)))));

@@ -48,7 +48,8 @@ struct CrossEntropyBackward final : Node {
 Tensor nll_of(std::string_view op, const Tensor& log_probabilities, const Tensor& target,
               const Shape& target_shape, const Tensor& weight, const NllArgs& args);
 
-// Of the gradient of nll_loss, which is linear in the loss's gradient. Saved: target, weight.
+// The node of nll_loss's gradient, which is linear in the gradient of the loss. Saved: target,
+// weight.
 struct NllGradientBackward final : ComposedNode {
   std::string_view name() const noexcept override { return "nll_loss"; }
   void backward(BackwardContext& context) override {

@@ -11,7 +11,7 @@ struct NormGradients {
   Tensor bias;
 };
 
-// Of y = weight (x - mean) / sqrt(variance + eps) + bias.
+// The settings of a normalisation y = weight (x - mean) / sqrt(variance + eps) + bias.
 struct Normalised {
   Dims over;             // the dimensions of a mean
   Dims shared;           // the dimensions that share a weight

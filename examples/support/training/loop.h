@@ -37,7 +37,7 @@ struct Training {
   const RunOptions& run;
   std::string settings;    // all options that decide what a step computes
   std::int64_t steps = 0;  // of the run; 0: those of run.epochs epochs
-  // Of speeds: how many units (Reporter::Config) a sample has.
+  // Speeds are shown in units (Reporter::Config); a sample has so many.
   std::int64_t units_a_sample = 1;
   // The rates of a run with so many steps an epoch and in all. May throw, before the first step.
   std::function<SchedulePlan(std::int64_t steps_an_epoch, std::int64_t steps)> schedule;

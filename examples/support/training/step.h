@@ -24,7 +24,7 @@ AutocastOptions mixed_precision(const RunOptions& run);
 
 struct StepOptions {
   nn::Module& model;  // on `device`
-  // Of the model's output and the targets: a mean over the samples.
+  // Returns the mean over the samples of the losses.
   std::function<Tensor(const Tensor& output, const Tensor& target)> loss;
   std::function<TrainedParameters(nn::Module& model)> parameters;  // all of the model, once each
   nn::Module* average = nullptr;  // of the same kind, if there is a moving average

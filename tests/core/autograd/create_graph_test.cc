@@ -50,7 +50,7 @@ TEST(CreateGraph, GivesDerivativesOfEachOrder) {
     y = grad_of(y, x);
     got.push_back(y.item<double>());
   }
-  // Of u = e^sin(x) and v = x^4: (u v)' = u' v + u v', and so on.
+  // u and v hold e^sin(x), x^4 and their derivatives: (u v)' = u' v + u v', and so on.
   const double s = std::sin(0.7);
   const double c = std::cos(0.7);
   const double u[] = {std::exp(s), std::exp(s) * c, std::exp(s) * (c * c - s),

@@ -105,7 +105,7 @@ class Network {
 
   void backward_data() {
     const std::int64_t wide = rnn_.directions * rnn_.width;
-    // Of the outputs of a layer, and of its inputs.
+    // Holds the gradients of a layer's outputs, then those of its inputs.
     Numbers above(static_cast<std::size_t>(steps_.rows() * wide));
     for (std::size_t k = 0; k < above.size(); ++k) {
       above[k] = load(memory_.dy, rnn_.type, static_cast<std::int64_t>(k));

@@ -193,7 +193,7 @@ TEST_F(CudaTraining, EvenlySpacedNumbersAreCaptured) {
   }
 }
 
-// As OneCycleLR and CyclicLR change them between launches.
+// OneCycleLR and CyclicLR change the momentum between launches.
 TEST_F(CudaTraining, ACapturedStepReadsRatesAndMomentaThatChange) {
   const std::vector<Make> all = {
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),

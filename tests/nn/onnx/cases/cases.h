@@ -20,7 +20,7 @@ struct Case {
   ExportOptions options{};
 };
 
-// Writes cases into a folder, those with `only` in their name, and counts those that fail.
+// Writes the cases that have `only` in their names into a folder, and counts those that fail.
 class Writer {
  public:
   Writer(std::string folder, std::string only)

@@ -35,7 +35,7 @@ namespace F = nn::functional;
 using indexing::None;
 using indexing::Slice;
 
-// The same shape, with 2, 1 and 5 in front.
+// Random tensors of the shape, for batches of 2, 1 and 5.
 Calls batches(const Shape& shape) {
   return batches_of([&](std::int64_t size) {
     Shape with = shape;
